@@ -261,7 +261,9 @@ def both(rng):
         template = NodeTemplate(name_prefix=f"{kind.lower()}-", cpu=cpu, labels={"pool": kind.lower()}, zones=("z",))
         create_nodes(embedded.store, template, NODES)
     for number in range(rng.randint(2, 8)):
-        embedded.create(manifests.volume(f"volume-{number}", f"{rng.randint(0, 4) * 512}Mi" if number else "1Gi"))
+        embedded.create(
+            manifests.volume(f"volume-{number}", f"{max(rng.randint(0, 4), 1) * 512}Mi" if number else "1Gi")
+        )
     embedded.settle()
     kinds = ("Node", "PersistentVolume")
     simulated = Simulated([decode(kind, one) for kind in kinds for one in embedded.all(kind)])

@@ -78,7 +78,7 @@ class EmbeddedCluster:
         objects: Sequence[Object] = (),
     ) -> None:
         """`objects` are those of another cluster, which this one begins with (see `restored`)."""
-        self.store = Store(clock=lambda: datetime.now(UTC), system_objects=not objects)
+        self.store = Store(clock=lambda: datetime.now(UTC), system_objects=not objects, service_accounts=True)
         self.restored: Restored | None = None
         self._objects = objects
         self.manager = ControllerManager(self.store)

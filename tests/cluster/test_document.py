@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from berth.cli import main
+from berth.framework.registry import Registry
+from berth.plugins.registry import in_tree_registry
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, resource_of
 from berth_cluster.controllers.manager import ControllerManager
@@ -18,14 +20,16 @@ from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.embedded import ClusterSettings, create_nodes, make_controllers
 from berth_cluster.hollow.drivers import create_driver_objects
 from berth_cluster.hollow.template import NodeTemplate
+from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 from tests.cluster.controllers.world import World, condition
 from tests.paths import ROOT
 from tests.runtime.world import World as LiveWorld
-from tests.runtime.world import scheduling
+from tests.runtime.world import configuration, scheduling
 from tests.waiting import until
 
 TEXT = (ROOT / "docs/embedded-cluster.md").read_text()
+PLUGINS = (ROOT / "docs/plugins.md").read_text()
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -94,7 +98,7 @@ async def running(nodes=3, devices=0):
 def test_every_example_is_run_by_a_test_here():
     tested = Path(__file__).read_text()
     first = [_name(docs[0]) for docs in map(list, map(yaml.safe_load_all, blocks("yaml")))]
-    assert len(first) == 8
+    assert len(first) == 9
     assert [name for name in first if f'example("{name}")' not in tested] == []
     assert (len(blocks("python")), len(blocks("console"))) == (1, 1)
 
@@ -275,6 +279,28 @@ def test_what_admission_does_to_a_pod():
     seconds = {one["key"]: one["tolerationSeconds"] for one in spec["tolerations"]}
     assert seconds == {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 300}
     assert world.status("Pod", "hurried")["qosClass"] == "BestEffort"
+
+
+async def test_a_plugin_follows_a_kind_of_ones_own():
+    [plugin] = [text for text in blocks("python", PLUGINS) if "class ByQuota" in text]
+    names: dict[str, object] = {"__name__": "by_quota"}
+    exec(plugin, names)
+    world = LiveWorld()
+    world.transport = StoreTransport(world.store)  # whose user may see the kind
+    apply(world, example("teamquotas.example.com"))
+    [quotas] = world.store.custom.stored()
+    world.store.create(quotas, "", {"metadata": {"name": "q"}, "spec": {"team": "red", "frozen": True}})
+    world.store.create(PODS, "default", {"metadata": {"name": "web", "labels": {"team": "red"}},
+                                         "spec": {"containers": [{"name": "c", "image": "x"}]}})  # fmt: skip
+    config = configuration(profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": "ByQuota"}]}}}])
+    registry = in_tree_registry().merge(Registry({"ByQuota": names["ByQuota"]}, "a test"))
+    async with scheduling(world, config, registry=registry):
+        await until(lambda: world.condition("web"))
+        assert "quota q is frozen" in world.condition("web")["message"]
+        world.store.patch(quotas, "", "q", {"spec": {"frozen": False}}, "application/merge-patch+json")
+        await until(lambda: world.node_of("web"))
+        with pytest.raises(StoreError, match="the team cannot change"):
+            world.store.patch(quotas, "", "q", {"spec": {"team": "blue"}}, "application/merge-patch+json")
 
 
 # --- the tables ------------------------------------------------------------------------------------------------------

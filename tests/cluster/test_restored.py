@@ -28,7 +28,7 @@ class Cluster:
     """A store with its controllers, in virtual time; what is pending is bound to its node, or the first one."""
 
     def __init__(self, *objects: dict[str, Any]) -> None:
-        self.store = Store(clock=lambda: START, system_objects=not objects)
+        self.store = Store(clock=lambda: START, system_objects=not objects, service_accounts=True)
         self.restored: Restored | None = restore(self.store, copy.deepcopy(objects)) if objects else None
         self.manager = ControllerManager(self.store)
         elsewhere = self.restored.missing_owners if self.restored else ()

@@ -50,7 +50,7 @@ class Server:
         create_driver_objects(self.store, DEVICES)
 
     def _new_store(self, **options):
-        return Store(clock=self.wall, uid_factory=self._uid, rng=self._suffixes, **options)
+        return Store(clock=self.wall, uid_factory=self._uid, rng=self._suffixes, service_accounts=True, **options)
 
     def _open(self, store):
         self.store = store

@@ -6,6 +6,8 @@ into a `metav1.Status` with `to_status()`.
 
 from typing import Any
 
+import msgspec
+
 Details = dict[str, Any]
 
 MAX_MESSAGE = 16 * 1024  # characters
@@ -23,7 +25,7 @@ class StoreError(Exception):
         self.status_code = status_code
         self.reason = reason
         self.message = message
-        self.details = details or {}
+        self.details = details
 
     def to_status(self) -> dict[str, Any]:
         """The refusal as the `metav1.Status` that clients expect."""
@@ -33,10 +35,11 @@ class StoreError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.status_code,
         }
-        if self.details:
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
             status["details"] = self.details
         return status
 
@@ -50,7 +53,8 @@ def _about(plural: str, group: str, name: str) -> Details:
     details: Details = {"name": name} if name else {}
     if group:
         details["group"] = group
-    details["kind"] = plural
+    if plural:
+        details["kind"] = plural
     return details
 
 
@@ -131,6 +135,11 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} more characters)"
 
 
+def as_text(value: Any) -> str:
+    """A value as JSON, the keys of objects in order."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
 class Raw(str):
     """Text that error messages show as it is, without quotes."""
 
@@ -158,6 +167,10 @@ class FieldErrors:
             return
         self._causes.append({"reason": reason, "message": _cut(message, _MAX_CAUSE), "field": _cut(field, _MAX_CAUSE)})
 
+    def note(self, reason: str, field: str, message: str) -> None:
+        """A finding in words of its own."""
+        self._add(reason, field, message)
+
     def required(self, field: str, why: str = "") -> None:
         """A required field is missing."""
         self._add("FieldValueRequired", field, f"Required value: {why}" if why else "Required value")
@@ -165,17 +178,25 @@ class FieldErrors:
     def invalid(self, field: str, value: Any, why: str) -> None:
         """A field has an invalid value."""
         shown = "" if len(self._causes) >= MAX_CAUSES else _cut(_shown(value), _MAX_VALUE)
-        self._add("FieldValueInvalid", field, f"Invalid value: {shown}: {_cut(why, _MAX_CAUSE - _MAX_VALUE)}")
+        why = f": {_cut(why, _MAX_CAUSE - _MAX_VALUE)}" if why else ""
+        self._add("FieldValueInvalid", field, f"Invalid value: {shown}{why}")
 
-    def unsupported(self, field: str, value: str, allowed: tuple[str, ...]) -> None:
-        """A field has a value outside its closed set."""
-        names = ", ".join(f'"{name}"' for name in sorted(allowed))
-        shown = _cut(value, _MAX_VALUE)
-        self._add("FieldValueNotSupported", field, f'Unsupported value: "{shown}": supported values: {names}')
+    def unsupported(self, field: str, value: Any, allowed: tuple[str, ...]) -> None:
+        """A field has a value outside its closed set, which is told in the order given."""
+        names = ", ".join(f'"{name}"' for name in allowed)
+        shown = _cut(_shown(value), _MAX_VALUE)
+        self._add("FieldValueNotSupported", field, f"Unsupported value: {shown}: supported values: {names}")
 
-    def duplicate(self, field: str, value: Any) -> None:
+    def not_found(self, field: str, value: Any) -> None:
+        """A field names something that is not there."""
+        self._add("FieldValueNotFound", field, f"Not found: {_cut(_shown(value), _MAX_VALUE)}")
+
+    def duplicate(self, field: str, value: Any, why: str = "") -> None:
         """Two entries of a list share a value that must be unique."""
-        self._add("FieldValueDuplicate", field, f"Duplicate value: {_cut(_shown(value), _MAX_VALUE)}")
+        shown = _cut(_shown(value), _MAX_VALUE)
+        self._add(
+            "FieldValueDuplicate", field, f"Duplicate value: {shown}: {why}" if why else f"Duplicate value: {shown}"
+        )
 
     def too_long(self, field: str, most: int) -> None:
         """A text has more than `most` bytes; it is not repeated."""
@@ -189,6 +210,17 @@ class FieldErrors:
         """A field may not be set, or not be changed."""
         self._add("FieldValueForbidden", field, f"Forbidden: {why}")
 
+    def repeat(self, times: int) -> None:
+        """Report everything so far as often as upstream does, which checks some things more than once."""
+        self._causes *= times
+
+    def summary(self) -> str:
+        """All of it in one line."""
+        said = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in self._causes))
+        if self._left_out:
+            said.append(f"and {self._left_out} more")
+        return said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
+
     def raise_for(self, kind: str, group: str, name: str) -> None:
         """Raise one `Invalid` for everything collected, if anything was."""
         if self._causes:
@@ -196,11 +228,7 @@ class FieldErrors:
 
     def refusal(self, kind: str, group: str, name: str) -> StoreError:
         """One `Invalid` for everything collected."""
-        said = [f"{cause['field']}: {cause['message']}" for cause in self._causes]
-        if self._left_out:
-            said.append(f"and {self._left_out} more")
-        summary = said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
-        message = f'{qualified(kind, group)} "{name}" is invalid: {summary}'
+        message = f'{qualified(kind, group)} "{name}" is invalid: {self.summary()}'
         details = _about(kind, group, name)
         details["causes"] = self._causes
         return StoreError(422, "Invalid", message, details)
@@ -209,10 +237,4 @@ class FieldErrors:
 def _shown(value: Any) -> str:
     if isinstance(value, Raw):
         return str(value)
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    return str(value)
+    return msgspec.json.encode(value).decode()

@@ -1,145 +1,223 @@
 """Checks a JSON object against its schema: fields that do not exist, values of the wrong type.
 
-A decoded body comes in and is edited: unknown fields and nulls are dropped, as the typed decoding of a real API server
-drops them. What comes out is the list of unknown fields; a value of the wrong type is refused (400).
+A decoded body comes in and is edited as typed decoding and encoding in Go would change it: unknown fields, nulls and
+zeros are dropped, and fields that are never left out are added. What comes out is the list of unknown fields; a value
+of the wrong type is refused (400).
 """
 
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from berth.api.quantity import QuantityError, parse
-from berth_cluster.apimachinery.errors import bad_request
+import msgspec
+
+from berth.api.quantity import QuantityError
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.quantities import canonical
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import Field, Message, message_of, messages
+from berth_cluster.apimachinery.schema import SCALARS, ZEROS, Field, Message, message, message_of
 
 QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 MAX_UNKNOWN = 100  # unknown fields that are told of
 MAX_SHOWN_KEY = 128
-_TYPE_META = frozenset({"apiVersion", "kind"})
-# scalar -> (Python types that JSON gives for it, the name of it in messages)
-_JSON_TYPES: MappingProxyType[str, tuple[tuple[type, ...], str]] = MappingProxyType(
+# scalar -> Python types that JSON gives for it
+_JSON_TYPES: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
     {
-        "bool": ((bool,), "bool"),
-        "bytes": ((str,), "[]uint8"),
-        "double": ((int, float), "float64"),
-        "Duration": ((str,), "string"),
-        "int32": ((int,), "int32"),
-        "int64": ((int,), "int64"),
-        "IntOrString": ((int, str), "intstr.IntOrString"),
-        "MicroTime": ((str,), "string"),
-        "Quantity": ((str, int, float), "resource.Quantity"),
-        "string": ((str,), "string"),
-        "Time": ((str,), "string"),
+        "bool": (bool,),
+        "bytes": (str,),
+        "double": (int, float),
+        "Duration": (str,),
+        "int32": (int,),
+        "int64": (int,),
+        "IntOrString": (int, str),
+        "MicroTime": (str,),
+        "Quantity": (str, int, float),
+        "string": (str,),
+        "Time": (str,),
     }
 )
 _INTEGER_BITS = MappingProxyType({"int32": 32, "int64": 64})
 
 
-def check_types(kind: ResourceType, obj: Object) -> None:
-    """Refuse an object with values of the wrong type and drop unknown fields; for objects that a patch has produced."""
-    message = message_of(kind.group, kind.version, kind.kind)
-    if message is not None:
-        FieldCheck(kind.kind, kind.version).run(message, obj)
+def check_types(kind: ResourceType, obj: Object, *, complete: bool = True) -> list[str]:
+    """Refuse an object with values of the wrong type, drop unknown fields, and add those that are never left out.
+
+    What comes out is a warning for each unknown field.
+    """
+    if kind.custom is not None:
+        unknown = kind.custom.unknown_fields(kind, obj, partial=False)
+    else:
+        known = message_of(kind.group, kind.version, kind.kind)
+        unknown = FieldCheck(kind.kind, kind.version, complete=complete).run(known, obj) if known is not None else []
+    return [f'unknown field "{path}"' for path in unknown]
+
+
+def check_patched(kind: ResourceType, obj: Object) -> list[str]:
+    """As `check_types`, for an object that a patch has produced: 422 with the object, as upstream."""
+    shown = msgspec.json.encode(obj).decode()
+    try:
+        return check_types(kind, obj)
+    except UndecodableError as error:
+        errors = FieldErrors()
+        errors.invalid("patch", shown, error.why)
+        raise errors.refusal("", "", "") from None
 
 
 class FieldCheck:
     """The check of one object; `partial` says that it is a patch, in which directives and nulls have a meaning."""
 
-    __slots__ = ("_kind", "_partial", "_version", "unknown")
+    __slots__ = ("_complete", "_kind", "_partial", "_version", "unknown")
 
-    def __init__(self, kind: str, version: str, *, partial: bool = False) -> None:
+    def __init__(self, kind: str, version: str, *, partial: bool = False, complete: bool = True) -> None:
+        self._complete = complete
         self._kind = kind
         self._version = version
         self._partial = partial
         self.unknown: list[str] = []
 
-    def run(self, message: Message, obj: Object) -> list[str]:
+    def run(self, known: Message, obj: Object) -> list[str]:
         """Check the whole object; the paths of the fields that do not exist."""
-        self._object(message, obj, "", is_root=True)
+        try:
+            self._object(known, obj, None)
+        except _UndecodableError as error:
+            raise UndecodableError(self._kind, self._version, str(error)) from None
         return self.unknown
 
-    def _object(self, message: Message, obj: Object, path: str, *, is_root: bool = False) -> None:
-        fields = message.fields
+    def _object(self, known: Message, obj: Object, at: "_Place | None") -> None:
+        fields, texts = known.fields, known.texts
         dropped = []
         for key, value in obj.items():
+            if value.__class__ is str and value and key in texts:  # what most fields are
+                continue
             field = fields.get(key)
             if field is None:
-                if not self._is_allowed(key, value, is_root=is_root):
-                    self._note_unknown(f"{path}.{_name(key)}" if path else _name(key))
+                if not (self._partial and (value is None or key.startswith("$"))):
+                    self._note_unknown(at, key)
                     dropped.append(key)
             elif value is None:
                 dropped.append(key)
             elif field.type != "any":
-                self._field(message, field, value, f"{path}.{key}" if path else key)
-        if not self._partial:
-            for key in dropped:
-                del obj[key]
+                kept = self._field(known, field, value, _Place(at, field))
+                if field.is_omitted(kept) and not self._partial:
+                    dropped.append(key)
+                elif kept is not value:
+                    obj[key] = kept
+        if self._partial:
+            return
+        for key in dropped:
+            del obj[key]
+        for key, zero in known.always.items() if self._complete else ():
+            if key not in obj:
+                obj[key] = {} if zero == {} else zero
+                if zero == {}:
+                    self._object(message(fields[key].type), obj[key], None)
 
-    def _note_unknown(self, path: str) -> None:
+    def _note_unknown(self, at: "_Place | None", key: str) -> None:
         if len(self.unknown) < MAX_UNKNOWN:
-            self.unknown.append(path)
+            self.unknown.append(_path(_Place(at, key)))
 
-    def _is_allowed(self, key: str, value: Any, *, is_root: bool) -> bool:
-        """Whether a key may be there without being a field: the type, or a directive or removal of a patch."""
-        if is_root and key in _TYPE_META:
-            return True
-        return self._partial and (value is None or key.startswith("$"))
-
-    def _field(self, owner: Message, field: Field, value: Any, path: str) -> None:
+    def _field(self, owner: Message, field: Field, value: Any, at: "_Place") -> Any:
+        """The value as it is kept."""
+        entries: Any = ()
         if field.is_list:
             if not isinstance(value, list):
-                raise self._wrong(owner, value, path, f"[]{_shown(field)}")
-            for number, element in enumerate(value):
-                self._value(owner, field, element, f"{path}[{number}]")
+                raise _wrong(owner, value, at, f"[]{field.go_type}")
+            entries = enumerate(value)
         elif field.is_map:
             if not isinstance(value, dict):
-                raise self._wrong(owner, value, path, f"map[string]{_shown(field)}")
-            for key, element in value.items():
-                if element is not None:
-                    self._value(owner, field, element, f"{path}[{_name(key)}]")
+                is_amounts = field.type == "Quantity" and owner.name.startswith("core.")
+                raise _wrong(owner, value, at, "v1.ResourceList" if is_amounts else f"map[string]{field.go_type}")
+            entries = value.items()
         else:
-            self._value(owner, field, value, path)
+            return self._value(owner, field, value, at)
+        for key, element in entries:
+            kept = self._value(owner, field, element, _Place(at, key))
+            if kept is not element:
+                value[key] = kept
+        return value
 
-    def _value(self, owner: Message, field: Field, value: Any, path: str) -> None:
-        if not field.is_scalar:
+    def _value(self, owner: Message, field: Field, value: Any, at: "_Place") -> Any:
+        kind = field.type
+        if value is None and self._partial:
+            return None
+        if kind not in SCALARS:
+            if value is None:
+                value = {}
             if not isinstance(value, dict):
-                raise self._wrong(owner, value, path, _shown(field))
-            self._object(messages()[field.type], value, path)
-            return
-        if field.type == "any" or (self._partial and isinstance(value, dict) and "$patch" in value):
-            return
-        accepted, shown = _JSON_TYPES[field.type]
-        if not isinstance(value, accepted) or (isinstance(value, bool) and field.type != "bool"):
-            raise self._wrong(owner, value, path, shown)
-        if field.type == "Quantity":
-            self._quantity(value, path)
-        elif field.type in _INTEGER_BITS and not _fits(value, _INTEGER_BITS[field.type]):
-            raise self._wrong(owner, value, path, shown)
+                raise _wrong(owner, value, at, field.go_type)
+            self._object(message(kind), value, at)
+            return value
+        if value is None:
+            return ZEROS.get(kind)
+        if self._partial and isinstance(value, dict) and "$patch" in value:
+            return value
+        if kind == "Quantity" and not self._partial:
+            return _quantity(value)
+        if not isinstance(value, _JSON_TYPES[kind]) or (value.__class__ is bool and kind != "bool"):
+            raise _wrong(owner, value, at, field.go_type)
+        if kind in _INTEGER_BITS and not _fits(value, _INTEGER_BITS[kind]):
+            raise _wrong(owner, value, at, field.go_type, f" {value}")
+        return value
 
-    def _quantity(self, value: Any, path: str) -> None:
-        try:
-            parse(value)
-        except QuantityError:
-            raise self._refusal(f"{path}: {QUANTITY_MESSAGE}, not {_name(str(value))!r}") from None
 
-    def _wrong(self, owner: Message, value: Any, path: str, expected: str) -> Exception:
-        found = _json_type(value)
-        return self._refusal(
-            f"json: cannot unmarshal {found} into Go struct field {owner.short_name}.{path} of type {expected}"
-        )
+class _Place(NamedTuple):
+    """Where a value is: what holds it, and the field, the index in a list or the key in a map."""
 
-    def _refusal(self, why: str) -> Exception:
-        return bad_request(f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {why}')
+    inside: "_Place | None"
+    step: Field | int | str
+
+
+def _steps(at: _Place | None) -> list[Field | int | str]:
+    steps = []
+    while at is not None:
+        steps.append(at.step)
+        at = at.inside
+    return steps[::-1]
+
+
+def _path(at: _Place) -> str:
+    """As warnings have it: with indexes and keys."""
+    said = [f"[{step}]" if isinstance(step, int) else f".{_name(_key(step))}" for step in _steps(at)]
+    return "".join(said).removeprefix(".")
+
+
+def _key(step: Field | str) -> str:
+    return step if isinstance(step, str) else step.name
+
+
+class UndecodableError(StoreError):
+    """400: the body does not have the types of its kind; `why` says where."""
+
+    def __init__(self, kind: str, version: str, why: str) -> None:
+        super().__init__(400, "BadRequest", f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+        self.why = why
+
+
+class _UndecodableError(Exception):
+    """The same, before it is known of which kind the body is."""
+
+
+def _wrong(owner: Message, value: Any, at: _Place, expected: str, shown: str = "") -> Exception:
+    """The path is without indexes and keys here, as Go's decoder has it."""
+    where = "".join(f".{step.in_go}" for step in _steps(at) if isinstance(step, Field))
+    return _UndecodableError(
+        f"json: cannot unmarshal {_json_type(value)}{shown} into Go struct field {owner.short_name}{where} "
+        f"of type {expected}"
+    )
+
+
+def _quantity(value: Any) -> str:
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise QuantityError
+        return canonical(value)
+    except QuantityError:
+        raise _UndecodableError(QUANTITY_MESSAGE) from None
 
 
 def _name(key: str) -> str:
     """A key as paths show it. A path is made for every value, so that a long key must not be repeated in all."""
     return key if len(key) <= MAX_SHOWN_KEY else f"{key[:MAX_SHOWN_KEY]}…"
-
-
-def _shown(field: Field) -> str:
-    return _JSON_TYPES[field.type][1] if field.type in _JSON_TYPES else field.type.replace("/", ".")
 
 
 def _fits(value: Any, bits: int) -> bool:

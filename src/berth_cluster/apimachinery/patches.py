@@ -6,6 +6,7 @@ within the limits below; what it leaves behind has to be as reasonable as any bo
 RFC 7386; strategic merge patches have a module of their own, `strategic_merge`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,11 +14,13 @@ import msgspec
 from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import refuse_unreasonable
+from berth_cluster.apimachinery.schema import type_of
 from berth_cluster.apimachinery.strategic_merge import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 MAX_OPERATIONS = 10_000
 # Bytes of JSON that the copy operations of one patch may copy in all. Each can double the object, so without a limit a
@@ -30,19 +33,18 @@ _MAX_INDEX_DIGITS = 10
 _MAX_SHOWN = 200
 
 
-def apply_patch(target: Object, patch: Any, content_type: str) -> Object:
+def apply_patch(target: Object, patch: Any, content_type: str, accepted: Sequence[str] = PATCH_TYPES) -> Object:
     """The object after the patch; `target` may be edited in place."""
     media_type = content_type.partition(";")[0].strip()
-    if media_type in PATCH_TYPES:
+    if media_type in accepted:
         try:
             patched = _patched(target, patch, media_type)
         except RecursionError:
             raise bad_request("the patch makes the object too deep") from None
         refuse_unreasonable(patched, "the patched object")
     else:
-        accepted = ", ".join(PATCH_TYPES)
         raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
         )
     if not isinstance(patched, dict):
         raise bad_request("the patch leaves no object behind")
@@ -54,7 +56,7 @@ def _patched(target: Object, patch: Any, media_type: str) -> Any:
         return json_patch(target, patch)
     if media_type == MERGE_PATCH:
         return merge_patch(target, _object(patch))
-    return strategic_merge(target, _object(patch))
+    return strategic_merge(target, _object(patch), type_of(target))
 
 
 def _object(patch: Any) -> Object:
@@ -83,14 +85,15 @@ def json_patch(target: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
     work = _PatchWork()
-    for number, operation in enumerate(operations):
+    for operation in operations:
         try:
             work.copy(target, operation)
             target = _operate(target, operation, work)
-        except _BadOperationError as error:
-            # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream.
-            message = f"the server rejected our request due to an error in our request: operation {number}: {error}"
-            raise StoreError(422, "Invalid", message) from None
+        except _BadOperationError:
+            # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream, which
+            # does not say why either.
+            message = "the server rejected our request due to an error in our request"
+            raise StoreError(422, "Invalid", message, {}) from None
     return target
 
 
@@ -197,7 +200,8 @@ def _replace(target: Any, path: list[str], value: Any) -> Any:
     if not path:
         return value
     parent, key = _lookup(target, path[:-1]), path[-1]
-    _step(parent, key)
+    if not isinstance(parent, dict):  # which takes what it does not have yet, as upstream's library
+        _step(parent, key)
     parent[_index(parent, key) if isinstance(parent, list) else key] = value
     return target
 

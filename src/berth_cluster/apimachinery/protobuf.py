@@ -18,7 +18,7 @@ from berth.api.protobuf_messages import message_classes
 from berth_cluster.apimachinery.errors import bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import MAX_VALUES
-from berth_cluster.apimachinery.schema import Field, Message, message_of, messages
+from berth_cluster.apimachinery.schema import DELETE_OPTIONS, Field, Message, message, message_of
 
 MAGIC = b"k8s\x00"
 # What wraps an object, an entry of a map, and types for which JSON has a form of its own.
@@ -35,61 +35,6 @@ _KNOWN = MappingProxyType(
     }
 )
 _NUMBERS = frozenset({"bool", "int32", "int64"})
-
-# Protobuf carries a Go field that is not a pointer even when it is zero, where JSON leaves it out; so a zero or a false
-# is dropped here, or else every object would seem to set all its fields. The fields below are pointers in Go: protobuf
-# carries them only when somebody set them, so for these a zero is a value and is kept.
-_MEANINGFUL_ZEROS = frozenset(
-    {
-        "activeDeadlineSeconds",
-        "allowPrivilegeEscalation",
-        "allowVolumeExpansion",
-        "attachRequired",
-        "automountServiceAccountToken",
-        "backoffLimit",
-        "backoffLimitPerIndex",
-        "blockOwnerDeletion",
-        "completions",
-        "controller",
-        "defaultMode",
-        "enableServiceLinks",
-        "failedJobsHistoryLimit",
-        "fsGroup",
-        "gracePeriodSeconds",
-        "hostUsers",
-        "immutable",
-        "leaseDurationSeconds",
-        "leaseTransitions",
-        "manualSelector",
-        "maxFailedIndexes",
-        "mode",
-        "optional",
-        "orphanDependents",
-        "parallelism",
-        "partition",
-        "podInfoOnMount",
-        "priority",
-        "privileged",
-        "progressDeadlineSeconds",
-        "readOnlyRootFilesystem",
-        "replicas",
-        "requiresRepublish",
-        "revisionHistoryLimit",
-        "runAsGroup",
-        "runAsNonRoot",
-        "runAsUser",
-        "setHostnameAsFQDN",
-        "shareProcessNamespace",
-        "startingDeadlineSeconds",
-        "storageCapacity",
-        "successfulJobsHistoryLimit",
-        "suspend",
-        "terminationGracePeriodSeconds",
-        "tolerationSeconds",
-        "ttlSecondsAfterFinished",
-        "value",
-    }
-)
 
 
 def decode(body: bytes) -> Object:
@@ -112,12 +57,12 @@ def _class_of(name: str) -> Any:
     fields = _KNOWN.get(name)
     if fields is None:
         fields = ",".join(
-            f"{field.number} field_{field.number} {'[]' if field.is_list or field.is_map else ''}"
+            f"{number} field_{number} {'[]' if field.is_list or field.is_map else ''}"
             f"{field.type if field.type in _NUMBERS and not field.is_map else 'bytes'}"
-            for field in messages()[name].numbers.values()
+            for number, field in message(name).numbers.items()
         )
-    file, _, short_name = name.rpartition("/")
-    return message_classes(f"kubernetes.{file or 'known'}", {short_name: fields})[short_name]
+    package, _, short_name = name.replace("@", ".in_").rpartition(".")
+    return message_classes(f"kubernetes.{package or 'known'}", {short_name: fields})[short_name]
 
 
 class _Reader:
@@ -133,15 +78,15 @@ class _Reader:
         envelope = self._parsed("Unknown", wrapped)
         about = self._parsed("TypeMeta", envelope.type_meta)
         group, _, version = about.version.rpartition("/")
-        message = message_of(group, version, about.kind)
+        known = message_of(group, version, about.kind)
         if about.kind == "DeleteOptions":
-            message = messages()["meta/DeleteOptions"]
-        if message is None or not message.numbers:
+            known = message(DELETE_OPTIONS)
+        if known is None or not known.numbers:
             raise unsupported_media_type(
                 f"this API server cannot read {about.kind or 'this'} ({about.version or 'no version'}) as protobuf; "
                 "send JSON (kube-scheduler: clientConnection.contentType: application/json)"
             )
-        return {"apiVersion": about.version, "kind": about.kind, **self._message(message, envelope.raw)}
+        return {"apiVersion": about.version, "kind": about.kind, **self._message(known, envelope.raw)}
 
     def _parsed(self, name: str, data: bytes) -> Any:
         kind = _class_of(name)
@@ -159,13 +104,13 @@ class _Reader:
         if self._read > MAX_VALUES:
             raise too_large(f"the body has too many values: at most {MAX_VALUES} are taken")
 
-    def _message(self, message: Message, data: bytes) -> Object:
+    def _message(self, known: Message, data: bytes) -> Object:
         obj: Object = {}
-        for descriptor, value in self._parsed(message.name, data).ListFields():
-            field = message.numbers[descriptor.number]
+        for descriptor, value in self._parsed(known.name, data).ListFields():
+            field = known.numbers[descriptor.number]
             self._count(len(value) if descriptor.is_repeated else 1)
             if field.name == "inline":
-                obj.update(self._message(messages()[field.type], value))
+                obj.update(self._message(message(field.type), value))
             elif field.is_map:
                 entries = (self._parsed("Entry", one) for one in value)
                 obj[field.name] = {entry.key: self._value(field, entry.value) for entry in entries}
@@ -180,7 +125,7 @@ class _Reader:
     def _value(self, field: Field, value: Any) -> Any:
         kind = field.type
         if not field.is_scalar:
-            return self._message(messages()[kind], value)
+            return self._message(message(kind), value)
         if kind == "string":
             return value.decode()
         if kind == "bytes":
@@ -199,7 +144,7 @@ def _means_something(field: Field, value: Any) -> bool:
     if value is None or value == "":
         return False
     if isinstance(value, bool | int) and not value:
-        return field.name in _MEANINGFUL_ZEROS or field.type == "IntOrString"
+        return field.is_pointer or field.type == "IntOrString"
     return not (field.name == "status" and value == {})
 
 

@@ -7,11 +7,14 @@ Controllers and owner references name resources by kind instead (`resource_of`).
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from berth_cluster.apimachinery.errors import no_such_path
+
+if TYPE_CHECKING:
+    from berth_cluster.custom.version import CustomVersion
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS = ("status",)
@@ -42,11 +45,22 @@ class ResourceType(msgspec.Struct, frozen=True):
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     has_generation: bool = False  # metadata.generation counts changes of the spec
+    custom: "CustomVersion | None" = None  # what a CustomResourceDefinition says of its objects
 
     @property
     def singular(self) -> str:
-        """The kind in lower case, as upstream's discovery has it."""
-        return self.kind.lower()
+        """The kind in lower case, as upstream's discovery has it, or what a CustomResourceDefinition says."""
+        return self.kind.lower() if self.custom is None else self.custom.singular
+
+    @property
+    def list_kind(self) -> str:
+        """The kind of lists."""
+        return f"{self.kind}List" if self.custom is None else self.custom.list_kind
+
+    @property
+    def unique_kind(self) -> str:
+        """The kind, with its group where anybody may have declared it: controllers go by kinds."""
+        return self.kind if self.custom is None else f"{self.kind}.{self.group}"
 
     @property
     def key(self) -> ResourceKey:
@@ -168,6 +182,18 @@ def _idle() -> Iterable[ResourceType]:
 
 
 def _others() -> Iterable[ResourceType]:
+    group, crd = "apiextensions.k8s.io", ("crd", "crds")
+    yield ResourceType(
+        group,
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        False,
+        crd,
+        STATUS,
+        ("api-extensions",),
+        has_generation=True,
+    )
     yield ResourceType("coordination.k8s.io", "v1", "leases", "Lease")
     yield ResourceType("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True)
     yield ResourceType("events.k8s.io", "v1", "events", "Event", short_names=("ev",))
@@ -198,6 +224,7 @@ SERVICE_ACCOUNTS = BY_KEY["", "serviceaccounts"]
 EVENTS = BY_KEY["", "events"]
 NEW_EVENTS = BY_KEY["events.k8s.io", "events"]
 PRIORITY_CLASSES = BY_KEY["scheduling.k8s.io", "priorityclasses"]
+DEFINITIONS = BY_KEY["apiextensions.k8s.io", "customresourcedefinitions"]
 DISRUPTION_BUDGETS = BY_KEY["policy", "poddisruptionbudgets"]
 _BY_KIND = MappingProxyType({resource.kind: resource for resource in RESOURCE_TYPES} | {"Event": EVENTS})
 

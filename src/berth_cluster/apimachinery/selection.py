@@ -6,6 +6,7 @@ workload's spec; one that cannot be read selects nothing, since a controller mus
 """
 
 import logging
+import re
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
@@ -94,6 +95,15 @@ _FIELDS: MappingProxyType[ResourceKey, dict[str, Getter]] = MappingProxyType(
         ("resource.k8s.io", "resourceslices"): _fields("spec.nodeName", "spec.driver"),
     }
 )
+_SAID_OF_UNKNOWN: MappingProxyType[ResourceKey, str] = MappingProxyType(
+    {
+        ("batch", "jobs"): 'field label "{0}" not supported for Job',
+        ("resource.k8s.io", "resourceslices"): (
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {0}"
+        ),
+    }
+)
+_NO_KEY = re.compile(r"\s*(==?|!=|[(),<>])")  # a selector that begins with an operator
 
 
 def make_matcher(resource: ResourceType, label_selector: str, field_selector: str) -> Matcher | None:
@@ -110,10 +120,19 @@ def make_matcher(resource: ResourceType, label_selector: str, field_selector: st
     return lambda obj: all(test(obj) for test in tests)
 
 
+def _unknown_field(resource: ResourceType, path: str) -> str:
+    if resource.key in _FIELDS and resource.key != ("apps", "replicasets"):
+        return _SAID_OF_UNKNOWN.get(resource.key, "field label not supported: {0}").format(path)
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
 def _label_test(text: str) -> Matcher:
     try:
         selector = parse_label_selector(text)
     except SelectorError as error:
+        begin = _NO_KEY.match(text)
+        if begin is not None:
+            raise bad_request(f"found '{begin[1]}', expected: !, identifier, or 'end of string'") from None
         raise bad_request(f"unable to parse requirement: {error}") from None
     return lambda obj: selector.matches(obj["metadata"].get("labels") or {})
 
@@ -127,11 +146,12 @@ def _field_tests(resource: ResourceType, text: str) -> list[Matcher]:
         raise bad_request(f"invalid field selector {text!r}: {error}") from None
     for path, operator, value in terms:
         getter = known.get(path) or _COMMON.get(path)
+        if resource.custom is not None and getter is None:
+            getter = resource.custom.getter(path)
+            if getter is None:
+                raise bad_request(f"field label not supported: {path}")
         if getter is None:
-            raise bad_request(
-                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match label selector '
-                f'"", field selector "{text}": field label not supported: {path}'
-            )
+            raise bad_request(_unknown_field(resource, path))
         tests.append(_compare(getter, value, wanted=operator != "!="))
     return tests
 

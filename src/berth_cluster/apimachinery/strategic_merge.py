@@ -1,19 +1,18 @@
 """Strategic merge patches: like merge patches, but the common lists of objects merge by a key.
 
-Upstream reads the merge keys from tags on its Go types. Here they are one table by field name; the few names that mean
-different things in different places are told apart by the name of the field above them.
+Which lists merge, and by which key, is part of the types (`schema`). What has no known type merges like a merge patch.
 
 Entries are found by hashing what tells them apart, so that a merge takes time in proportion to object and patch. Parts
 of objects that have no schema may hold anything under any name, hence the checks of what is merged.
 """
 
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.schema import Field, Message, message
 
 _DIRECTIVE = "$patch"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
@@ -23,48 +22,13 @@ _GONE = object()
 _MAX_SHOWN_FIELDS = 8
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-# list field -> the key that tells its entries apart
-_MERGE_KEYS = MappingProxyType(
-    {
-        "addresses": "type",
-        "conditions": "type",
-        "containers": "name",
-        "ephemeralContainers": "name",
-        "initContainers": "name",
-        "env": "name",
-        "hostAliases": "ip",
-        "imagePullSecrets": "name",
-        "ownerReferences": "uid",
-        "resizePolicy": "resourceName",
-        "resourceClaims": "name",
-        "schedulingGates": "name",
-        "secrets": "name",
-        "topologySpreadConstraints": "topologyKey",
-        "volumeDevices": "devicePath",
-        "volumeMounts": "mountPath",
-        "volumes": "name",
-    }
-)
-# (field above, list field) -> key, where the name alone does not say
-_MERGE_KEYS_BY_PARENT = MappingProxyType({("containers", "ports"): "containerPort", ("spec", "ports"): "port"})
-# lists of plain values that merge as sets
-_SETS = frozenset({"finalizers", "podCIDRs"})
-_CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+
+def strategic_merge(target: Object, patch: Object, known: Message | None) -> Object:
+    """The object after the patch; `known` is its type."""
+    return _merge_objects(target, patch, known)
 
 
-def strategic_merge(target: Object, patch: Object) -> Object:
-    """The object after the patch."""
-    return _merge_objects(target, patch, "")
-
-
-def merge_key(parent: str, field: str) -> str | None:
-    """The key by which a list merges, or None when it is replaced as a whole."""
-    if parent in _CONTAINER_LISTS:
-        parent = "containers"
-    return _MERGE_KEYS_BY_PARENT.get((parent, field)) or _MERGE_KEYS.get(field)
-
-
-def _merge_objects(target: Object, patch: Object, name: str) -> Object:
+def _merge_objects(target: Object, patch: Object, known: Message | None) -> Object:
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}
@@ -73,17 +37,18 @@ def _merge_objects(target: Object, patch: Object, name: str) -> Object:
     if directive not in (None, "merge"):
         raise bad_request(f"invalid value for {_DIRECTIVE}: {directive!r}; expected merge, replace or delete")
     merged = _retained(target, patch)
+    fields = known.fields if known is not None else {}
     for key, value in patch.items():
         if key.startswith("$"):
             continue
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merge_field(merged.get(key), value, name, key, patch.get(_ORDER + key))
+            merged[key] = _merge_field(merged.get(key), value, fields.get(key), patch.get(_ORDER + key))
     for key, gone in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
             _drop_primitives(merged, key.removeprefix(_DELETE_PRIMITIVES), gone)
-    _reorder_unpatched(merged, patch, name)
+    _reorder_unpatched(merged, patch, fields)
     return merged
 
 
@@ -98,19 +63,23 @@ def _retained(target: Object, patch: Object) -> Object:
     return {key: value for key, value in target.items() if key in names}
 
 
-def _merge_field(current: Any, value: Any, parent: str, field: str, order: Any) -> Any:
+def _merge_field(current: Any, value: Any, field: Field | None, order: Any) -> Any:
     if isinstance(value, dict):
-        return _merge_objects(current if isinstance(current, dict) else {}, value, field)
+        return _merge_objects(current if isinstance(current, dict) else {}, value, _type_of(field))
     if not isinstance(value, list):
         return value
-    known = current if isinstance(current, list) else []
-    key = merge_key(parent, field)
-    if key is not None and all(isinstance(item, dict) for item in value):
-        return _merge_lists(known, value, key, field, order)
-    if field in _SETS:
-        there = {identity(item) for item in known}
-        return [*known, *(item for item in value if identity(item) not in there)]
+    there = current if isinstance(current, list) else []
+    if field is not None and field.merges:
+        if field.merge_key and all(isinstance(item, dict) for item in value):
+            return _merge_lists(there, value, field, order)
+        known = {identity(item) for item in there}
+        return [*there, *(item for item in value if identity(item) not in known)]
     return [item for item in value if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "replace")]
+
+
+def _type_of(field: Field | None) -> Message | None:
+    """The type of what a field holds; None for a map too, which merges like a merge patch."""
+    return None if field is None or field.is_scalar or field.is_map else message(field.type)
 
 
 def identity(value: Any) -> Any:
@@ -121,7 +90,8 @@ def identity(value: Any) -> Any:
     return (isinstance(value, bool), value)
 
 
-def _merge_lists(current: list[Any], patch: list[Any], key: str, field: str, order: Any) -> list[Any]:
+def _merge_lists(current: list[Any], patch: list[Any], field: Field, order: Any) -> list[Any]:
+    key, known_type = field.merge_key, _type_of(field)
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if _DIRECTIVE not in item]
     merged: list[Any] = list(current)
@@ -140,9 +110,9 @@ def _merge_lists(current: list[Any], patch: list[Any], key: str, field: str, ord
                 del places[name]
         elif place is None:
             places[name] = len(merged)
-            merged.append(_merge_objects({}, item, field))
+            merged.append(_merge_objects({}, item, known_type))
         else:
-            merged[place] = _merge_objects(merged[place], item, field)
+            merged[place] = _merge_objects(merged[place], item, known_type)
     return _ordered([item for item in merged if item is not _GONE], order, key)
 
 
@@ -170,12 +140,12 @@ def _ordered(items: list[Any], order: Any, key: str) -> list[Any]:
     return [item for _, _, item in ranked]
 
 
-def _reorder_unpatched(merged: Object, patch: Object, parent: str) -> None:
+def _reorder_unpatched(merged: Object, patch: Object, fields: dict[str, Field]) -> None:
     """Reorder lists for which the patch gives an order and nothing else."""
     for name, order in patch.items():
-        field = name.removeprefix(_ORDER)
-        if name.startswith(_ORDER) and field not in patch and isinstance(merged.get(field), list):
-            merged[field] = _ordered(merged[field], order, merge_key(parent, field) or "")
+        key = name.removeprefix(_ORDER)
+        if name.startswith(_ORDER) and key not in patch and isinstance(merged.get(key), list):
+            merged[key] = _ordered(merged[key], order, fields[key].merge_key if key in fields else "")
 
 
 def _drop_primitives(merged: Object, field: str, gone: Any) -> None:

@@ -6,7 +6,7 @@ Refusals are the store's own `StoreError`. Shared by all controllers and by the 
 
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import Object, uid_of
-from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.apimachinery.resource_types import ResourceType, resource_of
 from berth_cluster.controllers.events import StoreEventRecorder
 from berth_cluster.controllers.index import ObjectIndex
 from berth_cluster.storage.store import Store
@@ -24,15 +24,15 @@ class Client:
 
     def create(self, kind: str, obj: Object) -> Object:
         """Create an object in the namespace its metadata names."""
-        return self.store.create(resource_of(kind), _namespace(obj), obj)
+        return self.store.create(self._resource(kind), _namespace(obj), obj)
 
     def update(self, kind: str, obj: Object) -> Object:
         """Write an object back; refused when somebody changed it since it was read."""
-        return self.store.update(resource_of(kind), _namespace(obj), _name(obj), obj)
+        return self.store.update(self._resource(kind), _namespace(obj), _name(obj), obj)
 
     def update_status(self, kind: str, obj: Object) -> Object:
         """Write only the object's status back."""
-        return self.store.update(resource_of(kind), _namespace(obj), _name(obj), obj, subresource="status")
+        return self.store.update(self._resource(kind), _namespace(obj), _name(obj), obj, subresource="status")
 
     def finalize(self, namespace: Object) -> Object:
         """Write only a namespace's `spec.finalizers` back."""
@@ -44,10 +44,14 @@ class Client:
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         try:
-            self.store.delete(resource_of(kind), _namespace(obj), _name(obj), options)
+            self.store.delete(self._resource(kind), _namespace(obj), _name(obj), options)
         except StoreError as error:
             if error.status_code not in (404, 409):
                 raise
+
+    def _resource(self, kind: str) -> ResourceType:
+        """The resource of a kind; those of custom resources are called `Kind.group`."""
+        return self.store.custom.of_kind(kind) if "." in kind else resource_of(kind)
 
     def pod_removed(self, pod: Object) -> None:
         """Confirm that a pod's containers have ended, so that its object may go too."""

@@ -8,10 +8,11 @@ come back.
 from collections.abc import Sequence
 
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import Controller
 from berth_cluster.controllers.index import ObjectChange, ObjectIndex
+from berth_cluster.storage.custom_kinds import all_types
 from berth_cluster.storage.store import Store
 
 MAX_STEPS = 10_000_000
@@ -29,9 +30,9 @@ class ControllerManager:
         self._hearing: dict[str, list[Controller]] = {}  # by kind, filled as kinds come up
         self._turn = -1
         self._left = 0
-        for resource in RESOURCE_TYPES:
+        for resource in all_types(store):
             for obj in store.objects(resource):
-                self.index.apply(ObjectChange("ADDED", resource.kind, obj, None))
+                self.index.apply(ObjectChange("ADDED", resource.unique_kind, obj, None))
         store.subscribe(self._on_change)
 
     def add(self, controllers: Sequence[Controller]) -> None:
@@ -73,7 +74,7 @@ class ControllerManager:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _on_change(self, change_type: str, resource: ResourceType, obj: Object, old: Object | None) -> None:
-        change = ObjectChange(change_type, resource.kind, obj, old)
+        change = ObjectChange(change_type, resource.unique_kind, obj, old)
         self.index.apply(change)
         hearing = self._hearing.get(change.kind)
         if hearing is None:

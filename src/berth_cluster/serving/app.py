@@ -34,7 +34,7 @@ from berth_cluster.serving.handlers import Handlers
 from berth_cluster.serving.openapi import OpenApiDocuments
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
-from berth_cluster.serving.responses import error_response, json_response, success
+from berth_cluster.serving.responses import add_warnings, error_response, json_response, success
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.usage import measured
 
@@ -64,6 +64,7 @@ class Application:
         "_release",
         "_requests",
         "_store",
+        "_version",
         "address",
         "extra_paths",
     )
@@ -83,15 +84,22 @@ class Application:
         self._in_flight = 0
         self._authenticator = authenticator
         self._authorizer = RbacAuthorizer(store)
-        self._release = release
         self._metrics = CollectorRegistry(auto_describe=False)
         self._requests = Counter("apiserver_request", "Requests answered.", REQUEST_LABELS, registry=self._metrics)
-        self._discovery = Discovery(release)
-        self._documents = OpenApiDocuments(release)
+        self._release = release
+        self._version = -1
+        self._refresh()
         self._handlers = Handlers(store, has_streaming_lists=release.has_streaming_lists)
         self.address = ""
         # Further paths for GET (debug views) that the operator of the server may add; each returns a JSON value.
         self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
+
+    def _refresh(self) -> None:
+        """Have what the server says about itself follow the custom resources."""
+        if self._version != self._store.custom.version:
+            self._version = self._store.custom.version
+            served = self._store.custom.beside(self._release)
+            self._discovery, self._documents = Discovery(served), OpenApiDocuments(served)
 
     def stop(self) -> None:
         """End the requests that would never end by themselves."""
@@ -151,7 +159,9 @@ class Application:
             bound = await self._post_binding(target, request)
             self._count(target, request)
             return bound
-        kind = self._release.find(target.group, target.version, target.plural)
+        kind = self._release.find(target.group, target.version, target.plural) or self._store.custom.find(
+            target.group, target.version, target.plural
+        )
         if kind is None:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
@@ -159,6 +169,8 @@ class Application:
         if target.group == METRICS_GROUP:
             return self._measured(kind, target, request)
         response = await self._handlers.handle(kind, target, request)
+        if kind.custom is not None and kind.custom.warning and isinstance(response, web.Response):
+            add_warnings(response, [kind.custom.warning])
         self._count(target, request)
         return response
 
@@ -182,14 +194,14 @@ class Application:
         return json_response(listed)
 
     async def _issue_token(self, target: Target, request: web.BaseRequest) -> web.Response:
-        asked = await read_typed(request, "authentication/TokenRequest")
+        asked = await read_typed(request, "authentication.v1.TokenRequest")
         tokens = self._authenticator.account_tokens
         if tokens is None:
             raise no_such_path()
         return json_response(tokens.issue(target.namespace, target.name, asked), 201)
 
     async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
-        body = await read_typed(request, "core/Binding")
+        body = await read_typed(request, "core.v1.Binding")
         name = (body.get("metadata") or {}).get("name")
         if not name:
             raise StoreError(422, "Invalid", 'Binding "" is invalid: metadata.name: Required value')
@@ -197,6 +209,7 @@ class Application:
         return success(code=201)
 
     def _on_other(self, path: str, request: web.BaseRequest) -> web.Response:
+        self._refresh()
         accept = request.headers.get("Accept", "")
         if path == "/version":
             return json_response(self._discovery.version_info())

@@ -1,6 +1,7 @@
 """Request bodies: read, decoded, and checked to be what the path says they are."""
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
 from typing import Any
@@ -9,10 +10,10 @@ import aiohttp
 from aiohttp import web
 
 from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large
-from berth_cluster.apimachinery.field_checks import FieldCheck
+from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import message_of, messages
+from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message, message_of
 from berth_cluster.serving.connections import limits_of
 from berth_cluster.serving.negotiation import decode_body
 from berth_cluster.serving.requests import whole
@@ -40,31 +41,32 @@ def _object(value: Any, what: str) -> Object:
 
 
 async def read_typed(request: web.BaseRequest, type_name: str) -> Object:
-    """The body as an object of a type that is no stored kind, such as `core/Binding`."""
-    return _checked(await read_object(request, type_name.partition("/")[2]), type_name)
+    """The body as an object of a type that is no stored kind, such as `core.v1.Binding`."""
+    return _checked(await read_object(request, type_name.rpartition(".")[2]), type_name)
 
 
 def _checked(obj: Object, type_name: str) -> Object:
-    FieldCheck(type_name.partition("/")[2], "v1").run(messages()[type_name], obj)
+    FieldCheck(type_name.rpartition(".")[2], "v1").run(message(type_name), obj)
     return obj
 
 
-async def read_body(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Object, list[str]]:
-    """An object of a kind, and warnings about fields that it does not have."""
+async def read_body(kind: ResourceType, request: web.BaseRequest, warnings: list[str], subresource: str = "") -> Object:
+    """An object of a kind; adds warnings about fields that it does not have."""
     value, body = await _read_json(request, kind.kind)
     obj = _object(value, kind.kind)
-    if subresource == "scale":
-        return obj, []
-    _check_type(kind, obj)
-    return obj, _check_fields(kind, obj, body, request)
+    if subresource != "scale":
+        _check_type(kind, obj)
+        warnings += _check_fields(kind, obj, body, request)
+    return obj
 
 
-async def read_patch(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Any, list[str]]:
-    """A patch, and warnings about fields that the kind does not have."""
+async def read_patch(kind: ResourceType, request: web.BaseRequest, warnings: list[str], subresource: str = "") -> Any:
+    """A patch; adds warnings about fields that the kind does not have."""
     patch, body = await _read_json(request, "patch")
-    if subresource == "scale" or not isinstance(patch, dict):
-        return patch, []
-    return patch, _check_fields(kind, patch, body, request, partial=True)
+    if subresource != "scale" and isinstance(patch, dict):
+        with contextlib.suppress(UndecodableError):  # which is said of the object that the patch makes
+            warnings += _check_fields(kind, patch, body, request, partial=True)
+    return patch
 
 
 def _check_fields(
@@ -76,12 +78,14 @@ def _check_fields(
         raise bad_request(
             f'fieldValidation: Unsupported value: "{wanted}": supported values: "Ignore", "Strict", "Warn"'
         )
-    message = message_of(kind.group, kind.version, kind.kind)
-    if message is None:
+    known = message_of(kind.group, kind.version, kind.kind) if kind.custom is None else None
+    if kind.custom is not None:
+        unknown = kind.custom.unknown_fields(kind, obj, partial=partial)
+    elif known is not None:
+        unknown = FieldCheck(kind.kind, kind.version, partial=partial).run(known, obj)
+    else:
         return []
-    found = [
-        f'unknown field "{path}"' for path in FieldCheck(kind.kind, kind.version, partial=partial).run(message, obj)
-    ]
+    found = [f'unknown field "{path}"' for path in unknown]
     if "fieldValidation" in request.query and wanted != "Ignore":
         found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
@@ -112,12 +116,12 @@ async def delete_options(request: web.BaseRequest) -> Object:
     options: Any = decode_body(body, request.headers.get("Content-Type", ""), "DeleteOptions") if body else {}
     if not isinstance(options, dict):
         raise bad_request("DeleteOptions must be a JSON object")
-    query = request.query
+    query = request.query if not body else {}  # which says nothing beside a body
     if "gracePeriodSeconds" in query:
-        options.setdefault("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
+        options["gracePeriodSeconds"] = whole(query, "gracePeriodSeconds")
     if "propagationPolicy" in query:
-        options.setdefault("propagationPolicy", query["propagationPolicy"])
-    return _checked(options, "meta/DeleteOptions")
+        options["propagationPolicy"] = query["propagationPolicy"]
+    return _checked(options, DELETE_OPTIONS)
 
 
 async def _read(request: web.BaseRequest) -> bytes:
@@ -144,11 +148,16 @@ def _too_long() -> StoreError:
 
 def _check_type(kind: ResourceType, obj: Object) -> None:
     said_kind, said_version = obj.get("kind"), obj.get("apiVersion")
+    if kind.custom is not None and not said_kind:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing"
+        )
     if said_kind not in (None, "", kind.kind):
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind.kind}): it says kind {said_kind!r}"
         )
-    if said_version not in (None, "", kind.api_version):
+    if said_version != kind.api_version and (said_version or kind.custom is not None):
         raise bad_request(
-            f"the API version in the data ({said_version}) does not match the expected API version ({kind.api_version})"
+            f"the API version in the data ({said_version or ''}) does not match the expected API version "
+            f"({kind.api_version})"
         )

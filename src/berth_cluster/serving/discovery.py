@@ -1,15 +1,14 @@
 """What the server says about itself: API groups, versions and resources, in both forms, and its version.
 
-All of it follows from the release whose API is served (`apimachinery.releases`), and never changes while the server
-runs.
+All of it follows from the release whose API is served (`apimachinery.releases`) and from the custom resources.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import METRICS_TYPES, ResourceType
+from berth_cluster.custom.version import version_order
 from berth_cluster.serving.access import REVIEWS
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -25,7 +24,6 @@ _SUBRESOURCE_KINDS = {
 }
 
 Json = dict[str, Any]
-_NUMBERS = re.compile(r"\d+")
 
 
 class Discovery:
@@ -60,7 +58,7 @@ class Discovery:
         versions = {kind.version for kind in self._types if kind.group == group}
         if group in REVIEWS:
             versions.add("v1")
-        return sorted(versions, key=_preference)
+        return sorted(versions, key=version_order)
 
     def core_versions(self, address: str) -> Json:
         """`/api` in the old form."""
@@ -120,13 +118,6 @@ class Discovery:
             resources.extend(_posted_only(group, version, answers.entry))
             versions.append({"version": version, "resources": resources, "freshness": "Current"})
         return {"metadata": {"name": group, "creationTimestamp": None} if group else {}, "versions": versions}
-
-
-def _preference(version: str) -> tuple[int, int, int]:
-    """As Kubernetes orders versions: stable before beta before alpha, and the higher number first."""
-    numbers = [int(number) for number in _NUMBERS.findall(version)]
-    stage = 2 if "alpha" in version else int("beta" in version)
-    return (stage, -numbers[0], -(numbers[1] if len(numbers) > 1 else 0))
 
 
 def _old_entry(kind: ResourceType) -> Json:

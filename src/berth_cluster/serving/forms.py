@@ -46,8 +46,8 @@ class _Whole:
     def many(
         self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
     ) -> Iterator[bytes]:
-        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
-        return in_slices(head, "items", entries, lambda part: [entry.encoded for entry in part])
+        head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta}
+        return in_slices(head, "items", entries, lambda part: [_item(kind, entry) for entry in part])
 
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
         return plain_line
@@ -108,6 +108,10 @@ class _MetadataOnly:
 
     def bookmark(self, _kind: ResourceType) -> Object:
         return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+
+
+def _item(kind: ResourceType, entry: Entry) -> bytes:
+    return entry.listed if kind.custom is None else entry.encoded  # which say in lists, too, of what kind they are
 
 
 def in_slices(

@@ -4,11 +4,13 @@ The application (`app`) has done authentication and routing; what is refused her
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 
 from berth_cluster.apimachinery.errors import (
+    FieldErrors,
     StoreError,
     bad_request,
     method_not_allowed,
@@ -16,9 +18,9 @@ from berth_cluster.apimachinery.errors import (
     not_found,
     too_many_requests,
 )
+from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
-from berth_cluster.apimachinery.resource_types import IDLE_KINDS, PODS, ResourceType
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, PODS, ResourceType
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.hollow_log import hollow_log
@@ -27,6 +29,7 @@ from berth_cluster.serving.negotiation import wanted_form
 from berth_cluster.serving.requests import (
     ListOptions,
     Target,
+    flag,
     is_dry_run,
     list_options,
     no_streaming_lists,
@@ -34,20 +37,29 @@ from berth_cluster.serving.requests import (
 from berth_cluster.serving.responses import (
     add_warnings,
     bytes_response,
+    error_response,
     json_response,
     list_meta,
     streamed_response,
     success,
 )
 from berth_cluster.serving.watching import WatchStream
+from berth_cluster.storage.field_managers import Writer
 from berth_cluster.storage.metadata import parse_revision
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import Entry
 
 MAX_WATCHES = 2000  # every write is offered to each of its resource
-# Kinds whose deletion answers with the object rather than with a Status.
+# Kinds, and groups of kinds, whose deletion answers with the object rather than with a Status.
 _RETURNED_WHEN_DELETED = frozenset(
-    {"pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"}
+    {"pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas",
+     "resource.k8s.io", "storage.k8s.io"}
+)  # fmt: skip
+# Kinds whose dependents stay unless the request says otherwise.
+_ORPHANING = frozenset({"jobs", "replicationcontrollers"})
+_PRESERVED = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+    "set propagationPolicy=Orphan to suppress this warning"
 )
 _DELETED_AT_ONCE = 50  # objects of a collection, before others have their turn
 NOT_FOUND = 404
@@ -90,9 +102,9 @@ class Handlers:
         if method == "GET":
             return self._get(kind, target, request)
         if method == "PUT":
-            return await self._update(kind, target, request)
+            return await _warned(self._update, kind, target, request)
         if method == "PATCH":
-            return await self._patch(kind, target, request)
+            return await _warned(self._patch, kind, target, request)
         if method == "DELETE" and not target.subresource:
             return await self._delete(kind, target, request)
         if method == "POST" and target.subresource:
@@ -101,7 +113,7 @@ class Handlers:
 
     async def _on_collection(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST" and (target.namespace or not kind.namespaced):
-            return await self._create(kind, target, request)
+            return await _warned(self._create, kind, target, request)
         if request.method == "DELETE" and (target.namespace or not kind.namespaced):
             return await self._delete_collection(kind, target, request)
         if request.method != "GET":
@@ -174,25 +186,37 @@ class Handlers:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    async def _create(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
-        body, warnings = await read_body(kind, request)
-        made = self._store.create(kind, target.namespace, body, dry_run=is_dry_run(request.query))
-        if kind.kind in IDLE_KINDS:
-            warnings = [*warnings, f"{kind.kind} is stored, and nothing in this cluster acts on it"]
-        return self._answer(kind, made, request, 201, warnings)
+    async def _create(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
+    ) -> web.Response:
+        body = await read_body(kind, request, warnings)
+        made = self._store.create(
+            kind, target.namespace, body, dry_run=is_dry_run(request.query), writer=_writer(kind, request, warnings)
+        )
+        return self._answer(kind, made, request, 201)
 
-    async def _update(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+    async def _update(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
+    ) -> web.Response:
         if target.subresource in ("binding", "eviction"):
             raise method_not_allowed()
-        body, warnings = await read_body(kind, request, target.subresource)
+        body = await read_body(kind, request, warnings, target.subresource)
         written = self._store.update(
-            kind, target.namespace, target.name, body, target.subresource, dry_run=is_dry_run(request.query)
+            kind,
+            target.namespace,
+            target.name,
+            body,
+            target.subresource,
+            dry_run=is_dry_run(request.query),
+            writer=_writer(kind, request, warnings),
         )
-        return self._answer(kind, written, request, 200, warnings)
+        return self._answer(kind, written, request, 200)
 
-    async def _patch(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+    async def _patch(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
+    ) -> web.Response:
         content_type = request.headers.get("Content-Type", "")
-        patch, warnings = await read_patch(kind, request, target.subresource)
+        patch = await read_patch(kind, request, warnings, target.subresource)
         if content_type.startswith("application/apply-patch"):
             return self._apply(kind, target, request, patch, warnings)
         patched = self._store.patch(
@@ -203,36 +227,51 @@ class Handlers:
             content_type,
             target.subresource,
             dry_run=is_dry_run(request.query),
+            writer=_writer(kind, request, warnings),
         )
-        return self._answer(kind, patched, request, 200, warnings)
+        return self._answer(kind, patched, request, 200)
 
     def _apply(
         self, kind: ResourceType, target: Target, request: web.BaseRequest, applied: Any, warnings: list[str]
     ) -> web.Response:
-        """Server-side apply, without field owners: create what is not there, merge into what is."""
+        """Server-side apply: create what is not there, merge into what is."""
         if not isinstance(applied, dict):
             raise bad_request("an apply patch must be an object")
-        dry_run = is_dry_run(request.query)
-        (applied.get("metadata") or {}).pop("managedFields", None)
+        query = request.query
+        if not query.get("fieldManager"):
+            errors = FieldErrors()
+            errors.required("fieldManager", "is required for apply patch")
+            raise errors.refusal("PatchOptions", "meta.k8s.io", "")
+        dry_run = is_dry_run(query)
+        writer = _writer(kind, request, warnings)._replace(is_apply=True, force=flag(query, "force"))
         if self._store.find(kind, target.namespace, target.name) is None:
             if target.subresource:
                 raise not_found(kind.plural, kind.group, target.name)
             applied["metadata"] = {**(applied.get("metadata") or {}), "name": target.name}
-            made = self._store.create(kind, target.namespace, applied, dry_run=dry_run)
-            return self._answer(kind, made, request, 201, warnings)
-        patched = self._store.patch(
-            kind, target.namespace, target.name, applied, STRATEGIC_MERGE_PATCH, target.subresource, dry_run=dry_run
+            check_types(kind, applied)
+            made = self._store.create(kind, target.namespace, applied, dry_run=dry_run, writer=writer)
+            return self._answer(kind, made, request, 201)
+        merged = self._store.apply(
+            kind, target.namespace, target.name, applied, writer, target.subresource, dry_run=dry_run
         )
-        return self._answer(kind, patched, request, 200, warnings)
+        return self._answer(kind, merged, request, 200)
 
     async def _delete(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
         options = await delete_options(request)
         dry_run = is_dry_run(request.query) or options.get("dryRun") == ["All"]
-        gone = self._store.delete(kind, target.namespace, target.name, options, dry_run=dry_run)
+        is_open = kind.plural in _ORPHANING and not options.keys() & {"propagationPolicy", "orphanDependents"}
+        warnings = [_PRESERVED] if is_open and kind.plural == "jobs" else []
+        if is_open:
+            options["propagationPolicy"] = "Orphan"
+        try:
+            gone = self._store.delete(kind, target.namespace, target.name, options, dry_run=dry_run)
+        except StoreError as error:
+            return add_warnings(error_response(error), warnings)
         remains = self._store.find(kind, target.namespace, target.name) is not None and not dry_run
-        if remains or kind.plural in _RETURNED_WHEN_DELETED:
-            return json_response(gone)
-        return success(kind, gone["metadata"])
+        is_returned = bool(_RETURNED_WHEN_DELETED & {kind.plural, kind.group}) and kind.kind != "CSIStorageCapacity"
+        if remains or is_returned or kind is DEFINITIONS:
+            return add_warnings(json_response(gone), warnings)
+        return add_warnings(success(kind, gone["metadata"]), warnings)
 
     async def _delete_collection(
         self, kind: ResourceType, target: Target, request: web.BaseRequest
@@ -257,20 +296,39 @@ class Handlers:
         if kind is not PODS or target.subresource not in ("binding", "eviction"):
             raise method_not_allowed()
         is_binding = target.subresource == "binding"
-        body = await read_typed(request, "core/Binding" if is_binding else "policy/Eviction")
+        body = await read_typed(request, "core.v1.Binding" if is_binding else "policy.v1.Eviction")
         act = self._store.bind if is_binding else self._store.evict
         act(target.namespace, target.name, body, dry_run=is_dry_run(request.query))
         return success(code=201)
 
-    def _answer(
-        self, kind: ResourceType, obj: Object, request: web.BaseRequest, status: int, warnings: list[str]
-    ) -> web.Response:
+    def _answer(self, kind: ResourceType, obj: Object, request: web.BaseRequest, status: int) -> web.Response:
         if obj.get("kind") == "Scale":
             return json_response(obj, status)
         body = _form(request).one(kind, Entry(obj, 0), request.query, self._store.clock())
-        response = bytes_response(body, status)
-        add_warnings(response, warnings)
-        return response
+        return bytes_response(body, status)
+
+
+def _writer(kind: ResourceType, request: web.BaseRequest, warnings: list[str]) -> Writer:
+    """The client, under the name that it gives itself, or that of its program."""
+    program = request.headers.get("User-Agent", "").partition("/")[0]
+    return Writer(request.query.get("fieldManager") or program or "unknown", kind.api_version, warnings)
+
+
+async def _warned(
+    write: Callable[[ResourceType, Target, web.BaseRequest, list[str]], Awaitable[web.Response]],
+    kind: ResourceType,
+    target: Target,
+    request: web.BaseRequest,
+) -> web.Response:
+    """The answer to a write, with warnings, which a refusal has too."""
+    warnings: list[str] = []
+    try:
+        response = await write(kind, target, request, warnings)
+    except StoreError as error:
+        if not warnings:
+            raise
+        response = error_response(error)
+    return add_warnings(response, warnings)
 
 
 def _form(request: web.BaseRequest) -> ResponseForm:

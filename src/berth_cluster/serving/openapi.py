@@ -1,40 +1,44 @@
-"""OpenAPI documents made from the schemas: v3 by group and version as JSON, v2 in one as JSON or protobuf.
+"""OpenAPI documents made from those of the releases: v3 by group and version as JSON, v2 in one as JSON or protobuf.
 
 kubectl reads them to learn that the server checks fields itself (`fieldValidation`), and for `kubectl explain`.
 """
 
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from importlib import metadata
 from types import MappingProxyType
-from typing import Any
 
 from aiohttp import web
 
 from berth_cluster.apimachinery.errors import no_such_path
 from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import FILES, Field, Message, message_of, messages
-from berth_cluster.apimachinery.strategic_merge import merge_key
+from berth_cluster.apimachinery.schema import (
+    DELETE_OPTIONS,
+    OBJECT_META,
+    SCALARS,
+    Json,
+    definition,
+    description,
+    full_name,
+    referenced,
+    type_name,
+)
+from berth_cluster.custom.values import INT_OR_STRING, PRESERVE
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
 from berth_cluster.serving.responses import bytes_response, encode, json_response
 
-Json = dict[str, Any]
-
+_ANY_KIND = "core.v1.ConfigMap"  # whose type and metadata are described as those of all kinds
 _V2_PATH = "/openapi/v2"
 _V3_PATH = "/openapi/v3"
+# types with a form of their own in JSON
 _FORMATS: MappingProxyType[str, Json] = MappingProxyType(
     {
         "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        "bool": {"type": "boolean"},
-        "bytes": {"type": "string", "format": "byte"},
-        "double": {"type": "number", "format": "double"},
         "Duration": {"type": "string"},
-        "int32": {"type": "integer", "format": "int32"},
-        "int64": {"type": "integer", "format": "int64"},
         "IntOrString": {"type": "string", "format": "int-or-string"},
         "MicroTime": {"type": "string", "format": "date-time"},
         "Quantity": {"type": "string"},
-        "string": {"type": "string"},
         "Time": {"type": "string", "format": "date-time"},
     }
 )
@@ -83,7 +87,9 @@ class OpenApiDocuments:
 
     def _fingerprint(self) -> bytes:
         """Changes whenever a document may have changed, so that clients can cache them."""
-        return sha256(repr((self._release, messages())).encode()).hexdigest().upper().encode()
+        return (
+            sha256(repr((self._release, metadata.version("kubernetes-validate"))).encode()).hexdigest().upper().encode()
+        )
 
     def _v3(self, place: tuple[str, str]) -> Json:
         kinds = [kind for kind in self._release.types if (kind.group, kind.version) == place]
@@ -105,60 +111,75 @@ class OpenApiDocuments:
 
 def _definitions(kinds: Iterable[ResourceType], refs: str, version: int) -> Json:
     """The schemas of the kinds and of everything they are made of."""
-    waiting: list[str] = ["meta/DeleteOptions", "meta/Status"]
-    for kind in kinds:
-        message = message_of(kind.group, kind.version, kind.kind)
-        if message is not None:
-            waiting.append(message.name)
+    named = [type_name(kind.group, kind.version, kind.kind) for kind in kinds if kind.custom is None]
+    waiting = [DELETE_OPTIONS, OBJECT_META, "meta.v1.Status", *named]
     definitions: Json = {}
     while waiting:
-        message = messages()[waiting.pop()]
-        if _full_name(message.name) in definitions:
+        name = waiting.pop()
+        found = definition(name)
+        if not found or full_name(name) in definitions:
             continue
-        definitions[_full_name(message.name)] = _definition(message, refs, version)
-        waiting.extend(field.type for field in message.fields.values() if not field.is_scalar)
+        definitions[full_name(name)] = _shown(found, refs, version, waiting)
+    for kind in kinds:
+        if kind.custom is not None:
+            definitions[_custom_name(kind)] = _custom(kind, kind.custom.schema, refs, version)
     return dict(sorted(definitions.items()))
 
 
-def _full_name(name: str) -> str:
-    """`core/PodSpec` as upstream's documents call it."""
-    file, _, short = name.partition("/")
-    if file == "meta":
-        return f"io.k8s.apimachinery.pkg.apis.meta.v1.{short}"
-    group, version = FILES[file]
-    return f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{short}"
+def _shown(found: Json, refs: str, version: int, waiting: list[str]) -> Json:
+    """A schema as our documents have it: with references of their own. Adds to `waiting` the types it refers to."""
+    shown = {key: value for key, value in found.items() if key not in ("$ref", "enum")}
+    if isinstance(shown.get("type"), list):  # what may be null, which the published documents do not say
+        shown["type"] = shown["type"][0]
+    for key in ("items", "additionalProperties"):
+        if isinstance(shown.get(key), dict):
+            shown[key] = _shown(shown[key], refs, version, waiting)
+    if "properties" in shown:
+        shown["properties"] = {
+            key: _shown(value, refs, version, waiting) for key, value in sorted(shown["properties"].items())
+        }
+    if "$ref" in found:
+        name = referenced(found["$ref"])
+        if name in SCALARS:
+            return {**_FORMATS[name], **shown}
+        waiting.append(name)
+        reference = {"$ref": refs + full_name(name)}
+        # OpenAPI 3 allows nothing beside a reference, so that it is wrapped to carry a description.
+        shown |= {"allOf": [reference]} if version == 3 and shown else reference
+    return shown
 
 
-def _definition(message: Message, refs: str, version: int) -> Json:
-    properties = {name: _property(message, field, refs, version) for name, field in sorted(message.fields.items())}
-    definition: Json = {"description": "", "type": "object"}
-    if message.is_kind:
-        group, group_version = FILES[message.name.partition("/")[0]]
-        properties["apiVersion"] = {"type": "string", "description": ""}
-        properties["kind"] = {"type": "string", "description": ""}
-        if not message.name.startswith("meta/"):
-            definition["x-kubernetes-group-version-kind"] = [
-                {"group": group, "version": group_version, "kind": message.short_name}
-            ]
-    definition["properties"] = properties
-    return definition
+def _custom_name(kind: ResourceType) -> str:
+    return ".".join((*reversed(kind.group.split(".")), kind.version, kind.kind))
 
 
-def _property(message: Message, field: Field, refs: str, version: int) -> Json:
-    element = dict(_FORMATS[field.type]) if field.is_scalar else {"$ref": refs + _full_name(field.type)}
-    if field.is_list:
-        listed: Json = {"description": "", "type": "array", "items": element}
-        parent = {"Container": "containers", "ServiceSpec": "spec"}.get(message.short_name, "")
-        key = merge_key(parent, field.name)
-        if key is not None and not field.is_scalar:
-            listed |= {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": key}
-        return listed
-    if field.is_map:
-        return {"description": "", "type": "object", "additionalProperties": element}
-    if field.is_scalar:
-        return {"description": "", **element}
-    # OpenAPI 3 allows nothing beside a reference, so that it is wrapped to carry a description.
-    return {"description": "", "allOf": [element]} if version == 3 else {"description": "", **element}
+def _custom(kind: ResourceType, schema: Json, refs: str, version: int) -> Json:
+    """The schema of a custom resource, with what all objects have."""
+    shown = dict(schema) if version == 3 else _in_v2(schema)
+    if schema.get(PRESERVE) and version != 3:
+        shown = {"type": "object"}
+    else:
+        reference = {"$ref": refs + full_name(OBJECT_META)}
+        head = {key: {"type": "string", "description": description(_ANY_KIND, key)} for key in ("apiVersion", "kind")}
+        metadata_ = {"allOf": [reference]} if version == 3 else reference
+        about = {"description": description(_ANY_KIND, "metadata")}
+        shown["properties"] = {**shown.get("properties", {}), **head, "metadata": {**about, **metadata_}}
+    shown["x-kubernetes-group-version-kind"] = [{"group": kind.group, "kind": kind.kind, "version": kind.version}]
+    return shown
+
+
+def _in_v2(schema: Json) -> Json:
+    """A schema without what OpenAPI 2 cannot say; clients would refuse what it says wrongly."""
+    dropped = {"allOf", "anyOf", "oneOf", "not", "nullable", "default"}
+    if schema.get(PRESERVE) or schema.get(INT_OR_STRING) or schema.get("nullable"):
+        dropped |= {"type", "items", "properties", "additionalProperties"}
+    shown = {key: value for key, value in schema.items() if key not in dropped}
+    for key in ("items", "additionalProperties"):
+        if isinstance(shown.get(key), dict):
+            shown[key] = _in_v2(shown[key])
+    if "properties" in shown:
+        shown["properties"] = {key: _in_v2(part) for key, part in shown["properties"].items()}
+    return shown
 
 
 def _paths(kinds: Iterable[ResourceType], version: int) -> Json:

@@ -58,7 +58,7 @@ def begin_chunks(response: web.StreamResponse, request: web.BaseRequest) -> None
 def error_response(error: StoreError) -> web.Response:
     """A refusal as a Status; with Retry-After if the refusal says when to try again."""
     response = json_response(error.to_status(), error.status_code)
-    retry_after_s = error.details.get("retryAfterSeconds")
+    retry_after_s = (error.details or {}).get("retryAfterSeconds")
     if retry_after_s:
         response.headers["Retry-After"] = str(retry_after_s)
     if error.status_code == 401:
@@ -66,8 +66,8 @@ def error_response(error: StoreError) -> web.Response:
     return response
 
 
-def add_warnings(response: web.Response, warnings: list[str]) -> None:
-    """Add Warning headers: all of them if they fit, else the first ones, shortened."""
+def add_warnings(response: web.Response, warnings: list[str]) -> web.Response:
+    """The answer with Warning headers: all of them if they fit, else the first ones, shortened."""
     shown = [_without_controls(warning) for warning in warnings[:_MAX_WARNINGS]]
     if sum(map(len, shown)) > _MAX_WARNINGS_CHARACTERS:
         shown = [text[:_MAX_WARNING_CHARACTERS] for text in shown]
@@ -75,9 +75,10 @@ def add_warnings(response: web.Response, warnings: list[str]) -> None:
     for text in shown:
         left -= len(text)
         if left < 0:
-            return
+            break
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
 
 
 def _without_controls(text: str) -> str:
@@ -107,5 +108,5 @@ def list_meta(revision: int, continue_token: str = "", remaining: int | None = N
 
 def encoded_list(kind: ResourceType, meta: dict[str, Any], items: Iterable[bytes]) -> bytes:
     """A `<Kind>List` around items that are already encoded."""
-    head = encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta})
+    head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta})
     return b'%s,"items":[%s]}' % (head[:-1], b",".join(items))

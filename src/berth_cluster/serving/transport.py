@@ -23,7 +23,6 @@ from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, encoded_list, list_meta
 from berth_cluster.serving.watching import INITIAL_EVENTS_END
-from berth_cluster.storage.api_versions import addressed_type
 from berth_cluster.storage.store import Store
 
 Result = TypeVar("Result")
@@ -56,7 +55,7 @@ class StoreTransport:
         """One page of a list, as JSON in any case."""
 
         def page() -> bytes:
-            kind = addressed_type(resource)
+            kind = self._store.addressed(resource)
             query = {
                 "labelSelector": label_selector,
                 "fieldSelector": field_selector,
@@ -86,7 +85,7 @@ class StoreTransport:
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """The changes after a version, one event per item, until the timeout; the last item is a bookmark."""
-        kind = _call(lambda: addressed_type(resource))
+        kind = _call(lambda: self._store.addressed(resource))
         watch = _call(lambda: self._store.watch(kind, namespace, label_selector, field_selector, resource_version))
         wake = asyncio.Event()
         watch.wake = wake.set
@@ -107,15 +106,15 @@ class StoreTransport:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
         """One object."""
-        return _call(lambda: self._store.shown_entry(addressed_type(resource), namespace, name).encoded)
+        return _call(lambda: self._store.shown_entry(self._store.addressed(resource), namespace, name).encoded)
 
     async def read(self, path: str) -> bytes:
         """What discovery says at `/version`, `/api/VERSION`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
         if path == "/version":
-            return encode(Discovery(release()).version_info())
+            return encode(Discovery(self._store.custom.beside(release())).version_info())
         root, *parts = path.strip("/").split("/")
         group, rest = ("", parts) if root == "api" else (parts[0], parts[1:])
-        discovery = Discovery(release())
+        discovery = Discovery(self._store.custom.beside(release()))
         has_group = bool(discovery.versions_of(group))
         found = discovery.resource_list(group, rest[0]) if rest else discovery.api_group(group) if has_group else None
         if found is None:
@@ -128,8 +127,8 @@ class StoreTransport:
         """A new object, or a POST to a pod's `binding` or `eviction`."""
         obj = _decoded(body)
         if not subresource:
-            return _call(lambda: encode(self._store.create(addressed_type(resource), namespace, obj)))
-        if _call(lambda: addressed_type(resource)) is not PODS or subresource not in ("binding", "eviction"):
+            return _call(lambda: encode(self._store.create(self._store.addressed(resource), namespace, obj)))
+        if _call(lambda: self._store.addressed(resource)) is not PODS or subresource not in ("binding", "eviction"):
             raise ApiError(404, "NotFound", f"{resource.plural} have no subresource {subresource!r} to create")
         act = self._store.bind if subresource == "binding" else self._store.evict
         _call(lambda: act(namespace, name, obj))
@@ -140,7 +139,8 @@ class StoreTransport:
     ) -> bytes:
         """The object after it was replaced."""
         obj = _decoded(body)
-        return _call(lambda: encode(self._store.update(addressed_type(resource), namespace, name, obj, subresource)))
+        store = self._store
+        return _call(lambda: encode(store.update(store.addressed(resource), namespace, name, obj, subresource)))
 
     async def patch(
         self,
@@ -156,14 +156,14 @@ class StoreTransport:
         patch = _decoded(body)
         return _call(
             lambda: encode(
-                self._store.patch(addressed_type(resource), namespace, name, patch, content_type, subresource)
+                self._store.patch(self._store.addressed(resource), namespace, name, patch, content_type, subresource)
             )
         )
 
     async def delete(self, resource: Resource, namespace: str, name: str, body: bytes = b"") -> bytes:
         """The last state of the object, or the one in which it waits to be deleted."""
         options = _decoded(body) if body else None
-        return _call(lambda: encode(self._store.delete(addressed_type(resource), namespace, name, options)))
+        return _call(lambda: encode(self._store.delete(self._store.addressed(resource), namespace, name, options)))
 
     async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
         """Assign a pod to a node."""
@@ -206,5 +206,5 @@ def _call(act: Callable[[], Result]) -> Result:
     try:
         return act()
     except StoreError as error:
-        retry_after_s = error.details.get("retryAfterSeconds")
+        retry_after_s = (error.details or {}).get("retryAfterSeconds")
         raise ApiError(error.status_code, error.reason, error.message, retry_after_s) from None

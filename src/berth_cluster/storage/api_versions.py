@@ -17,6 +17,7 @@ import msgspec
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY, NEW_EVENTS, Addressed, ResourceType, resource_type
+from berth_cluster.custom.version import CustomVersion
 from berth_cluster.storage.event_views import from_new, to_new
 from berth_cluster.storage.watch import Entry
 
@@ -38,11 +39,24 @@ def view_of(kind: ResourceType) -> ApiView | None:
     """How a kind is shown and taken; None where it is as it is stored."""
     if kind is NEW_EVENTS:
         return _EVENTS
+    if kind.custom is not None:
+        return None if kind.custom.is_as_stored else _custom_view(kind.api_version, kind.custom)
     stored = BY_KEY[kind.key]
     if kind is stored or kind.version == stored.version:
         return None
     shape = _SHAPES.get((kind.plural, kind.version), _SAME_SHAPE)
     return ApiView(_then(shape.from_stored, kind.api_version), _then(shape.to_stored, stored.api_version))
+
+
+def _custom_view(api_version: str, custom: CustomVersion) -> ApiView:
+    """Versions of a custom resource differ in apiVersion, and in what their schemas prune and add."""
+
+    def shown(obj: Any) -> Any:
+        made = {**msgspec.json.decode(msgspec.json.encode(obj)), "apiVersion": api_version}
+        custom.complete(made)
+        return made
+
+    return ApiView(shown, lambda obj: {**obj, "apiVersion": custom.stored_version})
 
 
 def addressed_type(resource: Addressed) -> ResourceType:

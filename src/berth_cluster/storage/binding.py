@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.errors import FieldErrors, conflict
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, conflict
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import PODS
 from berth_cluster.storage import metadata
@@ -27,7 +27,7 @@ class BindingRecord(msgspec.Struct, frozen=True, rename="camel"):
     time: str
 
 
-def target_node(body: Object, name: str) -> str:
+def target_node(body: Object) -> str:
     """The name of the node that a Binding (`body`) names; refused if it names anything but a node."""
     target: Any = body.get("target")
     target = target if isinstance(target, dict) else {}
@@ -36,7 +36,8 @@ def target_node(body: Object, name: str) -> str:
         errors.unsupported("target.kind", str(target["kind"]), ("Node", "<empty>"))
     if not target.get("name"):
         errors.required("target.name")
-    errors.raise_for("Binding", "", name)
+    if errors:  # which upstream does not turn into a refusal of its own
+        raise StoreError(500, "", errors.summary())
     return str(target["name"])
 
 

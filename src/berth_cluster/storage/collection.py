@@ -159,6 +159,11 @@ class Collection:
         missed.reverse()
         watch.catch_up(missed)
 
+    def end_watches(self) -> None:
+        """Have all watches begin again."""
+        for watch in tuple(self.watches):
+            watch.end()
+
     def _closed(self, watch: Watch) -> None:
         self.watches.pop(watch, None)
 

@@ -9,16 +9,16 @@ writes.
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth_cluster.apimachinery.errors import bad_request, forbidden
+from berth_cluster.apimachinery.errors import bad_request, conflict, forbidden
 from berth_cluster.apimachinery.meta import Object, timestamp
-from berth_cluster.apimachinery.resource_types import NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
-from berth_cluster.storage import metadata
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
 
 DEFAULT_GRACE_S = 30
 # A longer period would only overflow the date at which the pod is to be gone.
 MAX_GRACE_S = 100 * 365 * 24 * 3600
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 # The namespaces that upstream refuses to delete, too.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 SYSTEM_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
@@ -31,7 +31,7 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     One that is not gone yet waits for its finalizers or its grace period. It may equal `old`, when an earlier request
     asked for the same.
     """
-    metadata.check_preconditions(kind, old["metadata"], options.get("preconditions") or {})
+    _check_preconditions(kind, old["metadata"], options.get("preconditions") or {})
     if kind is NAMESPACES and old["metadata"]["name"] in IMMORTAL_NAMESPACES:
         raise forbidden("namespaces", "", old["metadata"]["name"], "this namespace may not be deleted")
     if kind is PRIORITY_CLASSES and old["metadata"]["name"] in SYSTEM_PRIORITY_CLASSES:
@@ -40,11 +40,31 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     meta = dict(old["metadata"])
     new: Object = {**old, "metadata": meta}
     _set_finalizers(meta, options)
+    if kind is DEFINITIONS and not meta.get("deletionTimestamp"):
+        meta |= {
+            "deletionTimestamp": timestamp(now),
+            "finalizers": [*(meta.get("finalizers") or []), CLEANUP_FINALIZER],
+        }
     grace_s = _grace_s(kind, old, options)
-    if not grace_s and not meta.get("finalizers") and not _holds_contents(kind, new):
-        return new, True
-    _mark(kind, new, grace_s, now)
-    return new, False
+    is_gone = not grace_s and not meta.get("finalizers") and not _holds_contents(kind, new)
+    if not is_gone or kind is PODS:  # a pod says so even when it goes at once
+        _mark(kind, new, grace_s, now)
+    return new, is_gone
+
+
+def _check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any]) -> None:
+    """Refuse to delete another object, or another version of it, than the caller means."""
+    for field, label, cause in (
+        ("uid", "UID", "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "modified"),
+    ):
+        value = wanted.get(field)
+        if value and value != meta[field]:
+            why = (
+                f"the {label} in the precondition ({value}) does not match the {label} in record ({meta[field]}). "
+                f"The object might have been {cause}"
+            )
+            raise conflict(kind.kind, kind.group, meta["name"], why)
 
 
 def is_finished(kind: ResourceType, obj: Object) -> bool:
@@ -63,9 +83,10 @@ def _mark(kind: ResourceType, new: Object, grace_s: int, now: datetime) -> None:
     """Set the time by which the object is to be gone; a second deletion may bring it forward but not put it off."""
     meta = new["metadata"]
     known = meta.get("deletionGracePeriodSeconds")
-    if meta.get("deletionTimestamp") and (known or 0) <= grace_s:
+    was_marked = "deletionTimestamp" in meta
+    if was_marked and (known or 0) <= grace_s:
         return
-    if meta.get("deletionTimestamp"):  # of an earlier request, from whose moment on the shorter period counts
+    if was_marked:  # by an earlier request, from whose moment on the shorter period counts
         now = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=known or 0)
     elif kind.has_generation:
         meta["generation"] = meta.get("generation", 0) + 1

@@ -9,9 +9,17 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, conflict, forbidden, not_found, stale
+from berth_cluster.apimachinery.errors import (
+    FieldErrors,
+    StoreError,
+    bad_request,
+    conflict,
+    forbidden,
+    not_found,
+    stale,
+)
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, ResourceType
 from berth_cluster.storage.watch import Entry
 
 # Characters of generated name suffixes: without vowels, so that they do not form words.
@@ -33,7 +41,7 @@ _SERVER_FIELDS = (
 )
 # Kinds of which an update has to say which version it replaces: writers compete for leases and claims, and one that
 # leaves the version out would overwrite what another has just taken.
-_NEEDS_VERSION = frozenset({("coordination.k8s.io", "leases"), ("resource.k8s.io", "resourceclaims")})
+_NEEDS_VERSION = frozenset({DEFINITIONS.key, ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
 
 
 def suffixes(rng: random.Random) -> Callable[[], str]:
@@ -77,6 +85,7 @@ def refuse_missing_namespace(found: Object | None, kind: ResourceType, namespace
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
         name = obj["metadata"].get("name", "")
         error = forbidden(kind.plural, kind.group, name, why)
+        assert error.details is not None
         error.details["causes"] = [
             {
                 "reason": "NamespaceTerminating",
@@ -135,17 +144,21 @@ def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
     meta = new.setdefault("metadata", {})
     old = entry.obj["metadata"]
     name = old["name"]
-    if meta.get("name", name) != name:
+    if not meta.get("name"):
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if meta["name"] != name:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     if meta.get("namespace") and meta["namespace"] != old.get("namespace", ""):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     check_preconditions(kind, old, {"uid": meta.get("uid")})
     version = meta.get("resourceVersion") or ""
-    if not version and kind.key in _NEEDS_VERSION:
-        why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-        raise StoreError(422, "Invalid", f'{kind.plural}.{kind.group} "{name}" is invalid: {why}')
+    if not version and (kind.custom is not None or kind.key in _NEEDS_VERSION):
+        errors = FieldErrors()
+        errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise errors.refusal(kind.plural, kind.group, name)
+    if version and not version.isdigit():
+        raise StoreError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
     if version and version != old["resourceVersion"]:
-        parse_revision(version)
         raise stale(kind.plural, kind.group, name)
 
 
@@ -189,7 +202,7 @@ def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) 
 
 def count_generation(kind: ResourceType, entry: Entry, new: Object) -> None:
     """Raise the generation if anything but metadata and status changes."""
-    if not kind.has_generation:
+    if not kind.has_generation or kind.plural == "priorityclasses":
         return
     apart = ("metadata", "status")
     before = {key: value for key, value in entry.obj.items() if key not in apart}

@@ -1,8 +1,9 @@
 """What clients expect to find in every namespace: the ServiceAccount `default`, and the CA as `kube-root-ca.crt`.
 
-A store calls `NamespaceContents` about each change, so that both are there before the request that made the namespace
-is answered, and come back when they are deleted. In a real cluster two controllers do this a moment later. The CA is
-the one that the server publishes for components that delegate authentication; without a server there is none.
+A store that has service accounts calls `NamespaceContents` about each change, so that both are there before the request
+that made the namespace is answered, and come back when they are deleted. In a real cluster two controllers do this a
+moment later. The CA is the one that the server publishes for components that delegate authentication; without a server
+there is none.
 """
 
 from typing import TYPE_CHECKING

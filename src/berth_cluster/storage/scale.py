@@ -4,6 +4,8 @@ from berth_cluster.apimachinery.errors import FieldErrors, bad_request, not_foun
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 
+SCALE = ResourceType("autoscaling", "v1", "scales", "Scale")
+
 
 def scale_of(kind: ResourceType, obj: Object) -> Object:
     """The autoscaling/v1 Scale of a workload."""
@@ -15,9 +17,11 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in shown if key in meta},
-        "spec": {"replicas": spec.get("replicas", 0)},
+        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
         "status": {"replicas": status.get("replicas", 0)},
     }
+    if kind.custom is not None:
+        return {**scale, **kind.custom.scale_of(obj)}
     selector = _selector_text(spec.get("selector") or {})
     if selector:
         scale["status"]["selector"] = selector
@@ -34,14 +38,17 @@ def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
     replicas = spec.get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas >= 2**31:
         raise bad_request(f'Scale "{name}": spec.replicas must be a whole number of 32 bits, not {replicas!r}')
+    if kind.custom is not None:
+        obj = kind.custom.with_replicas(obj, replicas)
     errors = FieldErrors()
     if replicas < 0:
         errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
     errors.raise_for("Scale", "autoscaling", name)
-    meta = {**obj["metadata"], "resourceVersion": asked.get("resourceVersion", "")}
+    meta = {**obj["metadata"], "resourceVersion": asked.get("resourceVersion") or obj["metadata"]["resourceVersion"]}
     if asked.get("uid"):
         meta["uid"] = asked["uid"]
-    return {**obj, "metadata": meta, "spec": {**obj["spec"], "replicas": replicas}}
+    changed = {**obj, "metadata": meta}
+    return changed if kind.custom is not None else {**changed, "spec": {**obj["spec"], "replicas": replicas}}
 
 
 def _check_scalable(kind: ResourceType, obj: Object) -> None:

@@ -30,10 +30,17 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.errors import StoreError, already_exists, bad_request, not_found, too_large
-from berth_cluster.apimachinery.field_checks import check_types
+from berth_cluster.apimachinery.errors import (
+    StoreError,
+    already_exists,
+    bad_request,
+    no_such_path,
+    not_found,
+    too_large,
+)
+from berth_cluster.apimachinery.field_checks import check_patched, check_types
 from berth_cluster.apimachinery.meta import Object, timestamp
-from berth_cluster.apimachinery.patches import apply_patch
+from berth_cluster.apimachinery.patches import PATCH_TYPES, apply_patch
 from berth_cluster.apimachinery.resource_types import (
     DISRUPTION_BUDGETS,
     EVENTS,
@@ -48,9 +55,11 @@ from berth_cluster.apimachinery.resource_types import (
 )
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
 from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, quotas, scale
-from berth_cluster.storage.api_versions import ApiView, view_of
+from berth_cluster.storage.api_versions import ApiView, addressed_type, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
+from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
+from berth_cluster.storage.field_managers import FieldManagers, Writer
 from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
@@ -75,14 +84,18 @@ class Store:
         "_collections",
         "_dispatching",
         "_expiry",
+        "_new_collection",
         "_subscribers",
         "_undelivered",
         "_watch_limits",
         "bindings",
         "clock",
+        "custom",
+        "managers",
         "new_suffix",
         "new_uid",
         "revision",
+        "service_accounts",
     )
 
     def __init__(
@@ -97,15 +110,21 @@ class Store:
         event_ttl_s: float = EVENT_TTL_S,
         max_events: int = MAX_EVENTS,
         system_objects: bool = True,
+        service_accounts: bool = False,
     ) -> None:
-        """An empty store; `system_objects` adds the namespaces and priority classes that every cluster has."""
+        """An empty store; `system_objects` adds the namespaces and priority classes that every cluster has.
+
+        `service_accounts` turns on what a cluster does about them: every namespace gets the account `default` and the
+        CA's certificate, and pods without an account get that one. An API server alone does neither.
+        """
         self.clock = clock
         self.new_uid = uid_factory or _random_uid
         self.new_suffix = metadata.suffixes(rng or random.Random())
         self.revision = 0
         self.bindings: BindingLog = deque(maxlen=MAX_BINDINGS)
+        self._new_collection = partial(Collection, _max_changes=history, _max_history_bytes=history_bytes)
         self._collections: dict[ResourceKey, Collection] = {
-            kind.key: Collection(kind, history, history_bytes) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
+            kind.key: self._new_collection(kind) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
         }
         self._collections[NEW_EVENTS.key] = self._collections["", "events"]
         self._watch_limits = watch_limits or WatchLimits()
@@ -113,7 +132,11 @@ class Store:
         self._subscribers: list[Subscriber] = []
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
-        NamespaceContents(self)
+        self.custom = CustomKinds(self)
+        self.managers = FieldManagers(self.custom.message_of)
+        self.service_accounts = service_accounts
+        if service_accounts:
+            NamespaceContents(self)
         if system_objects:
             for kind, obj in bootstrap.system_objects():
                 self.create(kind, "", obj)
@@ -206,10 +229,21 @@ class Store:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    def create(self, resource: Addressed, namespace: str, obj: Object, *, dry_run: bool = False) -> Object:
-        """Add an object, after filling in what the API server fills in."""
+    def create(
+        self,
+        resource: Addressed,
+        namespace: str,
+        obj: Object,
+        *,
+        dry_run: bool = False,
+        writer: Writer | None = None,
+    ) -> Object:
+        """Add an object, after filling in what the API server fills in, for the client `writer`."""
         kind = resource_type(resource)
-        new = _stored(kind, own(obj))
+        new = own(obj)
+        if writer is None:  # else the server has checked the body
+            check_types(kind, new)
+        new = _stored(kind, new)
         namespace = metadata.check_namespace(kind, namespace, new)
         metadata.refuse_missing_namespace(self.find(NAMESPACES, "", namespace), kind, namespace, new)
         collection = self.collection(kind)
@@ -217,9 +251,14 @@ class Store:
         strategy = strategy_of(kind)
         strategy.prepare_create(new, self)
         strategy.validate_create(kind, new)
+        strategy.admit(new, self)
+        if writer is not None:
+            writer.warnings.extend(strategy.warnings(new))
         if not metadata.has_free_name(new, partial(collection.holds, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         quotas.charge(self, kind, new, None, dry_run=dry_run)
+        if writer is not None and not dry_run:
+            self.managers.created(new, writer, obj if writer.is_apply else None)
         return _shown(kind, self.commit(kind, "ADDED", new, None, dry_run=dry_run))
 
     def update(
@@ -231,15 +270,18 @@ class Store:
         subresource: str = "",
         *,
         dry_run: bool = False,
+        writer: Writer | None = None,
     ) -> Object:
         """Replace an object, or its `status`, `scale`, `resize` or `finalize` part."""
         kind = resource_type(resource)
         entry = self.entry(kind, namespace, name)
         if subresource == "scale":
-            scaled = self._write(kind, entry, scale.with_scale(kind, entry.obj, obj), "", dry_run)
+            scaled = self._write(kind, entry, scale.with_scale(kind, entry.obj, obj), "", dry_run, writer)
             return scale.scale_of(kind, scaled)
-        new = _stored(kind, own(obj))
-        return _shown(kind, self._write(kind, entry, new, subresource, dry_run))
+        new = own(obj)
+        if writer is None and not subresource:  # the status is written by controllers, which know its types
+            check_types(kind, new)
+        return _shown(kind, self._write(kind, entry, _stored(kind, new), subresource, dry_run, writer))
 
     def patch(
         self,
@@ -251,18 +293,47 @@ class Store:
         subresource: str = "",
         *,
         dry_run: bool = False,
+        writer: Writer | None = None,
     ) -> Object:
         """Change an object by a JSON, merge or strategic-merge patch (decoded, not bytes)."""
         kind = resource_type(resource)
         entry = self.entry(kind, namespace, name)
         if subresource == "scale":
             scaled = apply_patch(scale.scale_of(kind, entry.obj), patch, content_type)
-            return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run)
+            check_patched(scale.SCALE, scaled)
+            return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run, writer=writer)
         current = _shown(kind, entry.obj)
+        accepted = PATCH_TYPES if kind.custom is None else kind.custom.patch_types
         # The patch is copied as well, since parts of it become parts of the stored object.
-        patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
-        check_types(kind, patched)
-        return _shown(kind, self._write(kind, entry, _stored(kind, patched), subresource, dry_run))
+        patched = apply_patch(own(current), _decode(_encode(patch)), content_type, accepted)
+        unknown = check_patched(kind, patched)
+        if writer is not None and isinstance(patch, list):  # other patches are checked for fields where they come in
+            writer.warnings.extend(unknown)
+        return _shown(kind, self._write(kind, entry, _stored(kind, patched), subresource, dry_run, writer))
+
+    def apply(
+        self,
+        resource: Addressed,
+        namespace: str,
+        name: str,
+        applied: Object,
+        writer: Writer,
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """Change an object by server-side apply: 409 where another client owns a field that would change."""
+        kind = resource_type(resource)
+        entry = self.entry(kind, namespace, name)
+        live, applied = _shown(kind, entry.obj), own(applied)
+        applied.pop("status" if not subresource else "", None)
+        merged, owners = self.managers.apply(live, applied, writer)
+        merged = own(merged)
+        check_types(kind, merged)
+        written = self._write(kind, entry, _stored(kind, merged), subresource, dry_run)
+        if not dry_run:
+            self.managers.keep(written["metadata"]["uid"], owners)
+        return _shown(kind, written)
 
     def delete(
         self,
@@ -301,7 +372,7 @@ class Store:
 
     def bind(self, namespace: str, name: str, body: Object, *, dry_run: bool = False) -> None:
         """Assign a pod to a node; every call is recorded in `bindings`."""
-        node = binding.target_node(body, name)
+        node = binding.target_node(body)
         pod = self.find(PODS, namespace, name)
         asked = (body.get("metadata") or {}).get("uid")  # another pod than the one of that name by now, perhaps
         uid = str(asked or ("" if pod is None else pod["metadata"]["uid"]))
@@ -335,7 +406,28 @@ class Store:
 
     def collection(self, kind: ResourceType) -> Collection:
         """Where a resource's objects are kept."""
-        return self._collections[kind.key]
+        found = self._collections.get(kind.key)
+        if found is None:  # a custom resource that is no longer there
+            raise no_such_path()
+        return found
+
+    def addressed(self, resource: Addressed) -> ResourceType:
+        """What `resource` names, in its version if it says one; raises `StoreError` (404) where there is none."""
+        return self.custom.addressed(resource) or addressed_type(resource)
+
+    def open_collection(self, kind: ResourceType, *, begin_again: bool) -> None:
+        """Keep objects of a resource from now on, or keep them as those of a resource that has changed."""
+        known = self._collections.get(kind.key)
+        if known is None:
+            self._collections[kind.key] = known = self._new_collection(kind)
+            known.forgotten = self.revision  # there may have been one of that name before
+        known.resource = kind
+        if begin_again:
+            known.end_watches()
+
+    def close_collection(self, key: ResourceKey) -> None:
+        """Forget a resource that has no objects any more."""
+        self._collections.pop(key).end_watches()
 
     def entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
         """The present version of an object; NotFound when it is not there."""
@@ -362,6 +454,8 @@ class Store:
         collection = self.collection(kind)
         change = StoreChange(collection.resource, change_type, entry, old)
         collection.apply(change)
+        if change_type == "DELETED":
+            self.managers.gone(obj["metadata"]["uid"])
         self._tell_subscribers(change)
         if collection.resource is EVENTS and change_type != "DELETED":
             self._expiry.written(entry, self.clock().timestamp())
@@ -377,7 +471,15 @@ class Store:
             self.commit(EVENTS, "DELETED", last, entry)
         return len(gone)
 
-    def _write(self, kind: ResourceType, entry: Entry, new: Object, subresource: str, dry_run: bool) -> Object:
+    def _write(
+        self,
+        kind: ResourceType,
+        entry: Entry,
+        new: Object,
+        subresource: str,
+        dry_run: bool,
+        writer: Writer | None = None,
+    ) -> Object:
         metadata.check_update(kind, entry, new)
         new = metadata.carry_over(self.collection(kind).resource, entry, new, subresource)
         strategy = strategy_of(kind)
@@ -392,6 +494,10 @@ class Store:
         if subresource != "status":
             quotas.charge(self, kind, new, entry.obj, dry_run=dry_run)
         metadata.count_generation(kind, entry, new)
+        if writer is not None and not dry_run:
+            self.managers.updated(entry.obj, new, writer)
+        if writer is not None and new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
+            writer.warnings.extend(strategy.warnings(new))
         if deletion.is_finished(kind, new):
             return self.commit(kind, "DELETED", new, entry, dry_run=dry_run)
         return self.commit(kind, "MODIFIED", new, entry, dry_run=dry_run)

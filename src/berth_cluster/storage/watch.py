@@ -51,6 +51,16 @@ class Entry:
         return self._encoded
 
     @property
+    def listed(self) -> bytes:
+        """The object as JSON lists have it: the list says of what kind its items are.
+
+        Stored objects begin with their type, so that the text has it in front.
+        """
+        head = b'{"apiVersion":"%s","kind":"%s",' % (self.obj["apiVersion"].encode(), self.obj["kind"].encode())
+        encoded = self.encoded
+        return b"{" + encoded[len(head) :] if encoded.startswith(head) else encoded
+
+    @property
     def size(self) -> int:
         """The object's size as JSON, in bytes."""
         return len(self.encoded)
@@ -144,7 +154,7 @@ class Watch:
     _queue: deque[WatchEvent] = field(default_factory=deque, init=False)
     _queued_bytes: int = field(default=0, init=False)
     overflowed: bool = field(default=False, init=False)
-    """The reader was too slow: after what is queued the watch has ended."""
+    """The reader was too slow, or the resource has changed: after what is queued the watch has ended."""
     wake: Callable[[], None] | None = field(default=None, init=False)
 
     def begin_with(self, entries: list[Entry]) -> None:
@@ -209,6 +219,13 @@ class Watch:
         for entry in entries:
             if matches is None or matches(entry.obj):
                 yield WatchEvent("ADDED", entry if view is None else view(entry))
+
+    def end(self) -> None:
+        """Receive nothing more; the reader is given what is queued, and may begin again."""
+        self.overflowed = True
+        self.close()
+        if self.wake is not None:
+            self.wake()
 
     def close(self) -> None:
         """Stop receiving."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import Addressed, ResourceType
+from berth_cluster.apimachinery.resource_types import IDLE_KINDS, Addressed, ResourceType
 from berth_cluster.strategies import names
 
 Objects = list[Object]
@@ -16,6 +17,7 @@ class ClusterView(Protocol):
     """What a strategy may read of the cluster while it prepares an object."""
 
     clock: Callable[[], datetime]
+    service_accounts: bool
 
     def find(self, resource: Addressed, namespace: str, name: str) -> Object | None:
         """One object, or None."""
@@ -26,6 +28,18 @@ class ClusterView(Protocol):
         ...
 
 
+# How often upstream checks the metadata of an update; each time counts as a cause of its own.
+_META_CHECKS = MappingProxyType(
+    {
+        "poddisruptionbudgets": 2,
+        **dict.fromkeys(
+            ("configmaps", "deviceclasses", "jobs", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods",
+             "resourceclaims", "secrets", "storageclasses"), 4,
+        ),
+    }
+)  # fmt: skip
+
+
 class RESTStrategy:
     """What the store calls while it creates or updates an object; does nothing special by itself.
 
@@ -34,6 +48,8 @@ class RESTStrategy:
     """
 
     __slots__ = ()
+    checks = 1
+    """How often upstream checks an updated object; each time counts as causes of its own."""
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Fill in defaults and what admission computes."""
@@ -41,8 +57,23 @@ class RESTStrategy:
     def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
         """Fill in defaults again, and undo what an update cannot change."""
 
+    def admit(self, obj: Object, view: ClusterView) -> None:
+        """Refuse a new object, which is valid, for what else there is in the cluster."""
+
+    def warnings(self, obj: Object) -> list[str]:
+        """What the client that makes an object is warned of."""
+        if obj["kind"] in IDLE_KINDS:
+            return [f"{obj['kind']} is stored, and nothing in this cluster acts on it"]
+        return []
+
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the object itself."""
+
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """Report what is wrong with an update."""
+        for _ in range(self.checks):
+            self.check(new, errors)
+        self.check_change(new, old, errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the change from `old` to `new`."""
@@ -59,8 +90,7 @@ class RESTStrategy:
             self.check_name(obj, errors)
         else:
             errors.required("metadata.name", "name or generateName is required")
-        names.check_labels(meta.get("labels"), "metadata.labels", errors)
-        names.check_annotations(meta.get("annotations"), "metadata.annotations", errors)
+        names.check_meta(meta, errors)
         self.check(obj, errors)
         errors.raise_for(kind.kind, kind.group, meta["name"])
 
@@ -69,10 +99,9 @@ class RESTStrategy:
         if subresource:
             return
         errors = FieldErrors()
-        names.check_labels(new["metadata"].get("labels"), "metadata.labels", errors)
-        names.check_annotations(new["metadata"].get("annotations"), "metadata.annotations", errors)
-        self.check(new, errors)
-        self.check_change(new, old, errors)
+        names.check_meta(new["metadata"], errors)
+        errors.repeat(_META_CHECKS.get(kind.plural, 3))
+        self.check_update(new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
 
 
@@ -88,22 +117,23 @@ class DefaultsStrategy(RESTStrategy):
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """The defaults, and the first status."""
+        self.set_defaults(obj)
+        if self._status is not None:
+            obj["status"] = dict(self._status)
+
+    def set_defaults(self, obj: Object) -> None:
+        """Fill in what is left open."""
         for key, value in self._defaults.items():
             obj.setdefault(key, value)
         if self._spec_defaults:
             spec = obj.setdefault("spec", {})
             for key, value in self._spec_defaults.items():
                 spec.setdefault(key, value)
-        if self._status is not None:
-            obj["status"] = dict(self._status)
 
     def prepare_update(self, new: Object, _old: Object, subresource: str, view: ClusterView) -> None:
         """Defaults again."""
         if subresource != "status":
-            status = new.get("status")
-            self.prepare_create(new, view)
-            if status is not None:
-                new["status"] = status
+            self.set_defaults(new)
 
 
 class RequiredFieldsStrategy(RESTStrategy):

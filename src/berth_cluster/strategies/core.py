@@ -1,21 +1,27 @@
-"""The kinds of the core group other than pods: namespaces, nodes, services, secrets, persistent volume claims."""
+"""The kinds of the core group other than pods and volumes: namespaces, nodes, services, secrets."""
 
 import base64
 import binascii
 import ipaddress
 from typing import Any
 
+import msgspec
+
 from berth_cluster.apimachinery.errors import FieldErrors, Raw
-from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition_true
 from berth_cluster.apimachinery.resource_types import BY_KEY
-from berth_cluster.strategies import limit_ranges, names
-from berth_cluster.strategies.base import ClusterView, DefaultsStrategy, RESTStrategy
-from berth_cluster.strategies.pod_checks import quantity
-from berth_cluster.strategies.storage_classes import default_class, says_no_class
+from berth_cluster.apimachinery.schema import in_go, message
+from berth_cluster.strategies import names
+from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.pod_checks import EFFECTS, PROTOCOLS, check_amount
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
-_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_HOLLOW = "berth.dev/hollow"  # a node whose kubelet is there from the start, see `hollow.template`
+NOT_READY = "node.kubernetes.io/not-ready"
+_ADDRESS_MESSAGE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_AFFINITIES = ("ClientIP", "None")
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 class NamespaceStrategy(RESTStrategy):
@@ -45,38 +51,55 @@ class NodeStrategy(RESTStrategy):
     """Nodes."""
 
     __slots__ = ()
+    checks = 2
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """Everything in `capacity` is allocatable, unless the node says less.
+        """Everything in `capacity` is allocatable, unless the node says less; nothing runs there before it is ready.
 
         The status is kept on creation, as upstream, where kubelets register with it; hollow nodes say there how large
-        they are.
+        they are, and that they are ready.
         """
-        obj.setdefault("spec", {})
+        spec = obj.setdefault("spec", {})
         status = obj.setdefault("status", {})
         if status.get("capacity"):
             status.setdefault("allocatable", dict(status["capacity"]))
+        taints = spec.get("taints") or []
+        is_there = is_condition_true(obj, "Ready") or annotations_of(obj).get(_HOLLOW) == "true"
+        if not is_there and all(taint.get("key") != NOT_READY for taint in taints):
+            spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
+        """A node that says that it is ready is no longer kept free, which upstream leaves to a controller."""
+        taints = old["spec"].get("taints") or []
+        if subresource != "status" or not taints or not is_condition_true(new, "Ready"):
+            return
+        kept = [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (NOT_READY, "NoSchedule")]
+        spec = {key: value for key, value in old["spec"].items() if key != "taints"}
+        new["spec"] = {**spec, "taints": kept} if kept else spec
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """Taints and amounts."""
+        seen: set[tuple[Any, Any]] = set()
         for number, taint in enumerate((obj.get("spec") or {}).get("taints") or []):
-            field = f"spec.taints[{number}]"
-            names.check_key(str(taint.get("key", "")), f"{field}.key", errors)
+            field, effect = f"metadata.taints[{number}]", taint.get("effect", "")
+            names.check_key(taint.get("key", ""), f"{field}.key", errors)
             if taint.get("value"):
                 names.check_value(taint["value"], f"{field}.value", errors)
-            if taint.get("effect") not in _TAINT_EFFECTS:
-                errors.unsupported(f"{field}.effect", str(taint.get("effect", "")), _TAINT_EFFECTS)
-        self._check_amounts(obj)
+            if not effect:
+                errors.required(f"{field}.effect")
+            elif effect not in EFFECTS:
+                errors.unsupported(f"{field}.effect", effect, EFFECTS)
+            if (taint.get("key"), effect) in seen:
+                shown = Raw(in_go(message("core.v1.Taint"), taint))
+                errors.duplicate(field, shown, "taints must be unique by key and effect pair")
+            seen.add((taint.get("key"), effect))
+        for section in ("capacity", "allocatable"):
+            for name, amount in ((obj.get("status") or {}).get(section) or {}).items():
+                check_amount(name, amount, f"status.{section}.{name}", errors)
 
     def validate_update(self, kind: Any, new: Object, old: Object, subresource: str) -> None:
         """Amounts are checked in status updates too: every reader of nodes trusts them."""
-        super().validate_update(kind, new, old, subresource)
-        self._check_amounts(new)
-
-    def _check_amounts(self, obj: Object) -> None:
-        for section in ("capacity", "allocatable"):
-            for name, amount in ((obj.get("status") or {}).get(section) or {}).items():
-                quantity(amount, f"status.{section}[{name}]", "Node")
+        super().validate_update(kind, new, old, "")
 
 
 class ServiceStrategy(RESTStrategy):
@@ -88,11 +111,13 @@ class ServiceStrategy(RESTStrategy):
         """Type, ports and address."""
         spec = obj.setdefault("spec", {})
         self._default(spec)
-        if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
-            spec["clusterIP"] = _free_address(view)
+        if spec["type"] != "ExternalName":
+            if not spec.get("clusterIP"):
+                spec["clusterIP"] = _free_address(view)
             spec["clusterIPs"] = [spec["clusterIP"]]
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        is_open = spec.get("clusterIP") == "None" and not spec.get("selector")  # somebody else says where it leads
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_open else ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_open else "SingleStack")
         obj["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
@@ -111,7 +136,8 @@ class ServiceStrategy(RESTStrategy):
         spec.setdefault("internalTrafficPolicy", "Cluster")
         for port in spec.get("ports") or []:
             port.setdefault("protocol", "TCP")
-            port.setdefault("targetPort", port.get("port"))
+            if port.get("targetPort") in (None, 0, ""):
+                port["targetPort"] = port.get("port", 0)
 
     def check_name(self, obj: Object, errors: FieldErrors) -> None:
         """A service's name is part of DNS names."""
@@ -120,8 +146,52 @@ class ServiceStrategy(RESTStrategy):
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """A service with an address needs ports."""
         spec = obj["spec"]
-        if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
+        ports = spec.get("ports") or []
+        if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
             errors.required("spec.ports")
+        address = spec.get("clusterIP")
+        if address and address != "None" and not _is_address(address):
+            errors.invalid("spec.clusterIPs[0]", address, _ADDRESS_MESSAGE)
+        for number, port in enumerate(ports):
+            _check_service_port(port, f"spec.ports[{number}]", errors, needs_name=len(ports) > 1)
+        names.check_labels(spec.get("selector"), "spec.selector", errors)
+        for name, allowed in (("sessionAffinity", _AFFINITIES), ("type", _SERVICE_TYPES)):
+            if spec[name] not in allowed:
+                errors.unsupported(f"spec.{name}", spec[name], allowed)
+        seen: set[Any] = set()
+        for number, port in enumerate(ports):
+            pair = (port.get("protocol"), port.get("port"))
+            if pair in seen:
+                shown = {key: value for key, value in port.items() if key in ("port", "protocol")}
+                errors.duplicate(f"spec.ports[{number}]", Raw(_go_port(shown)))
+            seen.add(pair)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _go_port(port: Object) -> str:
+    """A port as Go's formatter shows its internal type in messages."""
+    shown = {"Name": "", "Protocol": port.get("protocol", ""), "AppProtocol": None, "Port": port.get("port", 0),
+             "TargetPort": 0, "NodePort": 0}  # fmt: skip
+    return msgspec.json.encode(shown).decode()
+
+
+def _check_service_port(port: Object, field: str, errors: FieldErrors, *, needs_name: bool) -> None:
+    if port.get("name"):
+        names.check_label_name(port["name"], f"{field}.name", errors)
+    elif needs_name:
+        errors.required(f"{field}.name")
+    names.check_port(port.get("port", 0), f"{field}.port", errors)
+    if port.get("protocol") not in PROTOCOLS:
+        errors.unsupported(f"{field}.protocol", port.get("protocol", ""), PROTOCOLS)
+    target = port["targetPort"]
+    (names.check_port_name if isinstance(target, str) else names.check_port)(target, f"{field}.targetPort", errors)
 
 
 def _free_address(view: ClusterView) -> str:
@@ -161,21 +231,3 @@ class SecretStrategy(RESTStrategy):
                 base64.b64decode(value or "", validate=True)
             except (binascii.Error, TypeError, ValueError):
                 errors.invalid(f"data[{key}]", Raw("<secret>"), "must be base64")
-
-
-class PersistentVolumeClaimStrategy(DefaultsStrategy):
-    """PersistentVolumeClaims: one that leaves its class open gets the default one, if there is any."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__({}, {"volumeMode": "Filesystem"}, {"phase": "Pending"})
-
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """The defaults, and the class; the volume controller does the same for those that came before it."""
-        super().prepare_create(obj, view)
-        if says_no_class(obj):
-            chosen = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
-            if chosen is not None:
-                obj["spec"]["storageClassName"] = chosen["metadata"]["name"]
-        limit_ranges.check_claim(obj, view)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from berth_cluster.apimachinery.errors import FieldErrors, forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY
+from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_defaults import objects_in
 from berth_workloads.amounts import Amounts, amounts, largest, total
@@ -17,6 +18,8 @@ LIMIT_RANGES = BY_KEY["", "limitranges"]
 ANNOTATION = "kubernetes.io/limit-ranger"
 _BOUNDS = ("min", "max", "maxLimitRequestRatio")
 _TYPES = ("Container", "Pod", "PersistentVolumeClaim")
+_LIMITED = ("cpu", "memory", "ephemeral-storage", "storage", "pods", "services", "secrets", "configmaps",
+            "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")  # fmt: skip
 
 
 class LimitRangeStrategy(RESTStrategy):
@@ -41,7 +44,8 @@ class LimitRangeStrategy(RESTStrategy):
         seen = set()
         for number, item in enumerate(objects_in(obj.get("spec") or {}, "limits")):
             field, kind = f"spec.limits[{number}]", item.get("type", "")
-            if kind not in _TYPES and "/" not in kind:
+            names.check_key(kind, f"{field}.type", errors)
+            if kind and kind not in _TYPES and "/" not in kind:
                 errors.invalid(f"{field}.type", kind, "must be a standard limit type or fully qualified")
             if kind in seen:
                 errors.duplicate(f"{field}.type", kind)
@@ -53,10 +57,19 @@ class LimitRangeStrategy(RESTStrategy):
             if kind == "PersistentVolumeClaim" and not any("storage" in (item.get(name) or {}) for name in _BOUNDS):
                 why = "either minimum or maximum storage value is required, but neither was provided"
                 errors.required(f"{field}.limits", why)
+            for section in (*_BOUNDS, "default", "defaultRequest"):
+                for name in item.get(section) or {}:
+                    _check_resource(name, f"{field}.{section}[{name}]", errors)
             _check_order(item, field, errors)
             for name, ratio in amounts(item.get("maxLimitRequestRatio")).items():
                 if ratio.value < 1:
                     errors.invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1")
+
+
+def _check_resource(name: str, field: str, errors: FieldErrors) -> None:
+    names.check_key(name, field, errors)
+    if "/" not in name and name not in _LIMITED and not name.startswith("hugepages-"):
+        errors.invalid(field, name, "must be a standard resource type or fully qualified")
 
 
 _ORDER = (
@@ -80,28 +93,32 @@ def _check_order(item: Object, field: str, errors: FieldErrors) -> None:
                 errors.invalid(f"{field}.{place}[{name}]", str(parts[shown][name]), why)
 
 
-def apply_to_pod(pod: Object, view: ClusterView) -> None:
-    """Give containers the default amounts of the namespace's LimitRanges; refuse what is outside their bounds."""
-    ranges = view.objects(LIMIT_RANGES, pod["metadata"]["namespace"])
-    if not ranges:
-        return
-    items = [item for each in ranges for item in objects_in(each.get("spec") or {}, "limits")]
-    for item in items:
+def default_limits(pod: Object, view: ClusterView) -> None:
+    """Give containers the default amounts of the namespace's LimitRanges."""
+    for item in _items(pod, view):
         if item.get("type") == "Container":
             _set_defaults(pod, item)
-    _refuse(pod, "pods", (found for item in items for found in _of_pod(pod["spec"], item)))
 
 
-def check_claim(claim: Object, view: ClusterView) -> None:
+def limit_pod(pod: Object, view: ClusterView) -> None:
+    """Refuse a pod that is outside the bounds of the namespace's LimitRanges."""
+    _refuse(pod, "pods", (found for item in _items(pod, view) for found in _of_pod(pod["spec"], item)))
+
+
+def limit_claim(claim: Object, view: ClusterView) -> None:
     """Refuse a claim for more or less storage than the namespace's LimitRanges let it have."""
     found: list[str] = []
-    for each in view.objects(LIMIT_RANGES, claim["metadata"]["namespace"]):
-        for item in objects_in(each.get("spec") or {}, "limits"):
-            if item.get("type") == "PersistentVolumeClaim":
-                least, most = amounts(item.get("min")), amounts(item.get("max"))
-                limited = limited_by((claim.get("spec") or {}).get("resources") or {})
-                found += violations("PersistentVolumeClaim", limited, least, most, {}, requests_only=True)
+    for item in _items(claim, view):
+        if item.get("type") == "PersistentVolumeClaim":
+            least, most = amounts(item.get("min")), amounts(item.get("max"))
+            limited = limited_by((claim.get("spec") or {}).get("resources") or {})
+            found += violations("PersistentVolumeClaim", limited, least, most, {}, requests_only=True)
     _refuse(claim, "persistentvolumeclaims", iter(found))
+
+
+def _items(obj: Object, view: ClusterView) -> Iterator[Object]:
+    for each in view.objects(LIMIT_RANGES, obj["metadata"]["namespace"]):
+        yield from objects_in(each.get("spec") or {}, "limits")
 
 
 def _refuse(obj: Object, plural: str, found: Iterator[str]) -> None:

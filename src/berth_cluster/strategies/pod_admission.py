@@ -22,7 +22,9 @@ DEFAULT_PREEMPTION_POLICY = "PreemptLowerPriority"
 def set_service_account(pod: Object, view: ClusterView) -> None:
     """Give the pod its namespace's default account where it names none; refuse one that is not there."""
     spec, meta = pod["spec"], pod["metadata"]
-    if MIRROR_ANNOTATION in (meta.get("annotations") or {}):
+    if spec.get("serviceAccountName"):
+        spec["serviceAccount"] = spec["serviceAccountName"]
+    if not view.service_accounts or MIRROR_ANNOTATION in (meta.get("annotations") or {}):
         return
     name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name

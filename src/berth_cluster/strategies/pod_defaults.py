@@ -3,6 +3,7 @@
 All functions edit the JSON object that they are given; a value that is there is never changed.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,12 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 # Volume sources whose files have a mode.
 _MODED_SOURCES = ("secret", "configMap", "downwardAPI", "projected")
 DEFAULT_MODE = 0o644
+# [host[:port]/]path[:tag]
+_IMAGE = re.compile(
+    r"(?![a-f0-9]{64}$)((?=[^/]*[.:A-Z][^/]*/|localhost/)[A-Za-z0-9.\[\]:-]+/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+    r"(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?::\w[\w.-]{0,127})?",
+    re.ASCII,
+).fullmatch
 
 
 def default_pod_spec(spec: Object) -> None:
@@ -24,11 +31,17 @@ def default_pod_spec(spec: Object) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     for container in containers_of(spec):
         _default_container(container)
+    for volume in objects_in(spec, "volumes"):
+        _default_volume(volume)
+
+
+def default_from_limits(spec: Object) -> None:
+    """What a pod gets beyond the defaults of its spec, and a template does not."""
+    for container in containers_of(spec):
+        requests_from_limits(container.get("resources"))
         if spec.get("hostNetwork"):
             _default_host_ports(container)
     requests_from_limits(spec.get("resources"))
-    for volume in objects_in(spec, "volumes"):
-        _default_volume(volume)
 
 
 def containers_of(spec: Object) -> Iterator[Object]:
@@ -46,7 +59,6 @@ def objects_in(parent: Object, field: str) -> Iterator[Object]:
 
 def _default_container(container: Object) -> None:
     container.setdefault("resources", {})
-    requests_from_limits(container["resources"])
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     container.setdefault("imagePullPolicy", _pull_policy(container.get("image")))
@@ -63,7 +75,7 @@ def _default_container(container: Object) -> None:
 
 def _pull_policy(image: Any) -> str:
     """Images without a tag, or tagged latest, may change and are always pulled."""
-    if not isinstance(image, str) or "@" in image:
+    if not isinstance(image, str) or "@" in image or not _IMAGE(image):
         return "IfNotPresent"
     tag = image.rpartition("/")[2].partition(":")[2]
     return "Always" if tag in ("", "latest") else "IfNotPresent"

@@ -8,8 +8,8 @@ from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.strategic_merge import identity
 from berth_cluster.strategies import limit_ranges, pod_admission, runtime_classes
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.pod_checks import check_pod_spec
-from berth_cluster.strategies.pod_defaults import default_pod_spec, objects_in
+from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
+from berth_cluster.strategies.pod_defaults import default_from_limits, default_pod_spec, objects_in
 from berth_cluster.strategies.pod_resize import check_resize, resized
 
 IMMUTABLE_MESSAGE = (
@@ -18,6 +18,7 @@ IMMUTABLE_MESSAGE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+_SECTIONS = ("containers", "initContainers")
 _CHANGEABLE = ("activeDeadlineSeconds", "schedulingGates", "terminationGracePeriodSeconds", "tolerations")
 # What may still be narrowed while a pod waits behind a scheduling gate.
 _CHANGEABLE_WHEN_GATED = ("affinity", "nodeSelector")
@@ -30,20 +31,27 @@ class PodStrategy(RESTStrategy):
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Defaults, priority, tolerations, label keys, and the first status."""
-        spec = obj.get("spec")
-        if not isinstance(spec, dict):
-            obj["spec"] = spec = {}
+        spec = obj.setdefault("spec", {})
         default_pod_spec(spec)
+        default_from_limits(spec)
         spec.setdefault("enableServiceLinks", True)
-        limit_ranges.apply_to_pod(obj, view)
         pod_admission.set_service_account(obj, view)
         pod_admission.set_priority(obj, view)
         pod_admission.add_default_tolerations(obj)
         runtime_classes.apply_runtime_class(obj, view)
         pod_admission.merge_label_keys(obj)
+        limit_ranges.default_limits(obj, view)
         obj["status"] = {"phase": "Pending", "qosClass": pod_admission.qos_class(spec)}
         if spec.get("schedulingGates"):
             obj["status"]["conditions"] = [_gated_condition(view)]
+
+    def warnings(self, obj: Object) -> list[str]:
+        """What is odd about the spec."""
+        return pod_warnings(obj["spec"], "spec")
+
+    def admit(self, obj: Object, view: ClusterView) -> None:
+        """The limits of the namespace."""
+        limit_ranges.limit_pod(obj, view)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
         """Defaults again. A status written without the QoS class keeps the one it had: no writer means to remove it."""
@@ -55,7 +63,13 @@ class PodStrategy(RESTStrategy):
             new["spec"] = resized(old["spec"], new["spec"])
             default_pod_spec(new["spec"])
         else:
-            default_pod_spec(new.setdefault("spec", {}))
+            was, spec = old["spec"], new.setdefault("spec", {})
+            default_pod_spec(spec)
+            default_from_limits(spec)
+            for name in ("enableServiceLinks", "priority", "preemptionPolicy"):
+                if name in was:
+                    spec.setdefault(name, was[name])
+            pod_admission.add_default_tolerations(new)
 
     def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
         """A resize has rules of its own."""
@@ -74,6 +88,11 @@ class PodStrategy(RESTStrategy):
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """A pod's spec cannot change, except for a few fields."""
         was, now = old["spec"], new["spec"]
+        if any(len(was.get(section) or []) != len(now.get(section) or []) for section in _SECTIONS):
+            for section in _SECTIONS:
+                if len(was.get(section) or []) != len(now.get(section) or []):
+                    errors.forbidden(f"spec.{section}", "pod updates may not add or remove containers")
+            return
         _check_gates(was, now, errors)
         kept = {identity(one) for one in now.get("tolerations") or []}
         if any(identity(one) not in kept for one in was.get("tolerations") or []):

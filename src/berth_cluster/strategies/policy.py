@@ -4,10 +4,9 @@ import re
 
 import msgspec
 
-from berth.api.meta import LabelSelector
-from berth.api.selectors import SelectorError, compile_selector
 from berth_cluster.apimachinery.errors import FieldErrors, Raw
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 
 PERCENT_MESSAGE = (
@@ -37,11 +36,7 @@ class PodDisruptionBudgetStrategy(RESTStrategy):
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
             shown = Raw(msgspec.json.encode(spec).decode())
             errors.invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
-        if spec.get("selector") is not None:
-            try:
-                compile_selector(msgspec.convert(spec["selector"], LabelSelector))
-            except (SelectorError, msgspec.ValidationError) as error:
-                errors.invalid("spec.selector", Raw(msgspec.json.encode(spec["selector"]).decode()), str(error))
+        names.check_selector(spec.get("selector"), "spec.selector", errors)
         for name in ("minAvailable", "maxUnavailable"):
             bound = spec.get(name)
             if isinstance(bound, str) and not re.fullmatch(r"[0-9]+%", bound):

@@ -12,9 +12,12 @@ from berth_cluster.strategies import (
     resource,
     runtime_classes,
     scheduling,
+    volumes,
     workloads,
 )
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
+from berth_cluster.strategies.custom_objects import CustomObjectStrategy
+from berth_cluster.strategies.definitions import DefinitionStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
 _DEFAULT = RESTStrategy()
@@ -29,10 +32,9 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "resourcequotas"): quotas.ResourceQuotaStrategy(),
         ("", "limitranges"): limit_ranges.LimitRangeStrategy(),
         ("node.k8s.io", "runtimeclasses"): runtime_classes.RuntimeClassStrategy(),
-        ("", "persistentvolumes"): DefaultsStrategy(
-            {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
-        ),
-        ("", "persistentvolumeclaims"): core.PersistentVolumeClaimStrategy(),
+        ("", "persistentvolumes"): volumes.PersistentVolumeStrategy(),
+        ("", "persistentvolumeclaims"): volumes.PersistentVolumeClaimStrategy(),
+        ("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
         ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
@@ -53,9 +55,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("scheduling.k8s.io", "podgroups"): scheduling.PodGroupStrategy(),
         ("scheduling.k8s.io", "priorityclasses"): scheduling.PriorityClassStrategy(),
         ("scheduling.k8s.io", "workloads"): scheduling.WorkloadStrategy(),
-        ("storage.k8s.io", "storageclasses"): DefaultsStrategy(
-            {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None
-        ),
+        ("storage.k8s.io", "storageclasses"): volumes.StorageClassStrategy(),
         ("storage.k8s.io", "csidrivers"): DefaultsStrategy(
             {},
             {
@@ -75,4 +75,6 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
 
 def strategy_of(kind: ResourceType) -> RESTStrategy:
     """What is special about a resource."""
+    if kind.custom is not None:
+        return CustomObjectStrategy(kind, kind.custom)
     return _STRATEGIES.get(kind.key, _DEFAULT)

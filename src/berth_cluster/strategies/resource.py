@@ -6,9 +6,11 @@ Source of the rules: pkg/apis/resource/v1/defaults.go and pkg/apis/resource/vali
 from collections.abc import Iterator
 from typing import Any
 
-from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.errors import FieldErrors, Raw
 from berth_cluster.apimachinery.meta import Object, timestamp
+from berth_cluster.apimachinery.schema import in_go, message
 from berth_cluster.strategies.base import ClusterView, RequiredFieldsStrategy
+from berth_cluster.strategies.names import check_label_name, check_subdomain
 
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
@@ -31,6 +33,8 @@ class DeviceClaimStrategy(RequiredFieldsStrategy):
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Allocation mode, count, and the operators of tolerations."""
+        if len(self._path) == 1:
+            obj.setdefault("status", {})
         for _, request in self._requests(obj):
             if not request.get("allocationMode"):
                 request["allocationMode"] = "ExactCount"
@@ -47,22 +51,35 @@ class DeviceClaimStrategy(RequiredFieldsStrategy):
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """How many there may be of everything, and how long expressions may be."""
-        super().check(obj, errors)
         devices, field = _at(obj, *self._path, "devices"), f"{'.'.join(self._path)}.devices"
         _check_number(devices.get("requests"), MAX_REQUESTS, f"{field}.requests", errors)
         _check_number(devices.get("constraints"), MAX_CONSTRAINTS, f"{field}.constraints", errors)
         _check_number(devices.get("config"), MAX_CONFIGS, f"{field}.config", errors)
         for number, request in enumerate(_objects(devices.get("requests"))[:MAX_REQUESTS]):
-            place = f"{field}.requests[{number}].firstAvailable"
-            _check_number(request.get("firstAvailable"), MAX_ALTERNATIVES, place, errors)
+            place = f"{field}.requests[{number}]"
+            check_label_name(request.get("name", ""), f"{place}.name", errors)
+            chosen = [name for name in ("exactly", "firstAvailable") if request.get(name)]
+            if not chosen:
+                errors.required(place, "exactly one of `exactly` or `firstAvailable` is required")
+            elif len(chosen) > 1:
+                errors.invalid(
+                    place, None, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
+                )
+            _check_number(request.get("firstAvailable"), MAX_ALTERNATIVES, f"{place}.firstAvailable", errors)
         for place, request in self._requests(obj):
+            if request.get("deviceClassName"):
+                check_subdomain(request["deviceClassName"], f"{place}.deviceClassName", errors)
+            else:
+                errors.required(f"{place}.deviceClassName")
             check_selectors(request.get("selectors"), f"{place}.selectors", errors)
             _check_number(request.get("tolerations"), MAX_TOLERATIONS, f"{place}.tolerations", errors)
 
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """A claim's spec never changes, since devices have been chosen by it."""
         if new.get("spec") != old.get("spec"):
-            errors.invalid("spec", new.get("spec"), "field is immutable")
+            errors.invalid(
+                "spec", Raw(in_go(message("resource.v1.ResourceClaimSpec"), new["spec"])), "field is immutable"
+            )
 
     def _requests(self, obj: Object) -> Iterator[tuple[str, Object]]:
         """What asks for devices, with its path: each request, or each of the alternatives that it names."""
@@ -91,12 +108,35 @@ def check_selectors(selectors: Any, field: str, errors: FieldErrors) -> None:
     """How many CEL expressions there may be, and how long each."""
     _check_number(selectors, MAX_SELECTORS, field, errors)
     for number, selector in enumerate(_objects(selectors)[:MAX_SELECTORS]):
-        expression = _at(selector, "cel").get("expression")
-        place = f"{field}[{number}].cel.expression"
-        if not expression:
+        place = f"{field}[{number}].cel"
+        if selector.get("cel") is None:
             errors.required(place)
-        elif len(str(expression).encode()) > MAX_EXPRESSION_BYTES:
-            errors.too_long(place, MAX_EXPRESSION_BYTES)
+            continue
+        expression = selector["cel"].get("expression", "")
+        if len(expression.encode()) > MAX_EXPRESSION_BYTES:
+            errors.too_long(f"{place}.expression", MAX_EXPRESSION_BYTES)
+            continue
+        why = _mistake_in(expression)
+        if why:
+            errors.invalid(f"{place}.expression", expression, why)
+
+
+def _mistake_in(expression: str) -> str:
+    """What CEL's compiler says against an expression; calls of functions are not checked here."""
+    from cel_expr_python import cel  # type: ignore[import-untyped]  # only where there is a selector, since it takes memory
+
+    environment = cel.NewEnv(variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})
+    try:
+        kind = environment.compile(expression).return_type()
+    except RuntimeError as error:
+        said = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+        if "(" in expression and "Syntax error" not in said:
+            return ""
+        # An empty expression ends before its first column, and not in it.
+        return f"compilation failed: {said if expression else said.replace(':1:1:', ':1:0:')}"
+    if kind in (cel.Type.BOOL, cel.Type.DYN):
+        return ""
+    return f"must evaluate to bool or the unknown type, not {str(kind).lower()}"
 
 
 def _check_number(found: Any, most: int, field: str, errors: FieldErrors) -> None:

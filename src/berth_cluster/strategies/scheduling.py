@@ -158,9 +158,9 @@ def _check_policy(policy: Object, field: str, errors: FieldErrors) -> None:
     gang = policy.get("gang")
     if gang is not None:
         count = gang.get("minCount")
-        if count is None:
+        if not count:
             errors.required(f"{field}.gang.minCount")
-        elif not isinstance(count, int) or count < 1:
+        elif count < 1:
             errors.invalid(f"{field}.gang.minCount", count, "must be greater than or equal to 1")
 
 

@@ -9,21 +9,23 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from berth.api.meta import LabelSelector
-from berth.api.selectors import SelectorError, compile_selector, selector_from_map
-from berth_cluster.apimachinery.errors import FieldErrors, Raw
+from berth.api.selectors import EVERYTHING, NOTHING, SelectorError, compile_selector, selector_from_map
+from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.pod_checks import check_pod_spec
+from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
 from berth_cluster.strategies.pod_defaults import default_pod_spec
 from berth_workloads.cron_jobs import ScheduleError, read_schedule
 
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_CONTROLLER_UID = "controller-uid"
 _OLD_JOB_NAME = "job-name"
-TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
+MAX_CRON_JOB_NAME = 52
+_DIRECTIVES = frozenset({"affinity", "nodeSelector", "schedulingGates", "tolerations"})
+_CONCURRENCY = ("Allow", "Forbid", "Replace")
 STATEFUL_CHANGEABLE = frozenset(
     {
         "replicas",
@@ -46,6 +48,8 @@ class PodTemplateStrategy(RESTStrategy):
 
     __slots__ = ()
     restart_policies: tuple[str, ...] = ("Always",)
+    name_of_empty = "deployment"  # in the message about an empty selector; of ReplicaSets, too
+    bad_selector = "invalid label selector"
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Defaults, and a status that nobody has written yet."""
@@ -72,30 +76,43 @@ class PodTemplateStrategy(RESTStrategy):
         spec = obj["spec"]
         check_count(spec.get("replicas", 0), "spec.replicas", errors)
         self.check_selector(spec, errors)
-        check_template(spec, "spec.template", self.restart_policies, errors)
+        self.check_template(spec, errors)
+
+    def warnings(self, obj: Object) -> list[str]:
+        """What is odd about the template."""
+        return pod_warnings((obj["spec"].get("template") or {}).get("spec") or {}, "spec.template.spec")
 
     def check_selector(self, spec: Object, errors: FieldErrors) -> None:
-        """The selector is there and selects the template's pods."""
+        """The selector is there, and selects something."""
         selector = spec.get("selector")
-        if not selector:
+        if selector is None:
             errors.required("spec.selector")
             return
-        try:
-            compiled = compile_selector(msgspec.convert(selector, LabelSelector))
-        except (SelectorError, msgspec.ValidationError) as error:
-            errors.invalid("spec.selector", msgspec.json.encode(selector).decode(), str(error))
-            return
-        labels = template_labels(spec)
-        if not compiled.matches(labels):
-            shown = Raw(msgspec.json.encode(labels).decode())
+        names.check_selector(selector, "spec.selector", errors)
+        if not any(selector.values()):
+            errors.invalid("spec.selector", selector, f"empty selector is invalid for {self.name_of_empty}")
+
+    def check_template(self, spec: Object, errors: FieldErrors, *, needs_selector: bool = True) -> None:
+        """The template of the pods that the selector selects."""
+        selector, labels = spec.get("selector"), template_labels(spec)
+        compiled = NOTHING
+        if selector is not None:
+            try:
+                compiled = compile_selector(msgspec.convert(selector, LabelSelector))
+            except (SelectorError, msgspec.ValidationError):
+                if needs_selector:
+                    errors.invalid("spec.selector", selector, self.bad_selector)
+                return
+        if compiled != EVERYTHING and not compiled.matches(labels):
+            shown = labels or None
             errors.invalid("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
+        check_template(spec, "spec.template", self.restart_policies, errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """Which pods belong to a workload cannot change."""
         selector = new["spec"].get("selector")
         if selector != old["spec"].get("selector"):
-            shown = Raw(msgspec.json.encode(selector).decode())
-            errors.invalid("spec.selector", shown, "field is immutable")
+            errors.invalid("spec.selector", selector, "field is immutable")
 
 
 class ReplicaSetStrategy(PodTemplateStrategy):
@@ -115,11 +132,10 @@ class DeploymentStrategy(PodTemplateStrategy):
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("progressDeadlineSeconds", 600)
         strategy = spec.setdefault("strategy", {})
-        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-            rolling = strategy.get("rollingUpdate") or {}
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
-            strategy["rollingUpdate"] = rolling
+        set_defaults(strategy, type="RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            set_defaults(rolling, maxUnavailable="25%", maxSurge="25%")
 
     def first_status(self) -> Object:
         """A Deployment's status starts empty."""
@@ -139,21 +155,27 @@ class StatefulSetStrategy(PodTemplateStrategy):
     """StatefulSets."""
 
     __slots__ = ()
+    name_of_empty = "statefulset"
+    bad_selector = ""
 
     def default_spec(self, obj: Object, spec: Object) -> None:
         """One pod after the other."""
         super().default_spec(obj, spec)
-        spec.setdefault("podManagementPolicy", "OrderedReady")
-        spec.setdefault("revisionHistoryLimit", 10)
+        set_defaults(spec, podManagementPolicy="OrderedReady", revisionHistoryLimit=10)
         strategy = spec.setdefault("updateStrategy", {})
-        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        set_defaults(strategy, type="RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
             strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        spec.setdefault("serviceName", "")
         retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-        retention.setdefault("whenDeleted", "Retain")
-        retention.setdefault("whenScaled", "Retain")
+        set_defaults(retention, whenDeleted="Retain", whenScaled="Retain")
         for claim in spec.get("volumeClaimTemplates") or []:
             claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
             claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+    def first_status(self) -> Object:
+        """The counts that a StatefulSet's status always has."""
+        return {"replicas": 0, "availableReplicas": 0}
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """Also the two policies, and the names of the claim templates."""
@@ -165,6 +187,8 @@ class StatefulSetStrategy(PodTemplateStrategy):
         ):
             if value not in allowed:
                 errors.unsupported(field, str(value), allowed)
+        if spec.get("serviceName"):
+            names.check_label_name(spec["serviceName"], "spec.serviceName", errors)
         for number, claim in enumerate(spec.get("volumeClaimTemplates") or []):
             if not (claim.get("metadata") or {}).get("name"):
                 errors.required(f"spec.volumeClaimTemplates[{number}].metadata.name")
@@ -180,9 +204,10 @@ class DaemonSetStrategy(PodTemplateStrategy):
     """DaemonSets, which count the generations of their template in an annotation."""
 
     __slots__ = ()
+    name_of_empty = "daemonset"
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """The first generation."""
+        """Also the generation of the template, which is an annotation."""
         super().prepare_create(obj, view)
         obj["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
 
@@ -191,16 +216,28 @@ class DaemonSetStrategy(PodTemplateStrategy):
         super().prepare_update(new, old, subresource, view)
         if not subresource:
             known = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
-            changed = new["spec"].get("template") != (old.get("spec") or {}).get("template")
+            changed = new["spec"].get("template") != old["spec"].get("template")
             number = int(known) + changed if known.isdecimal() else 1
             new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(number)
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """The selector may be left out, but then it selects nothing."""
+        spec = obj["spec"]
+        names.check_selector(spec.get("selector"), "spec.selector", errors)
+        self.check_template(spec, errors, needs_selector=False)
+
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """The change comes first."""
+        self.check_change(new, old, errors)
+        self.check(new, errors)
 
     def default_spec(self, _obj: Object, spec: Object) -> None:
         """A DaemonSet's spec has no number of replicas."""
         default_template(spec)
         spec.setdefault("revisionHistoryLimit", 10)
         strategy = spec.setdefault("updateStrategy", {})
-        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        set_defaults(strategy, type="RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
             rolling = strategy.setdefault("rollingUpdate", {})
             rolling.setdefault("maxUnavailable", 1)
             rolling.setdefault("maxSurge", 0)
@@ -226,12 +263,15 @@ class ReplicationControllerStrategy(PodTemplateStrategy):
 
     def check_selector(self, spec: Object, errors: FieldErrors) -> None:
         """As for the others, with a map."""
-        selector = spec.get("selector")
-        if not selector:
+        if not spec.get("selector"):
             errors.required("spec.selector")
-        elif not selector_from_map(selector).matches(template_labels(spec)):
-            shown = Raw(msgspec.json.encode(template_labels(spec)).decode())
-            errors.invalid("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
+
+    def check_template(self, spec: Object, errors: FieldErrors, *, needs_selector: bool = True) -> None:
+        """As for the others, with a map."""
+        labels = template_labels(spec)
+        if needs_selector and not selector_from_map(spec.get("selector") or {}).matches(labels):
+            errors.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+        check_template(spec, "spec.template", self.restart_policies, errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """The selector of a ReplicationController may change."""
@@ -242,31 +282,71 @@ class JobStrategy(PodTemplateStrategy):
 
     __slots__ = ()
     restart_policies = ("OnFailure", "Never")
+    checks = 2
 
-    def default_spec(self, obj: Object, spec: Object) -> None:
-        """One pod, six retries, and labels by which the Job finds its pods."""
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
+        """Also labels by which the Job finds its pods."""
+        super().prepare_create(obj, view)
+        if not obj["spec"].get("manualSelector"):
+            _own_pods(obj, obj["spec"])
+        self._default_labels(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
+        """Labels again."""
+        super().prepare_update(new, old, subresource, view)
+        if not subresource:
+            self._default_labels(new)
+
+    def _default_labels(self, obj: Object) -> None:
+        labels = template_labels(obj["spec"])
+        if labels and not obj["metadata"].get("labels"):
+            obj["metadata"]["labels"] = dict(labels)
+
+    def default_spec(self, _obj: Object, spec: Object) -> None:
+        """One pod, six retries."""
         default_job_spec(spec)
-        if not spec.get("manualSelector"):
-            _own_pods(obj, spec)
 
     def first_status(self) -> Object:
         """A Job's status starts empty."""
         return {}
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Counts, selector, template."""
+        """Counts, template, selector."""
         spec = obj["spec"]
-        for name in ("parallelism", "completions", "backoffLimit"):
-            check_count(spec.get(name, 0), f"spec.{name}", errors)
-        self.check_selector(spec, errors)
-        check_template(spec, "spec.template", self.restart_policies, errors)
+        check_job_spec(spec, "spec", errors)
+        selector, labels = spec.get("selector"), template_labels(spec)
+        if selector is None:
+            errors.required("spec.selector")
+        names.check_selector(selector, "spec.selector", errors)
+        try:
+            compiled = NOTHING if selector is None else compile_selector(msgspec.convert(selector, LabelSelector))
+        except (SelectorError, msgspec.ValidationError):
+            return
+        if not compiled.matches(labels):
+            shown = labels or None
+            errors.invalid("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """The selector may not change, and the template only while the Job is suspended."""
+        """The selector may not change; of the template nothing, but while the Job waits where its pods go."""
+        now, was = new["spec"], old["spec"]
+        if now.get("completions") != was.get("completions") and now.get("completionMode") != "Indexed":
+            errors.invalid("spec.completions", now.get("completions"), "field is immutable")
         super().check_change(new, old, errors)
-        if new["spec"].get("template") != old["spec"].get("template") and not old["spec"].get("suspend"):
-            shown = Raw(msgspec.json.encode(new["spec"].get("template")).decode())
-            errors.invalid("spec.template", shown, "field is immutable")
+        is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
+        if _fixed_template(now, is_waiting) != _fixed_template(was, is_waiting):
+            errors.invalid("spec.template.spec", now["template"].get("spec"), "field is immutable")
+        if now.get("completionMode") != was.get("completionMode"):
+            errors.invalid("spec.completionMode", now.get("completionMode"), "field is immutable")
+
+
+def _fixed_template(spec: Object, is_waiting: bool) -> Object:
+    """What may not change of a Job's template; while it waits to start, only where its pods go may."""
+    template: Object = spec["template"]
+    if not is_waiting:
+        return template
+    pod_spec = {key: value for key, value in template["spec"].items() if key not in _DIRECTIVES}
+    pod_spec["containers"] = [{**one, "resources": None} for one in pod_spec.get("containers") or []]
+    return {"spec": pod_spec}
 
 
 class CronJobStrategy(RESTStrategy):
@@ -286,13 +366,17 @@ class CronJobStrategy(RESTStrategy):
 
     def _default(self, spec: Object) -> None:
         """Defaults of the schedule and of the Jobs to come."""
-        spec.setdefault("concurrencyPolicy", "Allow")
-        spec.setdefault("suspend", False)
-        spec.setdefault("successfulJobsHistoryLimit", 3)
-        spec.setdefault("failedJobsHistoryLimit", 1)
-        job_spec = (spec.get("jobTemplate") or {}).get("spec")
-        if isinstance(job_spec, dict):
-            default_template(job_spec)
+        set_defaults(
+            spec, concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1
+        )
+        default_template(spec.setdefault("jobTemplate", {}).setdefault("spec", {}))
+
+    def check_name(self, obj: Object, errors: FieldErrors) -> None:
+        """The names of its Jobs are longer by a number."""
+        names.check_subdomain(obj["metadata"]["name"], "metadata.name", errors)
+        if len(obj["metadata"]["name"]) > MAX_CRON_JOB_NAME:
+            why = f"must be no more than {MAX_CRON_JOB_NAME} characters"
+            errors.invalid("metadata.name", obj["metadata"]["name"], why)
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """A schedule that can be read, and a template."""
@@ -301,11 +385,25 @@ class CronJobStrategy(RESTStrategy):
             check_schedule(spec, errors)
         else:
             errors.required("spec.schedule")
-        if spec["concurrencyPolicy"] not in CONCURRENCY_POLICIES:
-            errors.unsupported("spec.concurrencyPolicy", spec["concurrencyPolicy"], CONCURRENCY_POLICIES)
-        job_spec = (obj["spec"].get("jobTemplate") or {}).get("spec")
-        where = "spec.jobTemplate.spec.template"
-        check_template(job_spec if isinstance(job_spec, dict) else {}, where, ("OnFailure", "Never"), errors)
+        for limit in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+            check_count(spec.get(limit, 0), f"spec.{limit}", errors)
+        if spec["concurrencyPolicy"] not in _CONCURRENCY:
+            errors.unsupported("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY)
+        check_job_spec(spec["jobTemplate"]["spec"], "spec.jobTemplate.spec", errors)
+
+
+def set_defaults(holder: Object, **defaults: Any) -> None:
+    """Fill in fields that are absent or empty."""
+    for name, value in defaults.items():
+        if holder.get(name) in (None, ""):
+            holder[name] = value
+
+
+def check_job_spec(spec: Object, field: str, errors: FieldErrors) -> None:
+    """What is wrong with a Job's spec, but for its selector."""
+    for name in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
+        check_count(spec.get(name) or 0, f"{field}.{name}", errors)
+    check_template(spec, f"{field}.template", ("OnFailure", "Never"), errors)
 
 
 class AutoscalerStrategy(RESTStrategy):
@@ -386,12 +484,9 @@ def _spec(obj: Object) -> Object:
 
 def default_template(spec: Object) -> None:
     """Defaults of the pod template."""
-    template = spec.get("template")
-    if not isinstance(template, dict):
-        return
+    template = spec.setdefault("template", {})
     template.setdefault("metadata", {})
-    if isinstance(template.get("spec"), dict):
-        default_pod_spec(template["spec"])
+    default_pod_spec(template.setdefault("spec", {"containers": None}))
 
 
 def default_job_spec(spec: Object) -> None:
@@ -400,10 +495,16 @@ def default_job_spec(spec: Object) -> None:
         spec["completions"] = 1
     if spec.get("parallelism") is None:
         spec["parallelism"] = 1
-    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    set_defaults(
+        spec,
+        backoffLimit=6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1,
+        completionMode="NonIndexed",
+        suspend=False,
+        podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
+    )
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            set_defaults(pattern, status="True")
     default_template(spec)
 
 
@@ -425,24 +526,22 @@ def template_labels(spec: Object) -> dict[str, str]:
     return labels if isinstance(labels, dict) else {}
 
 
-def check_count(value: Any, field: str, errors: FieldErrors) -> None:
+def check_count(value: int, field: str, errors: FieldErrors) -> None:
     """A count that is not negative."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if value < 0:
         errors.invalid(field, value, "must be greater than or equal to 0")
 
 
 def check_template(spec: Object, field: str, restart_policies: tuple[str, ...], errors: FieldErrors) -> None:
     """The pod template of a workload."""
-    template = spec.get("template")
-    if not isinstance(template, dict):
-        errors.required(field)
+    template = spec.get("template") or {}
+    names.check_labels(template_labels(spec), f"{field}.labels", errors)
+    names.check_annotations((template.get("metadata") or {}).get("annotations"), f"{field}.annotations", errors)
+    check_pod_spec(template.get("spec") or {}, f"{field}.spec", errors)
+    policy = (template.get("spec") or {}).get("restartPolicy", "")
+    if policy in restart_policies:
         return
-    names.check_labels(template_labels(spec), f"{field}.metadata.labels", errors)
-    pod_spec = template.get("spec")
-    check_pod_spec(pod_spec, f"{field}.spec", errors)
-    policy = pod_spec.get("restartPolicy") if isinstance(pod_spec, dict) else None
-    if isinstance(pod_spec, dict) and policy not in restart_policies:
-        if "Always" in restart_policies:
-            errors.unsupported(f"{field}.spec.restartPolicy", str(policy), restart_policies)
-        else:
-            errors.required(f"{field}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    if "Always" not in restart_policies and policy in ("", "Always"):
+        errors.required(f"{field}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    else:
+        errors.unsupported(f"{field}.spec.restartPolicy", policy, restart_policies)

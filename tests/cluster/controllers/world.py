@@ -27,6 +27,7 @@ class World:
             lambda: datetime.fromtimestamp(self.now_s, UTC),
             uid_factory=lambda: f"uid-{next(uids)}",
             rng=random.Random(1),
+            service_accounts=True,
         )
         settings = ClusterSettings(kubelet=kubelet or KubeletSettings(), heartbeat_s=0, devices_per_node=devices)
         self.manager = ControllerManager(self.store)
@@ -166,7 +167,7 @@ def claim(name, size="1Gi", **spec):
 
 
 def volume(name, size="1Gi", **spec):
-    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, **spec}
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "hostPath": {"path": "/data"}, **spec}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from berth_cluster.serving.server import ApiServer
-from berth_cluster.storage.namespace_contents import AUTHENTICATION_CONFIG, ROOT_CA
-from tests.cluster.objects import CONFIG_MAPS, make_store
+from tests.cluster.objects import make_store
 
 
 class Client:
@@ -47,13 +46,6 @@ async def server(store, tmp_path):
     await server.start()
     yield server
     await server.stop()
-
-
-@pytest.fixture
-def without_root_ca(server, store):
-    """Takes away the ConfigMap that every namespace has, for tests that count ConfigMaps."""
-    store.delete(CONFIG_MAPS, "kube-system", AUTHENTICATION_CONFIG)
-    store.delete(CONFIG_MAPS, "default", ROOT_CA)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def clock():
 
 @pytest.fixture
 def store(clock):
-    store = make_store(clock)
+    store = make_store(clock, service_accounts=True)
     store.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "robot"}})
     return store
 

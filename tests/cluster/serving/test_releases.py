@@ -172,7 +172,8 @@ class TestShapes:
         stored = store.get(CLAIMS, "default", "gpu")
         assert (stored["apiVersion"], stored["spec"]) == ("resource.k8s.io/v1", v1_claim()["spec"])
         _, listed = await client.get(path)
-        assert listed["items"] == [made] and listed["apiVersion"] == f"resource.k8s.io/{version}"
+        items = [{"kind": "ResourceClaim", "apiVersion": listed["apiVersion"], **item} for item in listed["items"]]
+        assert items == [made] and listed["apiVersion"] == f"resource.k8s.io/{version}"
         query = f"watch=true&resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=1&labelSelector={'a%3Db'}"
         async with client.session.get(f"{client.url}{path}?{query}") as response:
             status, patched = await client.patch(f"{path}/gpu", {"metadata": {"labels": {"a": "b"}}})

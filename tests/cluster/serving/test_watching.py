@@ -10,7 +10,6 @@ from berth_cluster.storage.watch import WatchLimits
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, make_store, pod
 from tests.waiting import until
 
-pytestmark = pytest.mark.usefixtures("without_root_ca")
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 

@@ -92,7 +92,7 @@ def test_a_binding_needs_a_node(body, why):
     store = make_store()
     store.create(PODS, "default", pod())
     error = refuse(store, body)
-    assert error.status_code == 422 and why in error.message
+    assert error.status_code == 500 and why in error.message  # as upstream
 
 
 def test_binding_a_pod_that_is_not_there():

@@ -104,16 +104,19 @@ def test_an_unknown_propagation_policy_is_refused():
         store.delete(CONFIG_MAPS, "default", "settings", {"propagationPolicy": "Sideways"})
 
 
-@pytest.mark.parametrize(("field", "label"), [("uid", "UID"), ("resourceVersion", "ResourceVersion")])
-def test_preconditions_protect_against_deleting_another_object(field, label):
+@pytest.mark.parametrize(
+    ("field", "label", "cause"),
+    [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")],
+)
+def test_preconditions_protect_against_deleting_another_object(field, label, cause):
     store = make_store()
     made = store.create(CONFIG_MAPS, "default", config_map())
     with pytest.raises(StoreError) as caught:
         store.delete(CONFIG_MAPS, "default", "settings", {"preconditions": {field: "12345"}})
     assert (caught.value.status_code, caught.value.reason) == (409, "Conflict")
     assert caught.value.message == (
-        f'Operation cannot be fulfilled on configmaps "settings": Precondition failed: {label} in precondition: '
-        f"12345, {label} in object meta: {made['metadata'][field]}"
+        f'Operation cannot be fulfilled on ConfigMap "settings": the {label} in the precondition (12345) does not '
+        f"match the {label} in record ({made['metadata'][field]}). The object might have been {cause}"
     )
     store.delete(CONFIG_MAPS, "default", "settings", {"preconditions": {field: made["metadata"][field]}})
     assert store.find(CONFIG_MAPS, "default", "settings") is None

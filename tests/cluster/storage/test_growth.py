@@ -3,7 +3,6 @@
 import pytest
 
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.resource_types import SERVICE_ACCOUNTS
 from berth_cluster.controllers.index import ObjectIndex
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.embedded import create_nodes
@@ -122,7 +121,6 @@ def test_the_index_of_the_controllers_forgets():
         store.bind(space, f"p{number}", {"target": {"name": f"node-{number}"}})
         store.delete(PODS, space, f"p{number}", {"gracePeriodSeconds": 0})
         store.delete(NAMESPACES, "", space)
-        store.delete(SERVICE_ACCOUNTS, space, "default")
         finished = store.get(NAMESPACES, "", space)
         store.update(NAMESPACES, "", space, {**finished, "spec": {}}, "finalize")
     assert sizes(manager.index) == before

@@ -22,7 +22,7 @@ def publish(store, ca):
 
 
 def test_kube_root_ca_exists_in_any_namespace():
-    store = make_store()
+    store = make_store(service_accounts=True)
     store.create(NAMESPACES, "", {"metadata": {"name": "before"}})
     publish(store, "one")
     store.create(NAMESPACES, "", {"metadata": {"name": "after"}})
@@ -38,7 +38,7 @@ def test_kube_root_ca_exists_in_any_namespace():
 
 
 def test_the_default_account_comes_back_until_the_namespace_goes():
-    store = make_store()
+    store = make_store(service_accounts=True)
     store.create(NAMESPACES, "", {"metadata": {"name": "team"}})
     first = store.get(SERVICE_ACCOUNTS, "team", "default")
     assert "secrets" not in first
@@ -50,7 +50,7 @@ def test_the_default_account_comes_back_until_the_namespace_goes():
 
 
 def test_pods_get_the_default_account_or_one_that_is_there():
-    store = make_store()
+    store = make_store(service_accounts=True)
     assert store.create(PODS, "default", pod())["spec"]["serviceAccountName"] == "default"
     with pytest.raises(StoreError) as refused:
         store.create(PODS, "default", pod("robot", serviceAccountName="robot"))
@@ -61,3 +61,12 @@ def test_pods_get_the_default_account_or_one_that_is_there():
     store.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "robot"}})
     made = store.create(PODS, "default", pod("robot", serviceAccountName="robot"))
     assert (made["spec"]["serviceAccount"], made["spec"]["serviceAccountName"]) == ("robot", "robot")
+
+
+def test_an_api_server_alone_leaves_accounts_to_others():
+    # kube-apiserver without its controllers, and with the admission plugin turned off.
+    store = make_store()
+    publish(store, "one")
+    assert store.find(SERVICE_ACCOUNTS, "default", "default") is store.find(CONFIG_MAPS, "default", ROOT_CA) is None
+    assert "serviceAccountName" not in store.create(PODS, "default", pod())["spec"]
+    assert store.create(PODS, "default", pod("robot", serviceAccountName="robot"))["spec"]["serviceAccount"] == "robot"

@@ -229,4 +229,4 @@ def test_a_past_version_can_be_listed():
     store.create(CONFIG_MAPS, "default", config_map("c"))
     entries = store.entries(CONFIG_MAPS, revision=then)
     assert [entry.obj["metadata"]["name"] for entry in entries] == ["a", "b"]
-    assert "changed" not in entries[1].obj["data"]
+    assert "changed" not in entries[1].obj.get("data", {})

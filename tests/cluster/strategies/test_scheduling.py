@@ -45,7 +45,7 @@ def test_the_priority_is_that_of_the_class():
     [
         ({"schedulingPolicy": {}}, 'spec.schedulingPolicy: Invalid value: "": must specify one of: `basic`, `gang`'),
         ({"schedulingPolicy": {"basic": {}, **GANG}}, "must specify exactly one of: `basic`, `gang`"),
-        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, "gang.minCount: Invalid value: 0: must be greater than or"),
+        ({"schedulingPolicy": {"gang": {"minCount": -1}}}, "gang.minCount: Invalid value: -1: must be greater than or"),
         ({"schedulingPolicy": {"gang": {}}}, "spec.schedulingPolicy.gang.minCount: Required value"),
         ({"disruptionMode": "All"}, 'supported values: "Pod", "PodGroup"'),
         ({"schedulingConstraints": {"topology": [{"key": "a b"}]}}, "spec.schedulingConstraints.topology[0].key: "),

@@ -82,13 +82,14 @@ def test_a_cron_job():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"selector": {}}, "spec.selector: Required value"),
+        ({"selector": None}, "spec.selector: Required value"),
+        ({"selector": {}}, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
         (
             {"selector": {"matchLabels": {"app": "other"}}},
             'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
         ),
         ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
-        ({"template": None}, "spec.template: Required value"),
+        ({"template": None}, "spec.template.spec.containers: Required value"),
         ({"strategy": {"type": "Slowly"}}, 'spec.strategy.type: Unsupported value: "Slowly"'),
         (
             {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}},
@@ -96,7 +97,7 @@ def test_a_cron_job():
         ),
         (
             {"selector": {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]}},
-            "not a valid label selector operator",
+            'spec.selector.matchExpressions[0].operator: Invalid value: "Near": not a valid selector operator',
         ),
     ],
 )

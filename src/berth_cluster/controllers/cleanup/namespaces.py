@@ -5,10 +5,11 @@ pkg/controller/namespace.
 """
 
 from berth_cluster.apimachinery.meta import Object, format_time, is_being_deleted, set_condition
-from berth_cluster.apimachinery.resource_types import NEW_EVENTS, RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.resource_types import NEW_EVENTS, ResourceType
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.storage.custom_kinds import all_types
 
 COMPONENT = "namespace-controller"
 KIND = "Namespace"
@@ -46,7 +47,8 @@ class NamespaceController(KeyedController):
         namespace = self._client.index.get(KIND, key)
         if namespace is None or not is_being_deleted(namespace):
             return
-        left = [resource for resource in RESOURCE_TYPES if _is_content(resource) and self._empty(resource, key)]
+        contents = [resource for resource in all_types(self._client.store) if _is_content(resource)]
+        left = [resource for resource in contents if self._empty(resource, key)]
         if left:
             self._tell(namespace, left, now_s)
             return
@@ -58,7 +60,7 @@ class NamespaceController(KeyedController):
         store = self._client.store
         for obj in store.objects(resource, namespace):
             if not is_being_deleted(obj):
-                self._client.delete(resource.kind, obj)
+                self._client.delete(resource.unique_kind, obj)
         return bool(store.objects(resource, namespace))
 
     def _tell(self, namespace: Object, left: list[ResourceType], now_s: float) -> None:

@@ -18,6 +18,7 @@ class Column(NamedTuple):
     type: str = "string"
     format: str = ""
     priority: int = 0
+    doc: str = ""  # what describes it: a path in the object, whose documentation is shown, or a sentence
 
 
 def at(path: str, default: Any = "") -> Cell:
@@ -28,35 +29,35 @@ def at(path: str, default: Any = "") -> Cell:
         value: Any = obj
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
-        return default if value is None else value
+        return default if value is None or value == "" else value
 
     return cell
 
 
 def text(name: str, path: str, default: Any = "", *, priority: int = 0) -> Column:
     """A column with the text at a path."""
-    return Column(name, at(path, default), priority=priority)
+    return Column(name, at(path, default), priority=priority, doc=path)
 
 
 def number(name: str, path: str, default: int = 0, *, priority: int = 0) -> Column:
     """A column with the whole number at a path."""
-    return Column(name, at(path, default), "integer", priority=priority)
+    return Column(name, at(path, default), "integer", priority=priority, doc=path)
 
 
-def shown(name: str, cell: Callable[[Object], Any], kind: str = "string", *, priority: int = 0) -> Column:
+def shown(name: str, doc: str, cell: Callable[[Object], Any], kind: str = "string", *, priority: int = 0) -> Column:
     """A column computed from the object alone."""
-    return Column(name, lambda obj, _now: cell(obj), kind, priority=priority)
+    return Column(name, lambda obj, _now: cell(obj), kind, priority=priority, doc=doc)
 
 
 def since(name: str, path: str) -> Column:
     """A column with the time since the moment at a path."""
     moment = at(path, None)
-    return Column(name, lambda obj, now: humanize.age(moment(obj, now), now))
+    return Column(name, lambda obj, now: humanize.age(moment(obj, now), now), doc=path)
 
 
-NAME = Column("Name", at("metadata.name"), format="name")
+NAME = Column("Name", at("metadata.name"), format="name", doc="metadata.name")
 AGE = since("Age", "metadata.creationTimestamp")
-CREATED_AT = Column("Created At", at("metadata.creationTimestamp"), "date")
+CREATED_AT = Column("Created At", at("metadata.creationTimestamp"), "date", doc="metadata.creationTimestamp")
 
 
 def containers_of(path: str) -> tuple[Column, Column]:
@@ -70,11 +71,14 @@ def containers_of(path: str) -> tuple[Column, Column]:
 
         return cell
 
-    return Column("Containers", joined("name"), priority=1), Column("Images", joined("image"), priority=1)
+    return (
+        Column("Containers", joined("name"), priority=1, doc="Names of each container in the template."),
+        Column("Images", joined("image"), priority=1, doc="Images referenced by each container in the template."),
+    )
 
 
 def selector_at(path: str, *, is_map: bool = False) -> Column:
     """The wide column with a workload's selector."""
     found = at(path, None)
     show = humanize.labels if is_map else humanize.selector
-    return Column("Selector", lambda obj, now: show(found(obj, now)), priority=1)
+    return Column("Selector", lambda obj, now: show(found(obj, now)), priority=1, doc=path)

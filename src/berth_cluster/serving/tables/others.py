@@ -16,12 +16,12 @@ def node_columns() -> list[Column]:
     """Nodes."""
     return [
         NAME,
-        shown("Status", _node_status),
-        shown("Roles", _node_roles),
+        shown("Status", "The status of the node", _node_status),
+        shown("Roles", "The roles of the node", _node_roles),
         AGE,
         text("Version", "status.nodeInfo.kubeletVersion"),
-        shown("Internal-IP", lambda node: _address(node, "InternalIP"), priority=1),
-        shown("External-IP", lambda node: _address(node, "ExternalIP"), priority=1),
+        shown("Internal-IP", "status.addresses", lambda node: _address(node, "InternalIP"), priority=1),
+        shown("External-IP", "status.addresses", lambda node: _address(node, "ExternalIP"), priority=1),
         text("OS-Image", "status.nodeInfo.osImage", humanize.UNKNOWN, priority=1),
         text("Kernel-Version", "status.nodeInfo.kernelVersion", humanize.UNKNOWN, priority=1),
         text("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", humanize.UNKNOWN, priority=1),
@@ -53,22 +53,22 @@ def _address(node: Object, kind: str) -> str:
 
 def namespace_columns() -> list[Column]:
     """Namespaces."""
-    return [NAME, text("Status", "status.phase"), AGE]
+    return [NAME, shown("Status", "The status of the namespace", _phase), AGE]
 
 
 def event_columns() -> list[Column]:
     """Events."""
     return [
-        Column("Last Seen", _last_seen),
+        Column("Last Seen", _last_seen, doc="lastTimestamp"),
         text("Type", "type"),
         text("Reason", "reason"),
-        shown("Object", _event_object),
+        shown("Object", "involvedObject", _event_object),
         text("Subobject", "involvedObject.fieldPath", priority=1),
-        shown("Source", _event_source, priority=1),
-        shown("Message", lambda event: str(event.get("message") or event.get("note") or "").strip()),
-        Column("First Seen", _first_seen, priority=1),
-        shown("Count", _event_count, "integer", priority=1),
-        Column("Name", at("metadata.name"), format="name", priority=1),
+        shown("Source", "source", _event_source, priority=1),
+        shown("Message", "message", lambda event: str(event.get("message") or event.get("note") or "").strip()),
+        Column("First Seen", _first_seen, priority=1, doc="firstTimestamp"),
+        shown("Count", "count", _event_count, priority=1),
+        NAME._replace(priority=1),
     ]
 
 
@@ -106,8 +106,8 @@ def service_columns() -> list[Column]:
         NAME,
         text("Type", "spec.type"),
         text("Cluster-IP", "spec.clusterIP", humanize.NONE),
-        shown("External-IP", _external_ip),
-        shown("Port(s)", _service_ports),
+        shown("External-IP", "spec.externalIPs", _external_ip),
+        shown("Port(s)", "spec.ports", _service_ports),
         AGE,
         selector_at("spec.selector", is_map=True),
     ]
@@ -132,26 +132,21 @@ def _service_ports(service: Object) -> str:
 
 def config_map_columns() -> list[Column]:
     """ConfigMaps."""
-    return [NAME, shown("Data", _data_count, "integer"), AGE]
+    return [NAME, shown("Data", "data", _data_count), AGE]
 
 
 def secret_columns() -> list[Column]:
     """Secrets."""
-    return [NAME, text("Type", "type"), shown("Data", _data_count, "integer"), AGE]
+    return [NAME, text("Type", "type"), shown("Data", "data", _data_count), AGE]
 
 
 def _data_count(obj: Object) -> int:
     return len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
 
 
-def service_account_columns() -> list[Column]:
-    """ServiceAccounts."""
-    return [NAME, shown("Secrets", lambda obj: len(obj.get("secrets") or []), "integer"), AGE]
-
-
 def endpoints_columns() -> list[Column]:
     """Endpoints."""
-    return [NAME, shown("Endpoints", _endpoints), AGE]
+    return [NAME, shown("Endpoints", "subsets", _endpoints), AGE]
 
 
 def _endpoints(obj: Object) -> str:
@@ -171,12 +166,18 @@ def claim_columns() -> list[Column]:
     """PersistentVolumeClaims."""
     return [
         NAME,
-        shown("Status", lambda obj: "Terminating" if _is_going(obj) else _phase(obj)),
+        shown("Status", "status.phase", lambda obj: "Terminating" if _is_going(obj) else _phase(obj)),
         text("Volume", "spec.volumeName"),
         text("Capacity", "status.capacity.storage"),
-        shown("Access Modes", lambda obj: humanize.access_modes((obj.get("status") or {}).get("accessModes"))),
-        text("StorageClass", "spec.storageClassName"),
-        text("VolumeAttributesClass", "spec.volumeAttributesClassName", "<unset>"),
+        shown(
+            "Access Modes",
+            "status.accessModes",
+            lambda obj: humanize.access_modes((obj.get("status") or {}).get("accessModes")),
+        ),
+        text("StorageClass", "spec.storageClassName")._replace(doc="StorageClass of the pvc"),
+        text("VolumeAttributesClass", "spec.volumeAttributesClassName", "<unset>")._replace(
+            doc="VolumeAttributesClass of the pvc"
+        ),
         AGE,
         text("VolumeMode", "spec.volumeMode", "<unset>", priority=1),
     ]
@@ -187,12 +188,18 @@ def volume_columns() -> list[Column]:
     return [
         NAME,
         text("Capacity", "spec.capacity.storage"),
-        shown("Access Modes", lambda obj: humanize.access_modes((obj.get("spec") or {}).get("accessModes"))),
+        shown(
+            "Access Modes",
+            "spec.accessModes",
+            lambda obj: humanize.access_modes((obj.get("spec") or {}).get("accessModes")),
+        ),
         text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
-        shown("Status", lambda obj: "Terminating" if _is_going(obj) else _phase(obj)),
-        shown("Claim", _claim),
-        text("StorageClass", "spec.storageClassName"),
-        text("VolumeAttributesClass", "spec.volumeAttributesClassName", "<unset>"),
+        shown("Status", "status.phase", lambda obj: "Terminating" if _is_going(obj) else _phase(obj)),
+        shown("Claim", "spec.claimRef", _claim),
+        text("StorageClass", "spec.storageClassName")._replace(doc="StorageClass of the pv"),
+        text("VolumeAttributesClass", "spec.volumeAttributesClassName", "<unset>")._replace(
+            doc="VolumeAttributesClass of the pv"
+        ),
         text("Reason", "status.reason"),
         AGE,
         text("VolumeMode", "spec.volumeMode", "<unset>", priority=1),
@@ -215,11 +222,11 @@ def _claim(obj: Object) -> str:
 def storage_class_columns() -> list[Column]:
     """StorageClasses; the default one says so beside its name."""
     return [
-        Column("Name", _storage_class_name, format="name"),
+        NAME._replace(cell=_storage_class_name),
         text("Provisioner", "provisioner"),
         text("ReclaimPolicy", "reclaimPolicy", "Delete"),
         text("VolumeBindingMode", "volumeBindingMode", "Immediate"),
-        shown("AllowVolumeExpansion", lambda obj: bool(obj.get("allowVolumeExpansion"))),
+        shown("AllowVolumeExpansion", "allowVolumeExpansion", lambda obj: bool(obj.get("allowVolumeExpansion"))),
         AGE,
     ]
 
@@ -234,9 +241,19 @@ def disruption_budget_columns() -> list[Column]:
     """PodDisruptionBudgets."""
     return [
         NAME,
-        shown("Min Available", lambda obj: _bound(obj, "minAvailable")),
-        shown("Max Unavailable", lambda obj: _bound(obj, "maxUnavailable")),
-        number("Allowed Disruptions", "status.disruptionsAllowed"),
+        shown(
+            "Min Available",
+            "The minimum number of pods that must be available.",
+            lambda obj: _bound(obj, "minAvailable"),
+        ),
+        shown(
+            "Max Unavailable",
+            "The maximum number of pods that may be unavailable.",
+            lambda obj: _bound(obj, "maxUnavailable"),
+        ),
+        number("Allowed Disruptions", "status.disruptionsAllowed")._replace(
+            doc="Calculated number of pods that may be disrupted at this time."
+        ),
         AGE,
     ]
 
@@ -251,7 +268,7 @@ def priority_class_columns() -> list[Column]:
     return [
         NAME,
         number("Value", "value"),
-        shown("Global-Default", lambda obj: bool(obj.get("globalDefault")), "boolean"),
+        shown("Global-Default", "globalDefault", lambda obj: bool(obj.get("globalDefault")), "boolean"),
         AGE,
         text("PreemptionPolicy", "preemptionPolicy"),
     ]
@@ -264,24 +281,26 @@ def lease_columns() -> list[Column]:
 
 def csi_node_columns() -> list[Column]:
     """CSINodes."""
-    return [NAME, shown("Drivers", lambda obj: len((obj.get("spec") or {}).get("drivers") or []), "integer"), AGE]
+    doc = "Drivers indicates the number of CSI drivers registered on the node"
+    return [NAME, shown("Drivers", doc, lambda obj: len((obj.get("spec") or {}).get("drivers") or []), "integer"), AGE]
 
 
 def volume_attachment_columns() -> list[Column]:
     """VolumeAttachments."""
     return [
         NAME,
-        text("Attacher", "spec.attacher"),
+        text("Attacher", "spec.attacher")._replace(format="name"),
         text("PV", "spec.source.persistentVolumeName"),
         text("Node", "spec.nodeName"),
-        shown("Attached", lambda obj: bool((obj.get("status") or {}).get("attached")), "boolean"),
+        shown("Attached", "status.attached", lambda obj: bool((obj.get("status") or {}).get("attached")), "boolean"),
         AGE,
     ]
 
 
 def resource_claim_columns() -> list[Column]:
     """ResourceClaims."""
-    return [NAME, shown("State", _claim_state), AGE]
+    doc = "A summary of the current state (allocated, pending, reserved, etc.)."
+    return [NAME, shown("State", doc, _claim_state), AGE]
 
 
 def _claim_state(obj: Object) -> str:
@@ -305,3 +324,101 @@ def resource_slice_columns() -> list[Column]:
         text("Pool", "spec.pool.name"),
         AGE,
     ]
+
+
+def quota_columns() -> list[Column]:
+    """ResourceQuotas: what is used of what may be, requests and limits apart."""
+    return [
+        NAME,
+        shown("Request", _REQUEST_DOC, lambda obj: _used(obj, of_limits=False)),
+        shown("Limit", _LIMIT_DOC, lambda obj: _used(obj, of_limits=True)),
+        AGE,
+    ]
+
+
+_REQUEST_DOC = "Request represents a minimum amount of cpu/memory that a container may consume."
+_LIMIT_DOC = (
+    "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."
+)
+
+
+def _used(quota: Object, *, of_limits: bool) -> str:
+    status = quota.get("status") or {}
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    names = [name for name in sorted(hard) if name.startswith("limits") is of_limits]
+    return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
+
+
+def endpoint_slice_columns() -> list[Column]:
+    """EndpointSlices."""
+    return [
+        NAME,
+        text("AddressType", "addressType"),
+        shown("Ports", "ports", lambda obj: _some([one.get("port", "*") for one in obj.get("ports") or []], "<unset>")),
+        shown("Endpoints", "endpoints", lambda obj: _some(_addresses(obj), "<unset>")),
+        AGE,
+    ]
+
+
+def _addresses(obj: Object) -> list[str]:
+    return [address for endpoint in obj.get("endpoints") or [] for address in endpoint.get("addresses") or []]
+
+
+def _some(found: list[Any], none: str) -> str:
+    """The first few, and how many more there are."""
+    more = f" + {len(found) - _MAX_ENDPOINTS} more..." if len(found) > _MAX_ENDPOINTS else ""
+    return ",".join(map(str, found[:_MAX_ENDPOINTS])) + more if found else none
+
+
+def csi_driver_columns() -> list[Column]:
+    """CSIDrivers."""
+    return [
+        NAME,
+        Column("AttachRequired", at("spec.attachRequired", True), "boolean", doc="spec.attachRequired"),
+        Column("PodInfoOnMount", at("spec.podInfoOnMount", False), "boolean", doc="spec.podInfoOnMount"),
+        Column("StorageCapacity", at("spec.storageCapacity", False), "boolean", doc="spec.storageCapacity"),
+        shown("TokenRequests", "spec.tokenRequests", _token_audiences),
+        Column("RequiresRepublish", at("spec.requiresRepublish", False), "boolean", doc="spec.requiresRepublish"),
+        shown("Modes", "spec.volumeLifecycleModes", _lifecycle_modes),
+        AGE,
+    ]
+
+
+def _token_audiences(driver: Object) -> str:
+    requests = (driver.get("spec") or {}).get("tokenRequests") or []
+    return ",".join(str(one.get("audience", "")) for one in requests) or "<unset>"
+
+
+def _lifecycle_modes(driver: Object) -> str:
+    return ",".join((driver.get("spec") or {}).get("volumeLifecycleModes") or []) or humanize.NONE
+
+
+def role_binding_columns() -> list[Column]:
+    """RoleBindings."""
+    return _binding_columns("roleBinding", "RoleRef can reference a Role in the current namespace or a ClusterRole in")
+
+
+def cluster_role_binding_columns() -> list[Column]:
+    """ClusterRoleBindings."""
+    return _binding_columns("clusterRoleBinding", "RoleRef can only reference a ClusterRole in")
+
+
+def _binding_columns(what: str, doc: str) -> list[Column]:
+    doc += " the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error."
+    kinds = (("Users", "User"), ("Groups", "Group"), ("ServiceAccounts", "ServiceAccount"))
+    subjects = [
+        shown(name, f"{name} in the {what}", lambda obj, kind=kind: _subjects(obj, kind), priority=1)  # type: ignore[misc]
+        for name, kind in kinds
+    ]
+    return [NAME, shown("Role", doc, _role), AGE, *subjects]
+
+
+def _role(binding: Object) -> str:
+    role = binding.get("roleRef") or {}
+    return f"{role.get('kind', '')}/{role.get('name', '')}"
+
+
+def _subjects(binding: Object, kind: str) -> str:
+    found = [one for one in binding.get("subjects") or [] if one.get("kind") == kind]
+    prefix = kind == "ServiceAccount"
+    return ", ".join(f"{one.get('namespace')}/{one['name']}" if prefix else str(one["name"]) for one in found)

@@ -5,9 +5,13 @@ from typing import Any, NamedTuple
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.serving.tables import humanize
-from berth_cluster.serving.tables.columns import AGE, NAME, Column, at, shown
+from berth_cluster.serving.tables.columns import AGE, NAME, Column, shown, text
 
 NODE_LOST = "NodeLost"
+_RESTARTS_DOC = (
+    "The number of times the containers in this pod have been restarted and when the last container in this pod has "
+    "restarted."
+)
 
 
 class _Counts(NamedTuple):
@@ -21,14 +25,16 @@ def pod_columns() -> list[Column]:
     """The columns, as upstream has them."""
     return [
         NAME,
-        shown("Ready", _ready),
-        shown("Status", status_word),
-        Column("Restarts", _restarts),
+        shown("Ready", "The aggregate readiness state of this pod for accepting traffic.", _ready),
+        shown("Status", "The aggregate status of the containers in this pod.", status_word),
+        Column("Restarts", _restarts, doc=_RESTARTS_DOC),
         AGE,
-        Column("IP", at("status.podIP", humanize.NONE), priority=1),
-        shown("Node", lambda pod: (pod.get("spec") or {}).get("nodeName") or humanize.NONE, priority=1),
-        Column("Nominated Node", at("status.nominatedNodeName", humanize.NONE), priority=1),
-        shown("Readiness Gates", _readiness_gates, priority=1),
+        text("IP", "status.podIP", humanize.NONE, priority=1),
+        shown(
+            "Node", "spec.nodeName", lambda pod: (pod.get("spec") or {}).get("nodeName") or humanize.NONE, priority=1
+        ),
+        text("Nominated Node", "status.nominatedNodeName", humanize.NONE, priority=1),
+        shown("Readiness Gates", "spec.readinessGates", _readiness_gates, priority=1),
     ]
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from itertools import zip_longest
 
-from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.meta import Object, controller_reference
 from berth_cluster.serving.tables import humanize
 from berth_cluster.serving.tables.columns import (
     AGE,
@@ -19,15 +19,16 @@ from berth_cluster.serving.tables.columns import (
 )
 
 _TEMPLATE = "spec.template.spec"
+_READY_DOC = "Number of the pod with ready state"
 
 
 def deployment_columns() -> list[Column]:
     """Deployments."""
     return [
         NAME,
-        shown("Ready", _ready),
-        number("Up-to-date", "status.updatedReplicas"),
-        number("Available", "status.availableReplicas"),
+        shown("Ready", _READY_DOC, _ready),
+        text("Up-to-date", "status.updatedReplicas", 0),
+        text("Available", "status.availableReplicas", 0),
         AGE,
         *containers_of(_TEMPLATE),
         selector_at("spec.selector"),
@@ -57,7 +58,7 @@ def _replica_columns() -> list[Column]:
 
 def stateful_set_columns() -> list[Column]:
     """StatefulSets."""
-    return [NAME, shown("Ready", _ready), AGE, *containers_of(_TEMPLATE)]
+    return [NAME, shown("Ready", _READY_DOC, _ready), AGE, *containers_of(_TEMPLATE)]
 
 
 def daemon_set_columns() -> list[Column]:
@@ -70,7 +71,9 @@ def daemon_set_columns() -> list[Column]:
         number("Ready", "status.numberReady"),
         number("Up-to-date", "status.updatedNumberScheduled"),
         number("Available", "status.numberAvailable"),
-        Column("Node Selector", lambda obj, now: humanize.labels(node_selector(obj, now))),
+        Column(
+            "Node Selector", lambda obj, now: humanize.labels(node_selector(obj, now)), doc=f"{_TEMPLATE}.nodeSelector"
+        ),
         AGE,
         *containers_of(_TEMPLATE),
         selector_at("spec.selector"),
@@ -81,9 +84,9 @@ def job_columns() -> list[Column]:
     """Jobs."""
     return [
         NAME,
-        shown("Status", _job_status),
-        shown("Completions", _completions),
-        Column("Duration", _job_duration),
+        shown("Status", "Status of the job.", _job_status),
+        shown("Completions", "status.succeeded", _completions),
+        Column("Duration", _job_duration, doc="Time required to complete the job."),
         AGE,
         *containers_of(_TEMPLATE),
         selector_at("spec.selector"),
@@ -97,9 +100,9 @@ def cron_job_columns() -> list[Column]:
         NAME,
         text("Schedule", "spec.schedule"),
         text("Timezone", "spec.timeZone", humanize.NONE),
-        shown("Suspend", lambda obj: str(bool((obj.get("spec") or {}).get("suspend")))),
-        shown("Active", lambda obj: len((obj.get("status") or {}).get("active") or []), "integer"),
-        Column("Last Schedule", lambda obj, now: _unless_unknown(last.cell(obj, now))),
+        shown("Suspend", "spec.suspend", lambda obj: str(bool((obj.get("spec") or {}).get("suspend"))), "boolean"),
+        shown("Active", "status.active", lambda obj: len((obj.get("status") or {}).get("active") or []), "integer"),
+        Column("Last Schedule", lambda obj, now: _unless_unknown(last.cell(obj, now)), doc=last.doc),
         AGE,
         *containers_of("spec.jobTemplate.spec.template.spec"),
         selector_at("spec.jobTemplate.spec.selector"),
@@ -112,7 +115,7 @@ def autoscaler_columns() -> list[Column]:
     return [
         NAME,
         Column("Reference", lambda obj, now: f"{kind(obj, now)}/{name(obj, now)}"),
-        shown("Targets", _metrics),
+        shown("Targets", "Targets", _metrics),
         number("MinPods", "spec.minReplicas"),
         number("MaxPods", "spec.maxReplicas"),
         number("Replicas", "status.currentReplicas"),
@@ -131,6 +134,20 @@ def _metrics(scaler: Object) -> str:
         now = f"{current[field]}{unit}" if field in current else humanize.UNKNOWN
         found.append(f"{source.get('name', '')}: {now}/{wanted.get(field, '')}{unit}")
     return ", ".join(found) or humanize.NONE
+
+
+def revision_columns() -> list[Column]:
+    """ControllerRevisions."""
+    return [NAME, shown("Controller", "Controller of the object", _controller), text("Revision", "revision", 0), AGE]
+
+
+def _controller(obj: Object) -> str:
+    owner = controller_reference(obj)
+    if owner is None:
+        return humanize.NONE
+    group = owner["apiVersion"].rpartition("/")[0]
+    kind = owner["kind"].lower()
+    return f"{kind}.{group}/{owner['name']}" if group else f"{kind}/{owner['name']}"
 
 
 def _unless_unknown(cell: str) -> str:

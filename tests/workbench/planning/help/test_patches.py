@@ -61,4 +61,5 @@ def test_a_patch_turns_the_one_into_the_other(case):
     assert patch == wanted
     assert patched(before, patch_type, patch) == after
     assert before == CASES[case][0], "the object itself was changed"
-    assert apply_patch(before, patch, MEDIA_TYPES[patch_type]) == after
+    kind = {"apiVersion": "v1", "kind": "Pod"}
+    assert apply_patch(kind | before, patch, MEDIA_TYPES[patch_type]) == kind | after
