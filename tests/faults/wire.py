@@ -236,7 +236,7 @@ class Wire:
     def _as_asked(self, body, write, **asked):
         """An answer in protobuf where that is asked for; what was cut, or is not as its type says, stays as it is."""
         if self.speaks_protobuf and asked.get("protobuf"):
-            with suppress(ValueError, TypeError, AttributeError):
+            with suppress(AttributeError, LookupError, TypeError, ValueError):
                 return write(body)
         return body
 
