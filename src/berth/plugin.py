@@ -6,6 +6,7 @@ here may change from release to release.
 
 from berth.api.custom import CustomObject, CustomResource
 from berth.api.meta import ObjectMeta
+from berth.api.qos import QosClass
 from berth.config.errors import invalid, required, unsupported
 from berth.framework.custom_resources import CustomObjects
 from berth.framework.cycle_state import CycleState
@@ -161,6 +162,7 @@ __all__ = [
     "PreFilterResult",
     "PreScorePlugin",
     "Promises",
+    "QosClass",
     "QueueSortPlugin",
     "QueuedPod",
     "QueueingHint",
