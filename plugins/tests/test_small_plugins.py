@@ -8,28 +8,15 @@ from berth_plugins.pod_state import PodState
 from berth_plugins.qos_sort import QOSSort
 
 
-def config(*enabled, disabled=(), args=None):
-    """Return a configuration with these plugins besides what binds."""
-    names = [*enabled, "DefaultBinder", "NodeResourcesFit"]
-    if "QOSSort" not in enabled:
-        names.append("PrioritySort")
-    plugins = {"multiPoint": {"enabled": [{"name": name} for name in names], "disabled": [{"name": "*"}]}}
-    profile = {"schedulerName": "default-scheduler", "plugins": plugins}
-    if args is not None:
-        profile["pluginConfig"] = [{"name": enabled[0], "args": args}]
-    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return {**kind, "profiles": [profile]}
-
-
 def node(name, cpu="4", memory="8Gi"):
     return make_node(name).capacity(cpu=cpu, memory=memory)
 
 
-def test_pods_of_one_priority_go_by_quality_of_service():
+def test_pods_of_one_priority_go_by_quality_of_service(config):
     best_effort, burstable = make_pod("best-effort"), make_pod("burstable").request(cpu="2")
     guaranteed, urgent = make_pod("guaranteed").request(cpu="2", memory="1Gi"), make_pod("urgent").priority(5)
     guaranteed.spec["containers"][0]["resources"]["limits"] = {"cpu": "2", "memory": "1Gi"}
-    cluster = VirtualCluster(plugins={"QOSSort": QOSSort}, config=config("QOSSort"))
+    cluster = VirtualCluster(plugins={"QOSSort": QOSSort}, config=config("QOSSort", sorts=True))
     for pod in (best_effort, burstable, guaranteed, urgent):
         cluster.put(pod)
     queued = [each.pod.name for each in cluster.core.queue.active.ordered()]
@@ -37,7 +24,7 @@ def test_pods_of_one_priority_go_by_quality_of_service():
 
 
 @pytest.mark.parametrize(("mode", "chosen"), [("Least", "small"), ("Most", "large")])
-def test_the_smallest_or_the_largest_node_is_preferred(mode, chosen):
+def test_the_smallest_or_the_largest_node_is_preferred(mode, chosen, config):
     plugins = {"NodeResourcesAllocatable": NodeResourcesAllocatable}
     configured = config("NodeResourcesAllocatable", args={"mode": mode})
     cluster = VirtualCluster(node("large", cpu="16"), node("small"), plugins=plugins, config=configured)
@@ -56,13 +43,13 @@ def test_the_smallest_or_the_largest_node_is_preferred(mode, chosen):
         ({"modus": "Least"}, "modus"),
     ],
 )
-def test_wrong_args_are_refused_in_upstreams_words(args, words):
+def test_wrong_args_are_refused_in_upstreams_words(args, words, config):
     plugins = {"NodeResourcesAllocatable": NodeResourcesAllocatable}
     with pytest.raises(ValueError, match=words):
         VirtualCluster(plugins=plugins, config=config("NodeResourcesAllocatable", args=args))
 
 
-def test_nodes_that_pods_leave_are_preferred_to_others():
+def test_nodes_that_pods_leave_are_preferred_to_others(config):
     leaving = make_pod("leaving").node("b")
     leaving.metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     plugins = {"PodState": PodState}

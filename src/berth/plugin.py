@@ -69,6 +69,7 @@ from berth.framework.interface import (
     VersionedPreScorePlugin,
     same_for_all,
 )
+from berth.framework.preemption import Preemption, VictimRules
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.readers import (
     CacheReader,
@@ -161,6 +162,7 @@ __all__ = [
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
+    "Preemption",
     "Promises",
     "QosClass",
     "QueueSortPlugin",
@@ -180,6 +182,7 @@ __all__ = [
     "Steps",
     "VersionedPreFilterPlugin",
     "VersionedPreScorePlugin",
+    "VictimRules",
     "WaitUntil",
     "WaitingPod",
     "WaitingPods",

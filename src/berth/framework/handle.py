@@ -11,6 +11,7 @@ from berth.framework.custom_resources import CustomObjects, CustomResources
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
+from berth.framework.preemption import Preemption, VictimRules
 from berth.framework.readers import (
     CacheReader,
     EvictionReader,
@@ -31,6 +32,7 @@ class Handle:
     """Given to every plugin when it is made. What it gives out of the state is typed to be read only."""
 
     __slots__ = (
+        "_preempting",
         "activate",
         "cache",
         "evictions",
@@ -67,6 +69,7 @@ class Handle:
         observe: Callable[[Observation], None] = lambda _observation: None,
         follow: Callable[[CustomResource], CustomObjects] | None = None,
         wall_clock: Callable[[], float] = time.time,
+        preempting: "Preempting | None" = None,
     ) -> None:
         self.cache: CacheReader = cache
         self.objects: ObjectReader = objects
@@ -93,14 +96,30 @@ class Handle:
         """The members of each pod group."""
         self.evictions: EvictionReader = Evictions(cache) if evictions is None else evictions
         """Which pods are being evicted for whom."""
+        self._preempting = preempting
         self.profile: Callable[[], ProfileView] = _no_profile
         """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""
+
+    def preemption(
+        self, rules: VictimRules, min_candidate_nodes_percentage: int = 10, min_candidate_nodes_absolute: int = 100
+    ) -> Preemption:
+        """Return preemption by a plugin's own rules, for its `post_filter`; to be called when the plugin is made.
+
+        The numbers say on how many nodes it is tried out, as the args of DefaultPreemption do.
+        """
+        if self._preempting is None:
+            raise LookupError("this plugin was made where nobody can be preempted")
+        return self._preempting(self, rules, min_candidate_nodes_percentage, min_candidate_nodes_absolute)
 
     def within(self, profile: Callable[[], ProfileView]) -> "Handle":
         """Return the handle that the plugins of one profile get."""
         own = copy.copy(self)
         own.profile = profile
         return own
+
+
+Preempting = Callable[[Handle, VictimRules, int, int], Preemption]
+"""Makes preemption by rules: the core's own, since it is above what plugins import."""
 
 
 def _no_profile() -> ProfileView:
