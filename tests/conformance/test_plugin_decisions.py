@@ -17,11 +17,6 @@ from tests.guests import guests, registry_with_guests
 
 THEMES = ("small", "load", "gang", "quota", "network", "numa")
 LEFT_OUT = {
-    "TargetLoadPacking",
-    "LoadVariationRiskBalancing",
-    "LowRiskOverCommitment",
-    "Peaks",
-    "Coscheduling",
     "CapacityScheduling",
     "NetworkOverhead",
     "TopologicalSort",
@@ -87,5 +82,5 @@ def test_decisions_equal_the_recorded_ones(theme: str, form: str) -> None:
         wrong += list(wrong_in(case, found, memos=form == "memos"))
     if not compared:
         pytest.skip("its plugins are not written yet")
-    assert compared >= 50, f"{theme}: only {compared} decisions were compared"
+    assert compared >= 500, f"{theme}: only {compared} decisions were compared"
     assert not wrong, f"{len(wrong)} differences in {theme}, the first: " + "\n".join(wrong[:5])

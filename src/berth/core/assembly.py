@@ -130,6 +130,7 @@ def build_core(
         tell=dispatcher.tell,
         observe=observer.plugin_observed,
         follow=resources.declare,
+        poll=resources.poll,
         wall_clock=wall_clock,
         preempting=PreemptionByRules,
     )

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 from berth.api.custom import CustomResource
+from berth.api.web import WebResource
 from berth.config.feature_gates import FeatureGates
-from berth.framework.custom_resources import CustomObjects, CustomResources
+from berth.framework.custom_resources import CustomObjects, CustomResources, WebDocument
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
@@ -43,6 +44,7 @@ class Handle:
         "objects",
         "observe",
         "pod_groups",
+        "poll",
         "profile",
         "reservation_changed",
         "rng",
@@ -68,6 +70,7 @@ class Handle:
         tell: Callable[[EmitEvent], None] = lambda _event: None,
         observe: Callable[[Observation], None] = lambda _observation: None,
         follow: Callable[[CustomResource], CustomObjects] | None = None,
+        poll: Callable[[WebResource], WebDocument] | None = None,
         wall_clock: Callable[[], float] = time.time,
         preempting: "Preempting | None" = None,
     ) -> None:
@@ -88,6 +91,8 @@ class Handle:
         """Tell metrics, and the other instruments of the core, what only the plugin sees."""
         self.follow = CustomResources(objects).declare if follow is None else follow
         """Ask for the objects of a `CustomResource`; to be called when the plugin is made."""
+        self.poll = CustomResources(objects).poll if poll is None else poll
+        """Ask for a document from elsewhere than the API server, a `WebResource`; to be called when it is made."""
         self.wall_clock = wall_clock
         """Seconds since the epoch, for timestamps of objects and nothing else; a replay gives what was read before."""
         self.rng = rng if rng is not None else random.Random(0)

@@ -62,6 +62,9 @@ def core_of(
     for document in documents(case, "objects"):
         for event in _events_of(core, document):
             core.handle(event, 0.0)
+    if (load := case.get("loadWatcher")) is not None:
+        for resource in core.resources.polled:
+            core.handle(ObjectEvent("ADDED", resource.name, resource.read(load)), 0.0)
     return core
 
 

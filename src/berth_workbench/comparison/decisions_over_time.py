@@ -116,6 +116,7 @@ def profiles_beside(core: Core, configuration: LoadedConfiguration) -> dict[str,
         features=config.feature_gates,
         now=lambda: core.now,
         follow=core.resources.declare,
+        poll=core.resources.poll,
         preempting=PreemptionByRules,
     )
     registry = generation_of(config).registry(configuration.registry)
