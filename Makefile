@@ -46,10 +46,10 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -n 2 --dist worksteal --histories 100 -m "not long" --ignore tests/soak tests
+	$(BIN)/pytest -n 2 --dist worksteal --histories 100 -m "not long" --ignore tests/soak tests plugins/tests
 
 unit-all: setup browser
-	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
+	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests plugins/tests
 
 soak: setup
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak tests/state tests/framework tests/queue tests/plugins tests/cycle

@@ -217,11 +217,14 @@ def _structs(obj: Any, resources: CustomResources) -> list[Any]:
     kind = obj.get("kind")
     if kind == "List":
         return [struct for item in obj.get("items") or () for struct in _structs(item, resources)]
+    found = []
     if (custom := resources.of_manifest(obj)) is not None:
-        return [custom.read(_completed(str(kind), obj, is_namespaced=custom.namespaced))]
+        found = [custom.read(_completed(str(kind), obj, is_namespaced=custom.namespaced))]
+        if custom.group or kind not in KINDS:
+            return found
     if kind not in KINDS:
         raise ValueError(f"the scheduler reads no objects of kind {kind!r}; those it reads are {', '.join(KINDS)}")
-    return [decode(str(kind), _completed(str(kind), obj, is_namespaced=kind not in _CLUSTER_WIDE))]
+    return [*found, decode(str(kind), _completed(str(kind), obj, is_namespaced=kind not in _CLUSTER_WIDE))]
 
 
 def _completed(kind: str, manifest: Manifest, *, is_namespaced: bool) -> dict[str, Any]:

@@ -6,8 +6,12 @@ here may change from release to release.
 
 from berth.api.custom import CustomObject, CustomResource
 from berth.api.meta import ObjectMeta
+from berth.api.node import Node
+from berth.api.qos import QosClass
+from berth.api.quantity import Quantity, milli_value, value
+from berth.api.web import WebResource
 from berth.config.errors import invalid, required, unsupported
-from berth.framework.custom_resources import CustomObjects
+from berth.framework.custom_resources import CustomObjects, WebDocument
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Answer, ApiCall, Bind, EmitEvent, PodRef, Steps, WaitUntil
@@ -72,6 +76,7 @@ from berth.framework.interface import (
     VersionedPreScorePlugin,
     same_for_all,
 )
+from berth.framework.preemption import Preemption, VictimRules
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.readers import (
     CacheReader,
@@ -132,6 +137,7 @@ __all__ = [
     "HintFunction",
     "LabelColumn",
     "LoadWhatIfPlugin",
+    "Node",
     "NodeTable",
     "NodeView",
     "NominationReader",
@@ -168,7 +174,10 @@ __all__ = [
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
+    "Preemption",
     "Promises",
+    "QosClass",
+    "Quantity",
     "QueueSortPlugin",
     "QueuedPod",
     "QueueingHint",
@@ -186,19 +195,24 @@ __all__ = [
     "Steps",
     "VersionedPreFilterPlugin",
     "VersionedPreScorePlugin",
+    "VictimRules",
     "WaitUntil",
     "WaitingPod",
     "WaitingPods",
     "WaitingPodsView",
+    "WebDocument",
+    "WebResource",
     "WorkBudget",
     "error",
     "group_of",
     "invalid",
     "is_success",
+    "milli_value",
     "queue_if",
     "required",
     "same_for_all",
     "unresolvable",
     "unschedulable",
     "unsupported",
+    "value",
 ]

@@ -30,6 +30,19 @@ class ResourceRequirements(Struct, frozen=True):
     claims: tuple[ResourceClaimUse, ...] = ()
 
 
+class SeccompProfile(Struct, frozen=True):
+    """securityContext.seccompProfile; localhost_profile is a path below the kubelet's directory of profiles."""
+
+    type: str = ""
+    localhost_profile: str | None = None
+
+
+class SecurityContext(Struct, frozen=True):
+    """securityContext of a pod or a container: the part that plugins place pods by."""
+
+    seccomp_profile: SeccompProfile | None = None
+
+
 class ContainerPort(Struct, frozen=True):
     """containers[].ports[]; a host_port of 0 asks for nothing on the node."""
 
@@ -54,6 +67,7 @@ class Container(Struct, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    security_context: SecurityContext = SecurityContext()
 
 
 class NodeAffinityPreference(Struct, frozen=True):
@@ -263,6 +277,7 @@ class PodSpec(Struct, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int | None = None
+    security_context: SecurityContext = SecurityContext()
 
     def __post_init__(self) -> None:
         if self.volumes:

@@ -57,8 +57,8 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "13 ownerReferences []OwnerReference, 14 finalizers []string",
         "OwnerReference": "1 kind string, 3 name string, 4 uid string, 5 apiVersion string, 6 controller bool",
         "PodSpec": "1 volumes []Volume, 2 containers []Container, 4 terminationGracePeriodSeconds int64, "
-        "7 nodeSelector []StringEntry, 10 nodeName string, 11 hostNetwork bool, 18 affinity Affinity, "
-        "19 schedulerName string, 20 initContainers []Container, 22 tolerations []Toleration, "
+        "7 nodeSelector []StringEntry, 10 nodeName string, 11 hostNetwork bool, 14 securityContext PodSecurityContext, "
+        "18 affinity Affinity, 19 schedulerName string, 20 initContainers []Container, 22 tolerations []Toleration, "
         "24 priorityClassName string, 25 priority int32, 31 preemptionPolicy string, 32 overhead []QuantityEntry, "
         "33 topologySpreadConstraints []TopologySpreadConstraint, 37 hostUsers bool, "
         "38 schedulingGates []PodSchedulingGate, 39 resourceClaims []PodResourceClaim, "
@@ -82,7 +82,10 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "4 labelSelector LabelSelector, 5 minDomains int32, 6 nodeAffinityPolicy string, 7 nodeTaintsPolicy string, "
         "8 matchLabelKeys []string",
         "Container": "1 name string, 2 image string, 6 ports []ContainerPort, 8 resources ResourceRequirements, "
-        "24 restartPolicy string, 25 restartPolicyRules []ContainerRestartRule",
+        "15 securityContext SecurityContext, 24 restartPolicy string, 25 restartPolicyRules []ContainerRestartRule",
+        "PodSecurityContext": "10 seccompProfile SeccompProfile",
+        "SecurityContext": "11 seccompProfile SeccompProfile",
+        "SeccompProfile": "1 type string, 2 localhostProfile string",
         "ContainerPort": "2 hostPort int32, 3 containerPort int32, 4 protocol string, 5 hostIP string",
         "ContainerRestartRule": "1 action string",
         "ResourceRequirements": "1 limits []QuantityEntry, 2 requests []QuantityEntry, 3 claims []ResourceClaim",

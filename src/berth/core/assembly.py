@@ -44,6 +44,7 @@ from berth.framework.registry import Registry
 from berth.framework.status import Status
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.work_budget import DEFAULT_STEPS, WorkBudget
+from berth.plugins.preemption.by_rules import PreemptionByRules
 from berth.queue.hints import WakeTable
 from berth.queue.move_requests import MoveRequestQueue
 from berth.queue.policy import QueuePolicy
@@ -129,7 +130,9 @@ def build_core(
         tell=dispatcher.tell,
         observe=observer.plugin_observed,
         follow=resources.declare,
+        poll=resources.poll,
         wall_clock=wall_clock,
+        preempting=PreemptionByRules,
     )
 
     def runner_of(profile: str) -> PointRunner:

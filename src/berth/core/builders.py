@@ -327,6 +327,11 @@ def expression(key: str, operator: str, *values: str) -> Json:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
+def make_object(manifest: Mapping[str, Any]) -> Any:
+    """Make an object of a kind that the scheduler reads and that has no function here; raises `ObjectError`."""
+    return decode(str(manifest.get("kind", "")), manifest)
+
+
 def make_namespace(name: str, labels: Mapping[str, str] | None = None) -> Namespace:
     """A namespace with labels."""
     return cast(

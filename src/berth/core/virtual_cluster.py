@@ -127,8 +127,15 @@ class VirtualCluster:
             self.put(obj)
 
     def put(self, obj: Any) -> None:
-        """Create an object, or put a newer state in its place."""
-        obj = obj.build() if isinstance(obj, PodBuilder | NodeBuilder) else obj
+        """Create an object, or put a newer state in its place.
+
+        A pod or node that is still a builder is also what a plugin makes of it that follows pods or nodes by itself.
+        """
+        if isinstance(obj, PodBuilder | NodeBuilder):
+            custom = self.core.resources.of_manifest(obj.document)
+            if custom is not None:
+                self.put(custom.read(obj.document))
+            obj = obj.build()
         kind, key = self.core.resources.name_of(obj), key_of(obj)
         known = self.objects.get((kind, key))
         self.objects[kind, key] = obj

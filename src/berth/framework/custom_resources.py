@@ -1,13 +1,15 @@
 """The resources that plugins ask for beside those that the scheduler reads anyway, and how plugins look at them.
 
-A plugin calls `Handle.follow` when it is made. What feeds the core then follows the resource: the live scheduler
-with an informer, `VirtualCluster` and `berth.Scheduler` with what they are given.
+A plugin calls `Handle.follow`, or `Handle.poll` for a document from elsewhere, when it is made. What feeds the core
+then follows the resource: the live scheduler with an informer, or by asking again and again, `VirtualCluster` and
+`berth.Scheduler` with what they are given.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from berth.api.custom import CustomObject, CustomResource
+from berth.api.web import DOCUMENT, WebResource
 from berth.state.objects import ObjectStore, key_of
 
 KeysOf = Callable[[Any], Iterable[str]]
@@ -48,6 +50,27 @@ class CustomObjects:
         return iter([obj for each in sorted(found) if (obj := self._objects.get(self.name, each)) is not None])
 
 
+class WebDocument:
+    """What is known of one document from elsewhere. Plugins only read it."""
+
+    __slots__ = ("_name", "_objects")
+
+    def __init__(self, name: str, objects: ObjectStore) -> None:
+        self._name = name
+        self._objects = objects
+
+    @property
+    def content(self) -> Mapping[str, Any] | None:
+        """The latest answer, read-only; None before there was one."""
+        found: CustomObject | None = self._objects.get(self._name, DOCUMENT)
+        return None if found is None else found.content
+
+    @property
+    def version(self) -> int:
+        """How often it has changed; answers may be kept as long as it is the same."""
+        return self._objects.version(self._name)
+
+
 class _Index:
     """Names of objects by key, brought up to date when somebody asks."""
 
@@ -83,12 +106,13 @@ class _Index:
 class CustomResources:
     """Everything that plugins have asked for, by name."""
 
-    __slots__ = ("_declared", "_objects", "_views")
+    __slots__ = ("_declared", "_objects", "_polled", "_views")
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
         self._declared: dict[str, CustomResource] = {}
         self._views: dict[str, CustomObjects] = {}
+        self._polled: dict[str, WebResource] = {}
 
     def __iter__(self) -> Iterator[CustomResource]:
         return iter(self._declared.values())
@@ -99,6 +123,17 @@ class CustomResources:
         if self._declared.setdefault(name, resource) != resource:
             raise ValueError(f"two plugins follow {name} in different ways: agree on one CustomResource")
         return self._views.setdefault(name, CustomObjects(name, self._objects))
+
+    def poll(self, resource: WebResource) -> WebDocument:
+        """Ask for a document; several plugins may ask for the same. Raises ValueError where they want two."""
+        if self._polled.setdefault(resource.name, resource) != resource:
+            raise ValueError(f"two plugins want {resource.name} from different places: agree on one WebResource")
+        return WebDocument(resource.name, self._objects)
+
+    @property
+    def polled(self) -> Iterable[WebResource]:
+        """The documents that plugins have asked for."""
+        return self._polled.values()
 
     def name_of(self, obj: Any) -> str:
         """Return what events call an object: the name of its custom resource, or its kind."""

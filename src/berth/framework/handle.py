@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 
 from berth.api.custom import CustomResource
+from berth.api.web import WebResource
 from berth.config.feature_gates import FeatureGates
-from berth.framework.custom_resources import CustomObjects, CustomResources
+from berth.framework.custom_resources import CustomObjects, CustomResources, WebDocument
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
+from berth.framework.preemption import Preemption, VictimRules
 from berth.framework.readers import (
     CacheReader,
     EvictionReader,
@@ -31,6 +33,7 @@ class Handle:
     """Given to every plugin when it is made. What it gives out of the state is typed to be read only."""
 
     __slots__ = (
+        "_preempting",
         "activate",
         "cache",
         "evictions",
@@ -41,6 +44,7 @@ class Handle:
         "objects",
         "observe",
         "pod_groups",
+        "poll",
         "profile",
         "reservation_changed",
         "rng",
@@ -66,7 +70,9 @@ class Handle:
         tell: Callable[[EmitEvent], None] = lambda _event: None,
         observe: Callable[[Observation], None] = lambda _observation: None,
         follow: Callable[[CustomResource], CustomObjects] | None = None,
+        poll: Callable[[WebResource], WebDocument] | None = None,
         wall_clock: Callable[[], float] = time.time,
+        preempting: "Preempting | None" = None,
     ) -> None:
         self.cache: CacheReader = cache
         self.objects: ObjectReader = objects
@@ -85,6 +91,8 @@ class Handle:
         """Tell metrics, and the other instruments of the core, what only the plugin sees."""
         self.follow = CustomResources(objects).declare if follow is None else follow
         """Ask for the objects of a `CustomResource`; to be called when the plugin is made."""
+        self.poll = CustomResources(objects).poll if poll is None else poll
+        """Ask for a document from elsewhere than the API server, a `WebResource`; to be called when it is made."""
         self.wall_clock = wall_clock
         """Seconds since the epoch, for timestamps of objects and nothing else; a replay gives what was read before."""
         self.rng = rng if rng is not None else random.Random(0)
@@ -93,14 +101,30 @@ class Handle:
         """The members of each pod group."""
         self.evictions: EvictionReader = Evictions(cache) if evictions is None else evictions
         """Which pods are being evicted for whom."""
+        self._preempting = preempting
         self.profile: Callable[[], ProfileView] = _no_profile
         """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""
+
+    def preemption(
+        self, rules: VictimRules, min_candidate_nodes_percentage: int = 10, min_candidate_nodes_absolute: int = 100
+    ) -> Preemption:
+        """Return preemption by a plugin's own rules, for its `post_filter`; to be called when the plugin is made.
+
+        The numbers say on how many nodes it is tried out, as the args of DefaultPreemption do.
+        """
+        if self._preempting is None:
+            raise LookupError("this plugin was made where nobody can be preempted")
+        return self._preempting(self, rules, min_candidate_nodes_percentage, min_candidate_nodes_absolute)
 
     def within(self, profile: Callable[[], ProfileView]) -> "Handle":
         """Return the handle that the plugins of one profile get."""
         own = copy.copy(self)
         own.profile = profile
         return own
+
+
+Preempting = Callable[[Handle, VictimRules, int, int], Preemption]
+"""Makes preemption by rules: the core's own, since it is above what plugins import."""
 
 
 def _no_profile() -> ProfileView:

@@ -129,6 +129,7 @@ class LiveScheduler:
             keep_raw=kinds_sent_whole(config.extenders),
             features=config.feature_gates,
             custom=core.resources,
+            web=core.resources.polled,
         )
         self._leadership = leadership = Leadership(
             config, transport, self.identity, shards=shards, on_shards=self._hold_shards, clock=clock,

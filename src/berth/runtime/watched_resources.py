@@ -17,6 +17,7 @@ import msgspec
 
 from berth.api.custom import CustomResource
 from berth.api.resources import RESOURCES, Resource, versions_of
+from berth.api.web import WebResource
 from berth.config.feature_gates import FeatureGates
 from berth.core.intake import ObjectEvent
 from berth.kube.changes import Added, Change, Custom, Deleted, Modified
@@ -26,6 +27,7 @@ from berth.kube.reflector import Reflector, Sink
 from berth.kube.transport import Transport
 from berth.kube.trouble import InformerTrouble, Report
 from berth.runtime.held_pods import HeldPods
+from berth.runtime.web_documents import WebDocuments
 
 REQUIRED_KINDS = ("Pod", "Node", "Namespace")
 """Namespaces too: a term of another pod may select any namespace by its labels, and so keep any pod off a node."""
@@ -73,7 +75,7 @@ def event_of(change: Change) -> ObjectEvent | None:
 class WatchedResources:
     """Informers for all kinds; `run` is a task of its own."""
 
-    __slots__ = ("_comparison", "_held", "_informers", "_report", "_sink", "_sleep", "has_started")
+    __slots__ = ("_comparison", "_held", "_informers", "_report", "_sink", "_sleep", "_web", "has_started")
 
     def __init__(
         self,
@@ -87,8 +89,12 @@ class WatchedResources:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         keep_raw: Container[str] = (),
         custom: Iterable[CustomResource] = (),
+        web: Iterable[WebResource] = (),
     ) -> None:
-        """`keep_raw` are the kinds whose JSON is kept for `whole`, `custom` what plugins want to be followed."""
+        """`keep_raw` are the kinds whose JSON is kept for `whole`, `custom` what plugins want to be followed.
+
+        `web` are documents that they want from elsewhere.
+        """
         self._sink = sink
         self._report = report
         self._sleep = sleep
@@ -98,6 +104,7 @@ class WatchedResources:
         self._informers = InformerSet(
             transport, report=report, rng=rng, clock=clock, sleep=sleep, on_settled=self._release
         )
+        self._web = WebDocuments(web, sink, report, sleep)
         self._comparison = Comparison(self.reflectors, report, rng, sleep)
         self._held = HeldPods(self._unsettled_kinds, holds_extended=gates.enabled("DRAExtendedResource"))
         optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
@@ -129,6 +136,7 @@ class WatchedResources:
         tasks = [
             asyncio.create_task(self._informers.run(), name="informers"),
             asyncio.create_task(self._comparison.run(), name="comparison"),
+            asyncio.create_task(self._web.run(), name="web documents"),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -142,7 +150,7 @@ class WatchedResources:
     async def wait_for_sync(self) -> None:
         """Return when the required kinds are there, and all others too or for long enough not; raises bugs."""
         await self._informers.wait_until_settled(REQUIRED_KINDS)
-        everything = asyncio.create_task(self._informers.wait_until_settled(self._informers.informers))
+        everything = asyncio.create_task(self._wait_for_everything())
         patience = asyncio.ensure_future(self._sleep(START_WITHOUT_S))
         try:
             await asyncio.wait({everything, patience}, return_when=asyncio.FIRST_COMPLETED)
@@ -156,6 +164,10 @@ class WatchedResources:
             self.has_started = True
             for plural, why in self.lacking().items():
                 self._report(InformerTrouble(plural, f"starting without them: {why}"))
+
+    async def _wait_for_everything(self) -> None:
+        await self._informers.wait_until_settled(self._informers.informers)
+        await self._web.wait_until_asked()
 
     def unsynced(self) -> dict[str, str]:
         """What the start waits for, by plural, and why it is not there."""
@@ -207,6 +219,7 @@ class WatchedResources:
 
     def everything(self) -> Iterator[Any]:
         """All objects of all kinds as last seen, but for pods that are held back; pods come after everything else."""
+        yield from self._web
         for reflector in sorted(self.reflectors(), key=lambda reflector: reflector.resource.kind == "Pod"):
             for obj in list(reflector.mirror.objects.values()):
                 if not self._held.holds(obj):

@@ -29,6 +29,7 @@ from berth.api.pod_resources import (
     resize_is_infeasible,
     scoring_requests,
 )
+from berth.api.qos import QosClass, qos_class
 from berth.api.read_only import ReadOnlyDict, make_read_only
 from berth.api.recent import LARGE_BYTES, Recent
 from berth.api.selectors import Selector, compile_selector
@@ -172,6 +173,11 @@ class PodShape(PodFamily):
     def scoring_requests(self) -> tuple[int, int]:
         """CPU in milli-units and memory in bytes, with defaults where containers ask for nothing."""
         return scoring_requests(self._pod, self.requests, self.counting)
+
+    @lazy
+    def qos_class(self) -> QosClass:
+        """The quality of service that the pod gets."""
+        return qos_class(self._pod, pod_level=self.counting.pod_level)
 
     @lazy
     def host_ports(self) -> tuple[HostPort, ...]:
@@ -413,6 +419,11 @@ class PodInfo:
     def scoring_requests(self) -> tuple[int, int]:
         """CPU in milli-units and memory in bytes, with defaults where containers ask for nothing."""
         return self.shape.scoring_requests
+
+    @property
+    def qos_class(self) -> QosClass:
+        """The quality of service that the pod gets: Guaranteed, Burstable or BestEffort."""
+        return self.shape.qos_class
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:

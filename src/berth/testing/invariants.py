@@ -22,6 +22,7 @@ from berth.engine.profile import Profile
 from berth.framework.handle import Handle
 from berth.framework.registry import Registry
 from berth.plugins.dra.plugin import DynamicResources
+from berth.plugins.preemption.by_rules import PreemptionByRules
 from berth.queue.queue import SchedulingQueue
 from berth.queue.unschedulable import RejectedBy
 from berth.state.cache import Cache
@@ -115,6 +116,7 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
         features=config.feature_gates,
         now=lambda: core.now,
         rng=random.Random(0),
+        preempting=PreemptionByRules,
     )
     profiles = build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
     for name, profile in profiles.items():

@@ -5,7 +5,7 @@ what each key means.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -60,7 +60,11 @@ def core_of(
         score_single_node=score_single_node,
     )
     for document in documents(case, "objects"):
-        core.handle(ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document)), 0.0)
+        for event in _events_of(core, document):
+            core.handle(event, 0.0)
+    if (load := case.get("loadWatcher")) is not None:
+        for resource in core.resources.polled:
+            core.handle(ObjectEvent("ADDED", resource.name, resource.read(load)), 0.0)
     return core
 
 
@@ -123,6 +127,15 @@ def config_of(case: Mapping[str, Any]) -> SchedulerConfiguration:
         raise CaseError(f"case {name!r}: its {given[0]} is of generation {config.generation}, the case of {generation}")
     # The records were made with every node searched, except for those of sampling.
     return config if is_sampled(case) else msgspec.structs.replace(config, percentage_of_nodes_to_score=None)
+
+
+def _events_of(core: Core, document: Mapping[str, Any]) -> Iterator[ObjectEvent]:
+    """Yield what a core is told of an object: as a plugin reads it that follows its resource, and as the core does."""
+    custom = core.resources.of_manifest(document)
+    if custom is not None:
+        yield ObjectEvent("ADDED", custom.name, custom.read(document))
+    if custom is None or not custom.group:
+        yield ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document))
 
 
 def _kind_of(document: Mapping[str, Any]) -> str:

@@ -2,10 +2,11 @@
 
 A case names its objects and the pods to place in turn; out come decisions in the shape of the records, of which
 `tests/conformance/README.md` says what each key means. A pod that fits is assumed on the node with the highest total,
-the smallest name among equals; a pod that does not leaves nothing behind. Nothing is bound.
+the smallest name among equals; a pod that does not leaves nothing behind. Nothing is bound unless the case says so
+(`placements.py`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,45 +15,95 @@ from numpy.typing import NDArray
 from berth.api.codec import decode
 from berth.api.pod import Pod
 from berth.core.core import Core
+from berth.core.intake import ObjectEvent
 from berth.core.questions import decide, granting
 from berth.cycle.attempt import Attempt
-from berth.cycle.binding_cycle import reserve_and_permit, undo
 from berth.engine.verdicts import Verdicts
 from berth.extender.in_process import AnswerCall, nobody
 from berth.framework.blame import contained, status_of
 from berth.framework.registry import Registry
 from berth.framework.status import Status, is_success
+from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
-from berth_workbench.cases.cases import CaseError, Json, check_new, core_of, documents, is_sampled
+from berth_workbench.cases.cases import CaseError, Json, core_of, documents, is_sampled
+from berth_workbench.cases.placements import Placements, permit_of
+from berth_workbench.cases.queue_order import queue_order
 
-__all__ = ["CaseError", "replay"]
+__all__ = ["CaseError", "replay", "told"]
+
+
+def told(case: Mapping[str, Any], registry: Registry, *, memos: bool = True, answer_call: AnswerCall = nobody) -> Json:
+    """Return `steps`, a decision for each entry of the case's `pods`, and where it matters the order of the queue.
+
+    `answer_call` takes the part of the extenders that the case configures. Raises `CaseError`, `ConfigError` or
+    `ObjectError`.
+    """
+    sampled = is_sampled(case)
+    core = core_of(case, registry, memos=memos, score_single_node=not sampled)
+    entries = [_entry(document) for document in documents(case, "pods")]
+    pending = _introduced(core, (pod for pod in entries if pod is not None))
+    before = queue_order(core, pending)
+    steps = list(
+        decisions_about(entries, core, sampled=sampled, binds=bool(case.get("bound")), answer_call=answer_call)
+    )
+    after = queue_order(core, pending).get("queueOrder")
+    changed = {"queueOrderAfter": after} if after and after != before.get("queueOrder") else {}
+    return {"steps": steps, **before, **changed}
 
 
 def replay(
     case: Mapping[str, Any], registry: Registry, *, memos: bool = True, answer_call: AnswerCall = nobody
 ) -> list[Json]:
-    """Return one decision for each pod of the case; `answer_call` takes the part of the extenders it configures.
+    """Return the `steps` of `told` alone."""
+    steps: list[Json] = told(case, registry, memos=memos, answer_call=answer_call)["steps"]
+    return steps
 
-    Raises `CaseError`, `ConfigError` or `ObjectError`.
-    """
-    sampled = is_sampled(case)
-    core = core_of(case, registry, memos=memos, score_single_node=not sampled)
-    pods = (decode("Pod", document) for document in documents(case, "pods"))
-    return list(decisions_about(pods, core, sampled=sampled, answer_call=answer_call))
+
+def _entry(document: Mapping[str, Any]) -> Pod | None:
+    """Return the pod to place; None for a wait that runs out."""
+    if document.get("timeout"):
+        return None
+    pod: Pod = decode("Pod", document)
+    return pod
+
+
+def _introduced(core: Core, pods: Iterable[Pod]) -> list[PodInfo]:
+    """Have the core, and so its plugins, know all pods that are to be placed as pending ones; return each once."""
+    found: dict[str, PodInfo] = {}
+    for pod in pods:
+        if pod.key not in found:
+            if core.cache.state_of(pod.metadata.uid) is not None:
+                raise CaseError(f"pod {pod.key}: a pod with its uid {pod.metadata.uid!r} is on a node already")
+            core.handle(ObjectEvent("ADDED", "Pod", pod), core.now)
+            found[pod.key] = core.intake.pod(pod.key) or core.intake.info(pod)
+    return list(found.values())
 
 
 def decisions_about(
-    pods: Iterable[Pod], core: Core, *, sampled: bool = False, answer_call: AnswerCall = nobody
+    pods: Iterable[Pod | None],
+    core: Core,
+    *,
+    sampled: bool = False,
+    binds: bool = False,
+    answer_call: AnswerCall = nobody,
 ) -> Iterator[Json]:
-    """Yield a decision about each of these pods in turn; those that fit are assumed. Raises `CaseError`.
+    """Yield a decision about each of these pods in turn, for None about the wait that runs out next.
 
-    The core has to score single nodes too, unless it is `sampled` (see `berth_workbench.cases.cases.core_of`).
+    Pods that fit are assumed, and bound where `binds`. The core has to score single nodes too, unless it is `sampled`
+    (see `berth_workbench.cases.cases.core_of`).
     """
     show = _sampled_decision if sampled else _decision
     shown = None if sampled else _SHOWN.get(core.generation.name)
+    placements = Placements(core, binds=binds)
     for pod in pods:
-        attempt = _place(core, pod, answer_call)
-        yield _only(shown, show(attempt, core.cache.table))
+        if pod is None:
+            yield _timed_out(placements)
+            continue
+        info = core.intake.pod(pod.key) or core.intake.info(pod)
+        if standing := placements.standing(info):
+            yield {"pod": info.key, "skipped": standing}
+            continue
+        yield _only(shown, _placed(core, info, placements, answer_call, show))
 
 
 _SHOWN: Mapping[str, frozenset[str]] = {
@@ -71,30 +122,46 @@ def _only(shown: frozenset[str] | None, decision: Json) -> Json:
     return kept
 
 
-def _place(core: Core, given: Pod, answer_call: AnswerCall) -> Attempt:
-    pod = core.intake.info(given)
-    check_new(core, pod)
+def _timed_out(placements: Placements) -> Json:
+    """Let the time of the pod that waits longest run out."""
+    key = placements.time_out()
+    if not key:
+        return {"pod": "", "skipped": "nobody waits"}
+    return _said({"pod": key, "timeout": True, **placements.settle().shown()})
+
+
+def _placed(
+    core: Core,
+    pod: PodInfo,
+    placements: Placements,
+    answer_call: AnswerCall,
+    show: Callable[[Attempt, NodeTable], Json],
+) -> Json:
+    """Decide about a pod and give it its place; return what is told of it."""
     # A bug ends the attempt, as in the core. What it asks the API server for, such as evictions, is granted, not made.
     attempt = decide(core, pod, granting(answer_call), on_bug=lambda raised: status_of(contained(raised)).message)
     row = attempt.outcome.chosen_row
-    if row is not None and (refused := _held_back(core, attempt, core.cache.table.names[row])) is not None:
-        attempt.outcome = attempt.outcome.failed(refused.message)
-    return attempt
+    told: Json = {}
+    if row is not None:
+        taken = placements.take(attempt, core.cache.table.names[row])
+        if attempt.profile.permit and taken.permitted is not None:
+            told["permit"] = permit_of(taken.permitted)
+        if taken.reserved is not None:
+            told["reserve"] = _status(taken.reserved)
+        if taken.refusal is not None and taken.permitted is None:
+            attempt.outcome = attempt.outcome.failed(taken.refusal.message)
+        elif taken.refusal is not None:  # that of Permit says which node it was
+            told["message"] = taken.refusal.message
+    decision = show(attempt, core.cache.table)
+    scores = attempt.profile.scorers or attempt.profile.extenders
+    if "total" in decision and not scores and core.generation.name != "v1.20":
+        # The sum of the scores that are shown, as the records have it; the cycle counts 1 for each node then.
+        decision["total"] = dict.fromkeys(decision["total"], 0)
+    return decision | _said(told | placements.settle().shown())
 
 
-def _held_back(core: Core, attempt: Attempt, node_name: str) -> Status | None:
-    """Have the pod take its place, where it stays if Permit has it wait; return why it may not, with the place free."""
-    refused: Status | None
-    try:
-        refused, _ = reserve_and_permit(core.cache, attempt, node_name)
-    except BaseException as raised:
-        refused = status_of(contained(raised))
-    if refused is not None:
-        try:
-            undo(core.cache, attempt, node_name)
-        except BaseException as raised:  # the place is free even so
-            contained(raised)
-    return refused
+def _said(decision: Json) -> Json:
+    return {key: value for key, value in decision.items() if value or key in ("pod", "chosen")}
 
 
 def _decision(attempt: Attempt, table: NodeTable) -> Json:
@@ -112,7 +179,7 @@ def _decision(attempt: Attempt, table: NodeTable) -> Json:
         shown["unschedulablePlugins"] = sorted(narrowing)
     else:
         shown |= _failure(attempt)
-    return {key: value for key, value in shown.items() if value or key in ("pod", "chosen")}
+    return _said(shown)
 
 
 def _filter(verdicts: Verdicts, table: NodeTable) -> Json:

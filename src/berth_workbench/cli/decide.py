@@ -14,7 +14,7 @@ from berth.config.errors import ConfigError
 from berth.config.load import document_enabling
 from berth.core.generation import GENERATIONS
 from berth_workbench.cases.cases import CaseError, case_for
-from berth_workbench.cases.decide import replay
+from berth_workbench.cases.decide import told
 from berth_workbench.cases.queue_lives import is_life, replay_life
 from berth_workbench.cli.cluster_input import manifests_option
 from berth_workbench.cli.decide_cluster import decide_cluster
@@ -76,8 +76,8 @@ def command(
             sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "states": states}) + b"\n")
             return
         asked = _enabling(named, case if generation is None else case_for(case, generation))
-        steps = replay(asked, registry, memos=not no_memos)
-        sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "steps": steps}) + b"\n")
+        answer = told(asked, registry, memos=not no_memos)
+        sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), **answer}) + b"\n")
 
     if read_cases(file, decide):
         sys.exit(1)

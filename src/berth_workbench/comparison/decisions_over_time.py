@@ -15,6 +15,7 @@ from berth.engine.build import build_profiles
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.handle import Handle
+from berth.plugins.preemption.by_rules import PreemptionByRules
 from berth.state.pod_info import PodInfo, PodShape
 from berth.state.queued_pod import QueuedPod
 from berth_workbench.comparison.configurations import LoadedConfiguration
@@ -115,6 +116,8 @@ def profiles_beside(core: Core, configuration: LoadedConfiguration) -> dict[str,
         features=config.feature_gates,
         now=lambda: core.now,
         follow=core.resources.declare,
+        poll=core.resources.poll,
+        preempting=PreemptionByRules,
     )
     registry = generation_of(config).registry(configuration.registry)
     return build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))

@@ -130,7 +130,7 @@ class Rebuilt:
 
     def _foreign(self, kind: str, document: Mapping[str, Any]) -> Any:
         """Return an object of a custom resource, in the form that the plugins here want it in."""
-        for resource in self.core.resources:
+        for resource in (*self.core.resources, *self.core.resources.polled):
             if resource.name == kind:
                 return resource.read(document)
         raise RecordingError(f"no plugin asks for objects of {kind}, as one did when it was recorded: use --plugin")

@@ -4,6 +4,7 @@ Upstream plugin `DefaultPreemption`, v1.36. In comes the diagnosis of a search t
 free and the pods that must leave it, or one sentence over all nodes that says why there is none. `eligibility.py` says
 who may preempt and which nodes are worth trying, `dry_run.py` tries one node through the plain filters, `columns.py`
 many at once, `choice.py` picks among the nodes that can be freed. The core evicts (`berth.cycle.eviction`).
+`by_rules.py` does the same for plugins that say themselves who may preempt whom.
 
 Deviations: the latest nomination counts, whether or not the API server has it yet; of equally good nodes
 the first after a random offset is taken, where upstream's order is that of a map.

@@ -8,6 +8,7 @@ time. A pod that cannot be put back is a victim. This is the specification; `col
 from collections.abc import Sequence
 
 from berth.framework.cycle_state import CycleState
+from berth.framework.preemption import VictimRules
 from berth.framework.status import Status, error, is_success, unresolvable
 from berth.framework.what_if import ProfileView
 from berth.framework.work_budget import WorkBudget, steps_to_filter
@@ -69,9 +70,18 @@ class _Stopped(Exception):  # noqa: N818 - not an error: it ends a what-if that 
 class DryRun:
     """What-ifs about one pod, node by node."""
 
-    __slots__ = ("_budgets", "_pod", "_profile", "_state", "_steps")
+    __slots__ = ("_budgets", "_pod", "_profile", "_rules", "_state", "_steps")
 
-    def __init__(self, profile: ProfileView, state: CycleState, pod: PodInfo, budgets: Sequence[Budget]) -> None:
+    def __init__(
+        self,
+        profile: ProfileView,
+        state: CycleState,
+        pod: PodInfo,
+        budgets: Sequence[Budget],
+        rules: VictimRules | None = None,
+    ) -> None:
+        """`rules` say which pods may have to leave; without them those of lower priority."""
+        self._rules = rules
         self._profile = profile
         self._state = state
         self._pod = pod
@@ -85,15 +95,24 @@ class DryRun:
 
     def on(self, node: NodeView) -> Candidate | Status:
         """Return who would have to leave the node, or why it cannot be freed."""
-        potential = [other for other in node.pods.values() if other.priority < self._pod.priority]
+        potential = self._potential(node)
+        if isinstance(potential, Status):
+            return potential
         if not potential:
             return NO_VICTIMS_FOUND
         self._spend_on(node, len(potential))
-        trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode(node))
+        trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode(node), self._rules)
         try:
             return self._tried(trial, by_importance(potential))
         except _Stopped as stopped:
             return stopped.status
+
+    def _potential(self, node: NodeView) -> Sequence[PodInfo] | Status:
+        """Return the pods that may have to leave a node, or why it cannot be freed."""
+        if self._rules is None:
+            return [other for other in node.pods.values() if other.priority < self._pod.priority]
+        found = self._rules.potential_victims(self._state, self._pod, node)
+        return found if isinstance(found, Status) else list(found)
 
     def _spend_on(self, node: NodeView, potential: int) -> None:
         """Spend for taking every pod off once; putting each back is spent for as it is done."""
@@ -121,10 +140,13 @@ class DryRun:
 class _Trial:
     """One node in a what-if, with the CycleState that goes with it."""
 
-    __slots__ = ("_pod", "_profile", "_state", "node")
+    __slots__ = ("_pod", "_profile", "_rules", "_state", "node")
 
-    def __init__(self, profile: ProfileView, state: CycleState, pod: PodInfo, node: WhatIfNode) -> None:
+    def __init__(
+        self, profile: ProfileView, state: CycleState, pod: PodInfo, node: WhatIfNode, rules: VictimRules | None
+    ) -> None:
         self.node = node
+        self._rules = rules
         self._profile = profile
         self._state = state
         self._pod = pod
@@ -150,7 +172,10 @@ class _Trial:
 
     def status(self) -> Status | None:
         """Return why the pod does not fit in the node's present state, with and without the pods nominated to it."""
-        return self._profile.run_filter_beside_nominated(self._state, self._pod, self.node)
+        status = self._profile.run_filter_beside_nominated(self._state, self._pod, self.node)
+        if status is None and self._rules is not None:
+            status = self._rules.refusal(self._state, self._pod, self.node)
+        return status
 
     def _follow(self, status: Status | None) -> None:
         if not is_success(status):

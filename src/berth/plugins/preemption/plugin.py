@@ -26,13 +26,14 @@ from berth.framework.interface import (
     PreEnqueuePlugin,
 )
 from berth.framework.promises import Promises
-from berth.framework.status import Code, Status, error, unresolvable, unschedulable
+from berth.framework.status import Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import cheapest
 from berth.plugins.preemption.dry_run import PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.groups import GroupPreemption
+from berth.plugins.preemption.outcome import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
 from berth.plugins.preemption.outcomes import DryRunOutcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities, RefusedRows
@@ -61,8 +62,7 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_
 
     def wanted_candidates(self, node_count: int) -> int:
         """Return how many candidates are enough, given the number of nodes where preemption may help."""
-        share = node_count * self.min_candidate_nodes_percentage // 100
-        return min(max(share, self.min_candidate_nodes_absolute), node_count)
+        return wanted_candidates(node_count, self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute)
 
 
 MAX_REFUSED = 192
@@ -71,16 +71,13 @@ MAX_REFUSED = 192
 MAX_OUTCOMES = 16
 """For how many shapes of pods it is kept which rows can be freed; each costs 49 bytes a node."""
 
-NOT_HELPFUL = "Preemption is not helpful for scheduling"
-NO_NODES = "no nodes available"
-NO_CANDIDATE = "no candidate node for preemption"
+PREFIX = "preemption: "
 GATED = "waiting for the preemption for this pod to be finished"
 GROUP_GATED = "waiting for the preemption for this pod group to be finished"
 GROUP_GONE = "preemption: pod group for pod not found"
 BY_PLACEMENT = "preemption: not eligible due to placement-based pod group scheduling limitation"
 FOR_GROUPS = "preemption: not eligible due to workload aware preemption enabled"
 
-_NOT_HELPFUL = unresolvable(NOT_HELPFUL)
 _GATED = unresolvable(GATED)
 _GROUP_GATED = unresolvable(GROUP_GATED)
 
@@ -123,13 +120,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if barred:
             return None, unschedulable(barred)
         self._handle.evictions.searches += 1
-        nominated = self._nominated_row(pod)
+        nominated = nominated_row(self._handle, pod)
         refusal = ineligibility(pod, nominated, diagnosis, self._table)
         if refusal is not None:
             kept = nominated is not None or not pod.status.nominated_node_name
-            return None if kept else PostFilterResult(""), unschedulable(f"preemption: {refusal}")
+            return None if kept else PostFilterResult(""), unschedulable(f"{PREFIX}{refusal}")
         if not len(self._table):
-            return None, error(f"preemption: {NO_NODES}")
+            return None, error(f"{PREFIX}{NO_NODES}")
         rows = rows_to_try(diagnosis, self._table)
         extenders = interested(self._handle.profile().extenders, "preempt", pod) if len(rows) else []
         if extenders:
@@ -156,12 +153,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             if found.spec.scheduling_constraints is not None:
                 return BY_PLACEMENT  # it would preempt anew for each placement that is tried
         return FOR_GROUPS if self._preempts_for_groups else ""
-
-    def _nominated_row(self, pod: PodInfo) -> int | None:
-        """Return the row of the node that the pod is nominated to, if there is such a node."""
-        name = self._handle.nominator.node_of(pod.uid) or pod.status.nominated_node_name
-        row = self._table.row_of.get(name)
-        return row if row is not None and self._table.valid[row] else None
 
     def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> PostFilterAnswer:
         """Try the rows, starting at a random one, until there are enough candidates; or know that there are none."""
@@ -224,22 +215,15 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return self._why_not(refusals)
         left = yield from narrow(extenders, state, pod, candidates, self._table)
         if isinstance(left, Status):
-            return None, error(f"preemption: {left.message}")
+            return None, error(f"{PREFIX}{left.message}")
         if not left:
-            return None, unschedulable(f"preemption: {NO_CANDIDATE}")
+            return None, unschedulable(f"{PREFIX}{NO_CANDIDATE}")
         best = cheapest(left)
         return PostFilterResult(self._table.names[best.row], best.victims), None
 
-    def _why_not(self, refusals: Refusals) -> tuple[PostFilterResult | None, Status]:
-        """Say why no node can be freed; where a plugin broke, that is an error and the nomination is kept."""
-        outcome = Diagnosis(len(self._table), self._table.names.__getitem__)
-        outcome.absent_status = _NOT_HELPFUL
-        for status, refused in refusals:
-            outcome.add(status, refused)
-        broken = [group.status.message for group in outcome.groups if group.status.code is Code.ERROR]
-        if broken:
-            return None, error(f"preemption: {_together(broken)}")
-        return PostFilterResult(""), unschedulable(f"preemption: {outcome.message()}")
+    def _why_not(self, refusals: Refusals) -> PostFilterAnswer:
+        """Say why no node can be freed."""
+        return why_not(refusals, self._table, PREFIX)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register the deletion of a pod; the plugins that rejected a pod decide whether it helps."""
@@ -249,8 +233,3 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 def after_pod_deletion(_pod: PodInfo, _old: PodInfo | None, _new: PodInfo | None) -> QueueingHint:
     """Skip: the plugins that rejected the pod decide whether a victim's going helps it."""
     return QueueingHint.SKIP
-
-
-def _together(messages: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(messages))
-    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,0 +1,207 @@
+"""TargetLoadPacking: packs nodes up to a target of CPU utilisation, and spreads beyond it.
+
+Upstream plugin `TargetLoadPacking`. To what a node was measured to use comes what the pod is predicted to use, and what
+the pods are that came after the measurement, or less than a minute before its end. A container uses its CPU limit, else
+its request times a multiplier, else a default. Up to the target a node scores the better the fuller it gets, from the
+target itself to 100; beyond it the worse, down to 0 at a utilisation of 100 %.
+
+Deviation: a pod counts for five minutes as one that came lately; upstream forgets pods every five minutes.
+"""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, final
+
+import msgspec
+import numpy as np
+
+from berth.plugin import (
+    ColumnScorePlugin,
+    CycleState,
+    Dependency,
+    Handle,
+    Node,
+    NodeTable,
+    NodeView,
+    Objects,
+    PodEventHandlerPlugin,
+    PodInfo,
+    PodUpdateHandlerPlugin,
+    Promises,
+    Quantity,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+    invalid,
+    milli_value,
+)
+from berth_plugins.trimaran.metrics import (
+    AVERAGE,
+    CPU,
+    LATEST,
+    LOAD_WATCHER,
+    Floats,
+    LoadWatcher,
+    MetricProviderSpec,
+    NodeFigures,
+    check_watcher,
+    rounded,
+    rounded_one,
+)
+
+REPORTING_INTERVAL_S = 60
+"""How long a node's agent may take to report; pods that came within it are not measured yet."""
+REMEMBERED_S = 300
+
+
+class TargetLoadPackingArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """The load watcher, how usage is predicted, and the target."""
+
+    metric_provider: MetricProviderSpec = MetricProviderSpec()
+    watcher_address: str | None = None
+    default_requests: dict[str, Quantity] | None = None
+    default_requests_multiplier: str = "1.5"
+    target_utilization: int | None = None
+
+    def defaulted(self) -> "TargetLoadPackingArgs":
+        """Fill in upstream's defaults."""
+        target = self.target_utilization
+        return msgspec.structs.replace(
+            self,
+            default_requests={"cpu": "1000m"} if self.default_requests is None else self.default_requests,
+            target_utilization=40 if target is None or target <= 0 else target,
+        )
+
+    def validate(self, path: str) -> Iterable[str]:
+        """Refuse a multiplier that is no number, and args without a load watcher."""
+        yield from check_watcher(path, self.watcher_address, self.metric_provider)
+        try:
+            float(self.default_requests_multiplier)
+        except ValueError:
+            said = "unable to parse DefaultRequestsMultiplier"
+            yield invalid(f"{path}.defaultRequestsMultiplier", self.default_requests_multiplier, said)
+
+
+class Figures(NamedTuple):
+    """What is known of a node, or of many in arrays."""
+
+    is_measured: Any
+    used_percent: Any
+    capacity_milli: Any
+
+
+class Arrival(NamedTuple):
+    """A pod that has come to a node."""
+
+    node_name: str
+    at_s: int
+    predicted_milli: int
+
+
+@final
+class TargetLoadPacking(ScorePlugin, ColumnScorePlugin, SignaturePlugin, PodEventHandlerPlugin, PodUpdateHandlerPlugin):
+    """Score."""
+
+    name: ClassVar[str] = "TargetLoadPacking"
+    args_type: ClassVar[type[msgspec.Struct]] = TargetLoadPackingArgs
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.NODE, Dependency.OWN_RESERVATIONS, Objects((LOAD_WATCHER,))})
+    )
+
+    def __init__(self, args: TargetLoadPackingArgs, handle: Handle) -> None:
+        self._watcher = LoadWatcher(handle, args.watcher_address or "")
+        self._figures = NodeFigures(self._watcher, self._figures_of)
+        self._wall_clock = handle.wall_clock
+        self._target = float(args.target_utilization or 0)
+        self._default_milli = milli_value((args.default_requests or {}).get("cpu", 0))
+        self._multiplier = float(args.default_requests_multiplier)
+        self._arrivals: dict[str, Arrival] = {}
+        """The pods that came lately, by uid, the oldest first."""
+
+    def pod_added(self, pod: PodInfo) -> None:
+        """Note a pod that is on a node."""
+        if pod.node_name:
+            now_s = int(self._wall_clock())
+            self._forget_before(now_s - REMEMBERED_S)
+            self._arrivals.pop(pod.uid, None)
+            self._arrivals[pod.uid] = Arrival(pod.node_name, now_s, self.predicted_milli(pod))
+
+    def pod_updated(self, old: PodInfo, new: PodInfo) -> None:
+        """Note a pod that has come to a node."""
+        if old.node_name != new.node_name:
+            self.pod_added(new)
+
+    def pod_removed(self, pod: PodInfo) -> None:
+        """Forget a pod that is gone."""
+        self._arrivals.pop(pod.uid, None)
+
+    def predicted_milli(self, pod: PodInfo) -> int:
+        """Return how much CPU a pod will use, its overhead included; init containers do not count."""
+        total = milli_value(pod.spec.overhead.get("cpu", 0))
+        for container in pod.spec.containers:
+            limits, requests = container.resources.limits, container.resources.requests
+            if "cpu" in limits:
+                total += milli_value(limits["cpu"])
+            elif "cpu" in requests:
+                total += rounded_one(milli_value(requests["cpu"]) * self._multiplier)
+            else:
+                total += self._default_milli
+        return total
+
+    def signature(self, pod: PodInfo) -> int:
+        """Pods of which the same is predicted get the same scores."""
+        return self.predicted_milli(pod)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Score one node."""
+        figures = self._figures_of(node.node)
+        if not figures.is_measured:
+            return 0
+        missing = sum(each.predicted_milli for each in self._unmeasured() if each.node_name == node.name)
+        predicted = 0.0
+        if figures.capacity_milli:
+            used_milli = figures.used_percent / 100 * figures.capacity_milli
+            predicted = 100 * (used_milli + self.predicted_milli(pod) + missing) / figures.capacity_milli
+        if predicted > 100 and predicted > self._target:
+            return 0
+        if predicted > self._target:
+            return rounded_one(self._target * (100 - predicted) / (100 - self._target))
+        return rounded_one((100 - self._target) * predicted / self._target + self._target)
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
+        """Score many rows."""
+        figures = self._figures.of(table)
+        capacity: Floats = figures.capacity_milli[rows]
+        used = figures.used_percent[rows] / 100 * capacity
+        missing = np.zeros(table.capacity)
+        for each in self._unmeasured():
+            if (row := table.row_of.get(each.node_name)) is not None:
+                missing[row] += each.predicted_milli
+        has_cpu = capacity != 0
+        total = used + self.predicted_milli(pod) + missing[rows]
+        predicted = np.divide(100 * total, capacity, out=np.zeros_like(total), where=has_cpu)
+        target = self._target
+        with np.errstate(divide="ignore", invalid="ignore"):  # a target of 100 leaves nothing between it and 100
+            beyond = np.where(predicted > 100, 0.0, target * (100 - predicted) / (100 - target))
+        below = (100 - target) * predicted / target + target
+        scores = rounded(np.where(predicted > target, beyond, below))
+        return np.where(figures.is_measured[rows], scores, 0)
+
+    def _figures_of(self, node: Node) -> Figures:
+        capacity = milli_value(node.status.capacity.get("cpu", 0))
+        used = None
+        for metric in self._watcher.metrics_of(node.metadata.name):
+            if metric.type == CPU and metric.operator in (AVERAGE, LATEST):
+                used = metric.value
+        return Figures(used is not None, used or 0.0, float(capacity))
+
+    def _unmeasured(self) -> Iterable[Arrival]:
+        """Return the pods that came after the time that was measured, or too shortly before its end."""
+        end_s = self._watcher.window_end_s
+        return (each for each in self._arrivals.values() if each.at_s > end_s - REPORTING_INTERVAL_S)
+
+    def _forget_before(self, at_s: int) -> None:
+        for uid, arrival in list(self._arrivals.items()):
+            if arrival.at_s >= at_s:
+                return
+            del self._arrivals[uid]

@@ -1,0 +1,158 @@
+"""The Trimaran plugins in a scheduler; expectations from upstream's READMEs, counted by hand."""
+
+import numpy as np
+import pytest
+
+from berth.testing import VirtualCluster, make_node, make_pod
+from berth_plugins.trimaran.beta import fitted, largest_variance, probability_below
+from berth_plugins.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
+from berth_plugins.trimaran.low_risk_over_commitment import LowRiskOverCommitment
+from berth_plugins.trimaran.metrics import INTERVAL_S, LOAD_WATCHER
+from berth_plugins.trimaran.peaks import Peaks, exponential
+from berth_plugins.trimaran.target_load_packing import TargetLoadPacking
+
+WATCHER = {"watcherAddress": "http://watcher:2020"}
+LONG_AGO, NEVER = 1_000_000_000, 4_000_000_000
+PLUGINS = (TargetLoadPacking, LoadVariationRiskBalancing, LowRiskOverCommitment, Peaks)
+
+
+def measured(end=NEVER, **nodes):
+    """What the load watcher says: by node, figures such as `CPU_AVG=20`."""
+    found = {}
+    for name, figures in nodes.items():
+        metrics = [dict(zip(("type", "operator"), key.split("_"), strict=True), value=v) for key, v in figures.items()]
+        found[name] = {"metrics": metrics}
+    return {"window": {"end": end}, "data": {"NodeMetricsMap": found}}
+
+
+def cluster(config, plugin, load, args=WATCHER, cpu="10"):
+    found = VirtualCluster(plugins={plugin.name: plugin}, config=config(plugin.name, args=args))
+    for name in ("a", "b", "c"):
+        found.put(make_node(name).capacity(cpu=cpu, memory="10Gi"))
+    (resource,) = found.core.resources.polled
+    if load is not None:
+        found.put(resource.read(load))
+    return found
+
+
+def scores(found, pod):
+    """The raw scores by node, in both forms."""
+    plugin = next(each.plugin for each in found.core.profiles["default-scheduler"].plugins if each.score_columns)
+    table, info = found.core.cache.table, pod.info()
+    rows = table.rows()
+    columns = next(
+        each for each in found.core.profiles["default-scheduler"].plugins if each.name in {p.name for p in PLUGINS}
+    ).plugin
+    assert plugin is not None
+    by_column = columns.score_columns(None, info, table, rows).tolist()
+    assert by_column == [columns.score(None, info, table.view(row)) for row in rows.tolist()]
+    return dict(zip([table.names[row] for row in rows.tolist()], by_column, strict=True))
+
+
+def test_every_plugin_asks_the_load_watcher_every_half_minute(config):
+    for plugin in PLUGINS:
+        args = {"WatcherAddress": "http://watcher:2020/", "NodePowerModel": {"a": {"k0": 1}}}
+        found = cluster(config, plugin, None, args if plugin is Peaks else WATCHER)
+        (resource,) = found.core.resources.polled
+        assert (resource.name, resource.url) == (LOAD_WATCHER, "http://watcher:2020/watcher")
+        assert resource.every_s == INTERVAL_S == 30
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_without_a_load_watcher_the_args_are_refused(config, plugin):
+    with pytest.raises(ValueError, match="atcherAddress"):
+        cluster(config, plugin, None, {})
+
+
+@pytest.mark.parametrize("plugin", PLUGINS[:3])
+def test_nodes_that_are_not_measured_score_nothing(config, plugin):
+    found = cluster(config, plugin, None)
+    assert set(scores(found, make_pod("p").request(cpu="1")).values()) == {0}
+
+
+def test_nodes_are_packed_up_to_the_target_and_spread_beyond(config):
+    load = measured(a={"CPU_AVG": 10}, b={"CPU_AVG": 30}, c={"CPU_AVG": 70})
+    found = cluster(config, TargetLoadPacking, load)
+    pod = make_pod("p").request(cpu="1")  # predicted to use 1.5 of 10
+    # 25 % → 60·25/40 + 40; 45 % → 40·55/60; 85 % → 40·15/60
+    assert scores(found, pod) == {"a": 78, "b": 37, "c": 10}
+    found.put(pod)
+    assert found.run().nodes_of()["p"] == "a"
+
+
+def test_pods_that_came_after_the_measurement_are_counted_in(config):
+    found = cluster(config, TargetLoadPacking, measured(LONG_AGO, a={"CPU_AVG": 10}, b={"CPU_AVG": 10}))
+    limited = make_pod("there").node("a")
+    limited.spec["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]
+    found.put(limited)
+    pod = make_pod("p").request(cpu="1")
+    assert scores(found, pod) == {"a": 93, "b": 78, "c": 0}
+    found.delete("Pod", "default/there")
+    assert scores(found, pod)["a"] == 78
+
+
+def test_risk_is_mean_and_deviation(config):
+    load = measured(
+        a={"CPU_AVG": 20, "CPU_STD": 20, "Memory_AVG": 0},
+        b={"CPU_AVG": 40, "CPU_STD": 0},
+        c={"CPU_AVG": 40, "CPU_STD": 64},
+    )
+    found = cluster(config, LoadVariationRiskBalancing, load, {**WATCHER, "safeVarianceSensitivity": 2})
+    # a: (0.3 + √0.2)/2 is the worse; b: 0.5/2; c: (0.5 + 0.8)/2
+    assert scores(found, make_pod("p").request(cpu="1")) == {"a": 63, "b": 75, "c": 35}
+
+
+def test_nodes_that_promise_more_than_they_have_are_avoided(config):
+    found = cluster(config, LowRiskOverCommitment, measured(a={"CPU_AVG": 0}, b={"CPU_AVG": 0}, c={"CPU_AVG": 0}))
+    for name, limit in (("a", "5"), ("b", "19")):
+        pod = make_pod(f"on-{name}").node(name)
+        pod.spec["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": limit}}}]
+        found.put(pod)
+    # on b 20 of 10 may be asked for, where 2 are requested: 10/18 of the way, and limits count half
+    assert scores(found, make_pod("p").request(cpu="1")) == {"a": 100, "b": 72, "c": 100}
+    assert set(scores(found, make_pod("nothing")).values()) == {0}
+
+
+def test_the_least_power_is_best(config):
+    models = {"a": {"k0": 100, "k1": -50, "k2": -0.1}, "b": {"k0": 100, "k1": -50, "k2": -0.01}}
+    args = {"WatcherAddress": "http://watcher:2020", "NodePowerModel": models}
+    found = cluster(config, Peaks, measured(a={"CPU_AVG": 50}, b={"CPU_AVG": 50}), args)
+    raw = scores(found, make_pod("p").request(cpu="1"))
+    assert raw["c"] == 0 < raw["a"] < raw["b"]
+    found.delete("Node", "c")
+    found.put(make_pod("p").request(cpu="1"))
+    assert found.run().nodes_of() == {"p": "a"}
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "threshold", "expected"),
+    [
+        # alpha = beta = 1: uniform; alpha = beta = 1/2: arcsine; alpha = 2, beta = 1: x²
+        (0.5, np.sqrt(1 / 12), 0.3, 0.3),
+        (0.5, np.sqrt(1 / 8), 0.25, 1 / 3),
+        (2 / 3, np.sqrt(1 / 18), 0.6, 0.36),
+        (0.5, 0.001, 0.5, 0.5),
+        (0.5, 0.001, 0.6, 1.0),
+        (0.5, 0.1, 0.0, 0.0),
+        (0.5, 0.1, 1.0, 1.0),
+        (0.5, 0.6, 0.5, 0.0),  # no distribution varies so much
+    ],
+)
+def test_the_beta_distribution_has_the_values_of_the_known_ones(mean, deviation, threshold, expected):
+    distribution = fitted(np.array([mean]), np.array([deviation]))
+    assert probability_below(np.array([threshold]), distribution) == pytest.approx([expected], abs=1e-9)
+
+
+def test_no_variance_exceeds_that_of_all_or_nothing():
+    assert largest_variance(np.array([0.0, 0.25, 1.0])).tolist() == [0.0, 0.1875, 0.0]
+
+
+@pytest.mark.parametrize("x", [0.0, 1.0, -1.0, -0.3, -9.37, 12.5, -700.0, 700.0, 1e-12])
+def test_the_exponential_is_right_to_the_last_bits(x):
+    assert exponential(x) == pytest.approx(np.exp(x), rel=1e-15)
+
+
+def test_an_exponential_that_is_too_large_is_the_lowest_score(config):
+    args = {"WatcherAddress": "http://watcher:2020", "NodePowerModel": {"a": {"k0": 1, "k1": 1, "k2": 20}}}
+    found = cluster(config, Peaks, measured(a={"CPU_AVG": 50}), args)
+    assert scores(found, make_pod("p").request(cpu="1"))["a"] == -(2**63)

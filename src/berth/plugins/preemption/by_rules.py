@@ -1,0 +1,81 @@
+"""Preemption by a plugin's own rules (`berth.framework.preemption`): DefaultPreemption's search with other victims.
+
+Nodes are tried one by one through the plain filters: what a plugin says of single pods cannot be read off columns.
+The core makes it for plugins that ask for it with `Handle.preemption`. Unlike DefaultPreemption's own, its messages do
+not begin with "preemption:".
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.effects import Steps
+from berth.framework.extenders import Extender, interested
+from berth.framework.handle import Handle
+from berth.framework.interface import PostFilterAnswer, PostFilterResult
+from berth.framework.preemption import VictimRules
+from berth.framework.status import Code, Status, error, unschedulable
+from berth.plugins.preemption.budgets import Budgets
+from berth.plugins.preemption.choice import cheapest
+from berth.plugins.preemption.dry_run import DryRun
+from berth.plugins.preemption.eligibility import code_of, rows_to_try
+from berth.plugins.preemption.extenders import narrow
+from berth.plugins.preemption.outcome import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
+from berth.plugins.preemption.search import candidates_plainly
+from berth.state.pod_info import PodInfo
+
+
+class PreemptionByRules:
+    """PostFilter for a plugin that has rules of its own."""
+
+    __slots__ = ("_absolute", "_budgets", "_handle", "_percentage", "_rules", "_table")
+
+    def __init__(self, handle: Handle, rules: VictimRules, percentage: int, absolute: int) -> None:
+        """`percentage` of the nodes where it may help are candidates enough, and at least `absolute` of them."""
+        self._handle = handle
+        self._rules = rules
+        self._percentage = percentage
+        self._absolute = absolute
+        self._table = handle.cache.table
+        self._budgets = Budgets(handle.objects)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
+        """Name the node to free and the victims, or say why there is none; an ineligible pod keeps its nomination."""
+        self._handle.evictions.searches += 1
+        row = nominated_row(self._handle, pod)
+        is_open = row is not None and code_of(diagnosis, row) is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        refusal = self._rules.ineligibility(pod, self._table.view(row) if row is not None and is_open else None)
+        if refusal is not None:
+            kept = row is not None or not pod.status.nominated_node_name
+            return None if kept else PostFilterResult(""), unschedulable(refusal)
+        if not len(self._table):
+            return None, error(NO_NODES)
+        rows = rows_to_try(diagnosis, self._table)
+        if not len(rows):
+            return why_not((), self._table)
+        rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
+        extenders = interested(self._handle.profile().extenders, "preempt", pod)
+        return self._search(extenders, state, pod, rows)
+
+    def _search(
+        self, extenders: Sequence[Extender], state: CycleState, pod: PodInfo, rows: NDArray[np.intp]
+    ) -> Steps[PostFilterAnswer]:
+        plain = DryRun(self._handle.profile(), state, pod, self._budgets.all(), self._rules)
+        wanted = wanted_candidates(len(rows), self._percentage, self._absolute)
+        candidates, refusals = candidates_plainly(rows, wanted, plain, self._table)
+        if not candidates:
+            return why_not(refusals, self._table)
+        if extenders:
+            left = yield from narrow(extenders, state, pod, candidates, self._table)
+            if isinstance(left, Status):
+                return None, error(left.message)
+            if not left:
+                return None, unschedulable(NO_CANDIDATE)
+            candidates = left
+        best = cheapest(candidates)
+        return PostFilterResult(self._table.names[best.row], best.victims), None

@@ -1,0 +1,86 @@
+"""Preemption by a plugin's own rules: the search is DefaultPreemption's, who may go is what the plugin says.
+
+Expectations follow from the contract in `berth.framework.preemption`.
+"""
+
+from typing import ClassVar
+
+import pytest
+
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
+from berth.framework.interface import PostFilterPlugin
+from berth.framework.preemption import VictimRules
+from berth.framework.status import error, unschedulable
+
+SPARED = "example.com/spared"
+
+
+class Sparing(PostFilterPlugin, VictimRules):
+    """Preempts pods of any priority that have no label which spares them, and leaves at least two pods on a node."""
+
+    name: ClassVar[str] = "Sparing"
+    fewest: ClassVar[int] = 0
+    broken: ClassVar[bool] = False
+
+    def __init__(self, args, handle):
+        self._preemption = handle.preemption(self)
+
+    def post_filter(self, state, pod, diagnosis):
+        return self._preemption.post_filter(state, pod, diagnosis)
+
+    def ineligibility(self, pod, nominated):
+        return "it is too modest" if pod.labels.get("modest") else None
+
+    def potential_victims(self, state, pod, node):
+        if self.broken:
+            return error(f"nobody knows {node.name}")
+        found = [other for other in node.pods.values() if SPARED not in other.labels]
+        return found or unschedulable("all are spared")
+
+    def refusal(self, state, pod, node):
+        return unschedulable("too few would stay") if len(node.pods) < self.fewest else None
+
+
+def cluster(*pods, plugin=Sparing):
+    enabled = [{"name": name} for name in ("Sparing", "PrioritySort", "DefaultBinder", "NodeResourcesFit")]
+    plugins = {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = {**kind, "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}]}
+    node = make_node("n1").capacity(cpu="4", memory="8Gi")
+    return VirtualCluster(node, *pods, plugins={"Sparing": plugin}, config=config).run()
+
+
+def running(name, cpu="2", **labels):
+    return make_pod(name).request(cpu=cpu).labels(labels).node("n1")
+
+
+def test_victims_are_those_the_rules_name_whatever_their_priority():
+    found = cluster(running("a").priority(1000), running("b", **{SPARED: "yes"}), make_pod("new").request(cpu="2"))
+    assert found.nodes_of() == {"b": "n1", "new": "n1"}
+
+
+def test_a_pod_that_may_stay_is_put_back():
+    found = cluster(running("a", "1"), running("b", "3"), make_pod("new").request(cpu="2"))
+    assert sorted(found.nodes_of()) == ["a", "new"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "labels", "words"),
+    [
+        ({"fewest": 1}, {}, "1 too few would stay"),
+        ({"broken": True}, {}, "nobody knows n1"),
+        ({}, {"modest": "yes"}, "it is too modest"),
+    ],
+)
+def test_why_nobody_goes_is_told_in_the_plugins_words_alone(attributes, labels, words):
+    plugin = type("Sparing", (Sparing,), attributes)
+    found = cluster(running("a", "4"), make_pod("new").request(cpu="4").labels(labels), plugin=plugin)
+    assert found.nodes_of() == {"a": "n1", "new": ""}
+    (note,) = set(found.events("FailedScheduling"))
+    assert words in note and "preemption:" not in note
+
+
+def test_spared_pods_make_a_node_of_no_use():
+    found = cluster(running("a", "4", **{SPARED: "yes"}), make_pod("new").request(cpu="4"))
+    assert "1 all are spared" in found.events("FailedScheduling")[0]
