@@ -23,7 +23,7 @@ from berth.plugins.preemption.choice import cheapest
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.eligibility import code_of, rows_to_try
 from berth.plugins.preemption.extenders import narrow
-from berth.plugins.preemption.outcome import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
+from berth.plugins.preemption.post_filter import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
 from berth.plugins.preemption.search import candidates_plainly
 from berth.state.pod_info import PodInfo
 

@@ -33,8 +33,8 @@ from berth.plugins.preemption.dry_run import PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.groups import GroupPreemption
-from berth.plugins.preemption.outcome import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
 from berth.plugins.preemption.outcomes import DryRunOutcomes
+from berth.plugins.preemption.post_filter import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities, RefusedRows
 from berth.plugins.preemption.search import CandidateSearch, Refusals, candidates_plainly

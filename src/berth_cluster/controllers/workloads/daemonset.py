@@ -20,15 +20,13 @@ from berth_cluster.apimachinery.meta import (
     is_being_deleted,
     key_of,
     labels_of,
-    new_controller_reference,
-    owner_references,
     parse_time,
     uid_of,
-    with_metadata,
 )
-from berth_cluster.apimachinery.selection import node_matches, selector_of
+from berth_cluster.apimachinery.selection import node_matches
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal, node_of, phase_of, pod_from_template, ready_since
 from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory
@@ -90,7 +88,7 @@ class NodeVerdicts:
 class DaemonSetController(KeyedController):
     """Pods for DaemonSets."""
 
-    __slots__ = ("_backoff", "_client", "_index", "_nodes", "_revisions", "_verdicts")
+    __slots__ = ("_backoff", "_client", "_index", "_nodes", "_refs", "_revisions", "_verdicts")
 
     name = "daemonset-controller"
     kinds = frozenset({KIND, "Pod", "Node"})
@@ -99,6 +97,7 @@ class DaemonSetController(KeyedController):
         super().__init__()
         self._client = client
         self._index = client.index
+        self._refs = ControllerRefManager(client, "apps/v1", KIND)
         self._revisions = RevisionHistory(client)
         self._nodes: dict[str, Node] = {}
         self._verdicts: dict[str, NodeVerdicts] = {}  # by uid of the DaemonSet
@@ -108,6 +107,8 @@ class DaemonSetController(KeyedController):
 
     def handle(self, change: ObjectChange) -> None:
         """Look at changed DaemonSets, at those of changed pods, and at all of them when a node comes or changes."""
+        for key in self._refs.note(change):
+            self.queue.add(key)
         if change.kind == KIND:
             if change.type == "DELETED":
                 uid = uid_of(change.obj)
@@ -120,10 +121,6 @@ class DaemonSetController(KeyedController):
             for owner in owners:
                 if owner is not None and owner["kind"] == KIND:
                     self.queue.add(f"{change.obj['metadata']['namespace']}/{owner['name']}")
-            if owners[-1] is None:
-                for daemon_set in self._index.in_namespace(KIND, change.obj["metadata"]["namespace"]):
-                    if selector_of(daemon_set).matches(labels_of(change.obj)):
-                        self.queue.add(key_of(daemon_set))
         elif change.kind == "Node" and (change.type == "DELETED" or change.old is None or _differs(change)):
             self._handle_node(change)
 
@@ -158,7 +155,7 @@ class DaemonSetController(KeyedController):
             logger.warning("%s: its template cannot be read: %s", key, error)
             return
         if not is_being_deleted(daemon_set):
-            self._claim_pods(daemon_set)
+            self._refs.claim(daemon_set, self._pods(daemon_set))
             by_node = self._by_node(daemon_set, digest, now_s)
             steps = [self._manage]
             if (daemon_set["spec"].get("updateStrategy") or {}).get("type") != "OnDelete":
@@ -176,18 +173,6 @@ class DaemonSetController(KeyedController):
 
     def _pods(self, daemon_set: Object) -> list[Object]:
         return self._index.controlled(uid_of(daemon_set), "Pod")
-
-    def _claim_pods(self, daemon_set: Object) -> None:
-        """Release pods that the selector no longer matches, and adopt orphaned ones that it matches."""
-        selector = selector_of(daemon_set)
-        for pod in self._pods(daemon_set):
-            if not selector.matches(labels_of(pod)):
-                kept = [one for one in owner_references(pod) if one["uid"] != uid_of(daemon_set)]
-                self._client.update("Pod", with_metadata(pod, ownerReferences=kept))
-        for pod in self._index.orphans("Pod", daemon_set["metadata"]["namespace"]):
-            if not is_being_deleted(pod) and selector.matches(labels_of(pod)):
-                owners = [*owner_references(pod), new_controller_reference(daemon_set, "apps/v1", KIND)]
-                self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
 
     def _verdicts_of(self, daemon_set: Object) -> Verdicts:
         """What the DaemonSet has to do with each node; kept until it or the node changes."""
