@@ -1,6 +1,5 @@
 """`berth whatif`: a cluster before and after changes and new workloads, without touching it."""
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,6 @@ ROWS_SHOWN = 20
 """How many rows each table has; `-o wide` and the structured outputs have all of them."""
 NAMES_SHOWN = 3
 """How many names are told of those that break for the same reason."""
-RAN_ON = re.compile(r"^ran on \S+ and has no node")
 
 
 @click.command(cls=OrderedCommand)
@@ -119,54 +117,35 @@ def _tried(snapshot: "Snapshot", steps: "Sequence[Step]", **options: object) -> 
 
 def print_what_if(found: "WhatIfResult", console: "Console", shown: int | None) -> None:
     """Print the result: in sentences first, then what breaks, then tables of at most `shown` rows."""
-    left = [each for each in found.pods if each.before is not None]
-    new = [each for each in found.pods if each.is_new]
-    waited = [each for each in found.pods if each.before is None and not each.is_new]
-    _print_summary(found, left, new, waited, console)
+    from berth_workbench.planning.whatif import WhoIsWhere
+
+    who = WhoIsWhere.of(found.pods)
+    for sentence in who.sentences():
+        console.print(sentence, style="bold", markup=False)
+    broken = f"{len(found.broken):,} broken" if found.broken else "nothing broken"
+    console.print(broken, style="bold red" if found.broken else "bold green", markup=False)
     for note in found.notes:
         console.print(legible(f"note: {note}"), markup=False)
     _print_broken(found.broken, console, shown)
-    _print_pods("Pods that left their nodes", left, console, shown)
-    _print_pods("New pods", new, console, shown)
-    _print_pods("Pods that were pending and have a node now", [each for each in waited if each.node], console, shown)
+    _print_pods("Pods that left their nodes", who.left, console, shown)
+    _print_pods("New pods", who.new, console, shown)
+    _print_pods(
+        "Pods that were pending and have a node now", [each for each in who.waited if each.node], console, shown
+    )
     _print_reasons(found.unplaced, console, shown)
     _print_preempted(found, console, shown)
     _print_steps(found, console)
     _print_measures(found.before, found.after, console)
 
 
-def _print_summary(
-    found: "WhatIfResult",
-    left: "Sequence[PodOutcome]",
-    new: "Sequence[PodOutcome]",
-    waited: "Sequence[PodOutcome]",
-    console: "Console",
-) -> None:
-    for outcomes, of, placed, unplaced in (
-        (left, "left their nodes", "have another", "have none"),
-        (new, "are new", "placed", "without a node"),
-        (waited, "were pending", "have a node now", "still pending"),
-    ):
-        if outcomes:
-            nodes = sum(each.node is not None for each in outcomes)
-            parts = [f"{nodes:,} {placed}"] if nodes else []
-            parts += [f"{len(outcomes) - nodes:,} {unplaced}"] if nodes < len(outcomes) else []
-            console.print(f"{len(outcomes):,} pods {of}: {', '.join(parts)}", style="bold", markup=False)
-    if not found.pods:
-        console.print("every pod stays where it is", style="bold")
-    broken = f"{len(found.broken):,} broken" if found.broken else "nothing broken"
-    console.print(broken, style="bold red" if found.broken else "bold green", markup=False)
-
-
 def _print_broken(broken: "Iterable[Broken]", console: "Console", shown: int | None) -> None:
     """Print what breaks: a row for each reason, with the names of the first few."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for each in broken:
-        why = RAN_ON.sub("ran and has no node", each.message)
-        groups.setdefault((each.reason, each.kind, why), []).append(each.name)
+    from berth_workbench.planning.whatif import broken_groups
+
     table = Table(Column("Broken", "number"), "Kind", "What", Column("Which", "text"), Column("Why", "text"))
-    for (reason, kind, message), names in sorted(groups.items(), key=lambda one: -len(one[1])):
-        table.add(len(names), kind, reason, listed(names, None if shown is None else NAMES_SHOWN), message)
+    for group in broken_groups(broken):
+        names = listed(group.names, None if shown is None else NAMES_SHOWN)
+        table.add(len(group.names), group.kind, group.reason, names, group.message)
     _spaced(table, console, shown)
 
 

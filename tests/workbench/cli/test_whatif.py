@@ -200,7 +200,7 @@ def test_the_table_fits_80_columns_and_says_what_the_result_says(run):
     result = run("whatif", "--drain", f"{long}-0", cluster=[*cluster, pod("bare", f"{long}-0", owner="")])
     assert max(len(line) for line in result.output.splitlines() if long not in line) <= 80
     assert f"default/{long}-2\n" in result.output, "a name is longer than the terminal is wide, and stands whole"
-    assert "3 pods left their nodes: 3 have another" in result.output
+    assert "3 pods left their nodes: 3 with another" in result.output
     assert "1 broken" in result.output
     assert "PodLost" in result.output
 
