@@ -175,6 +175,12 @@ def _idle() -> Iterable[ResourceType]:
     yield ResourceType(
         group, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, has_generation=True
     )
+    group = "flowcontrol.apiserver.k8s.io"
+    yield ResourceType(group, "v1", "flowschemas", "FlowSchema", False, (), STATUS, has_generation=True)
+    yield ResourceType(
+        group, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", False, (), STATUS, has_generation=True
+    )
+    yield ResourceType("apiregistration.k8s.io", "v1", "apiservices", "APIService", False, (), STATUS)
     group = "networking.k8s.io"
     yield ResourceType(group, "v1", "ingressclasses", "IngressClass", False, has_generation=True)
     yield ResourceType(group, "v1", "ingresses", "Ingress", True, ("ing",), STATUS, has_generation=True)

@@ -4,7 +4,6 @@ What comes is charged by the store itself (`storage.quotas`). Upstream: pkg/cont
 """
 
 from berth_cluster.apimachinery.meta import key_of
-from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
@@ -41,9 +40,7 @@ class QuotaController(KeyedController):
         quota = self._client.index.get(KIND, key)
         if quota is None:
             return
-        store, namespace = self._client.store, quota["metadata"]["namespace"]
-        objects = {kind.kind: store.objects(kind, namespace) for kind in RESOURCE_TYPES if kind.namespaced}
-        status = used_of(quota, objects)
+        status = used_of(quota, self._client.store)
         if status != quota.get("status"):
             self._client.update_status(KIND, {**quota, "status": status})
 

@@ -7,7 +7,9 @@ part of every object and of every embedded one, whatever the schema says.
 from collections.abc import Iterator
 from typing import Any
 
+from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.schema import OBJECT_META, message
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -39,6 +41,9 @@ def _unknown(value: Any, schema: Object, path: str, *, is_object: bool = False) 
             part = part_of(schema, key)
             place = f"{path}.{key}" if path else key
             if key in OBJECT_FIELDS and (is_object or schema.get(EMBEDDED)):
+                if key == "metadata" and not is_object and isinstance(element, dict):
+                    check = FieldCheck("", "", partial=True)
+                    yield from (f"{place}.{each}" for each in check.run(message(OBJECT_META), element))
                 continue
             if part is None:
                 yield place

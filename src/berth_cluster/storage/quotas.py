@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import BY_KEY, PODS, RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.resource_types import BY_KEY, PODS, ResourceType
 from berth_cluster.strategies.limit_ranges import pod_total
 from berth_cluster.strategies.pod_admission import qos_class
 from berth_cluster.strategies.pod_defaults import containers_of, objects_in
@@ -104,14 +104,15 @@ def _terms(affinity: Object) -> Iterator[Object]:
         yield each.get("podAffinityTerm") or {}
 
 
-def used_of(quota: Object, objects: Mapping[str, list[Object]]) -> Object:
-    """The status of a quota: what of its resources is used; `objects` are those of its namespace, by kind."""
+def used_of(quota: Object, store: "Store") -> Object:
+    """The status of a quota: what of its resources is used in its namespace."""
     hard = (quota.get("spec") or {}).get("hard") or {}
-    used: dict[str, Amount] = {name: _ZERO for name in hard if kind_of_resource(name) is not None}
-    for kind in {kind for kind in map(kind_of_resource, hard) if kind is not None}:
-        parts = (usage_of(kind, obj) for obj in objects.get(kind.kind, ()) if counts(quota, kind, obj))
-        of_kind = total({name: each for name, each in part.items() if name in hard} for part in parts)
-        used |= {name: each for name, each in of_kind.items() if kind_of_resource(name) is kind}
+    kinds = {name: kind for name in hard if (kind := _kind_of_resource(name, store)) is not None}
+    used = dict.fromkeys(kinds, _ZERO)
+    for kind in {kind.key: kind for kind in kinds.values()}.values():
+        objects = store.objects(kind, quota["metadata"]["namespace"])
+        of_kind = total(usage_of(kind, obj) for obj in objects if counts(quota, kind, obj))
+        used |= {name: each for name, each in of_kind.items() if kinds.get(name) is kind}
     return {"hard": hard, "used": _written(used)}
 
 
@@ -119,11 +120,12 @@ def _written(used: Amounts) -> Object:
     return {name: str(used[name]) for name in sorted(used)}
 
 
-def kind_of_resource(name: str) -> ResourceType | None:
+def _kind_of_resource(name: str, store: "Store") -> ResourceType | None:
     """The kind of objects that a quota for this resource counts."""
     if name.startswith("count/"):
         plural, _, group = name.removeprefix("count/").partition(".")
-        return BY_KEY.get((group, plural))
+        custom = (kind for kind in store.custom.stored() if kind.key == (group, plural))
+        return BY_KEY.get((group, plural)) or next(custom, None)
     if name.startswith("services"):
         return SERVICES
     if name in ("persistentvolumeclaims", "requests.storage") or _OF_CLASS in name:
@@ -149,15 +151,14 @@ def charge(store: "Store", kind: ResourceType, new: Object, old: Object | None, 
     for quota in quotas:
         name, hard = quota["metadata"]["name"], amounts((quota.get("spec") or {}).get("hard"))
         more = {each: wanted[each] for each in wanted if each in hard and wanted[each].value > 0}
-        is_pod = kind is PODS and any(kind_of_resource(each) is PODS for each in hard)
+        is_pod = kind is PODS and any(_kind_of_resource(each, store) is PODS for each in hard)
         if not (more or is_pod) or not counts(quota, kind, new):
             continue
         if is_pod and old is None:
             _refuse_unsaid(new, name, hard)
         status = quota.get("status") or {}
         if status.get("hard") != quota["spec"].get("hard"):  # nobody has counted yet
-            kinds = {each.kind: store.objects(each, namespace) for each in RESOURCE_TYPES if each.namespaced}
-            status = used_of(quota, kinds)
+            status = used_of(quota, store)
         used = amounts(status.get("used"))
         why = excess(name, more, used, hard)
         if why is not None:

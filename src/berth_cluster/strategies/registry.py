@@ -15,15 +15,21 @@ from berth_cluster.strategies import (
     volumes,
     workloads,
 )
+from berth_cluster.strategies.admission import AdmissionStrategy
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
 from berth_cluster.strategies.custom_objects import CustomObjectStrategy
 from berth_cluster.strategies.definitions import DefinitionStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
+_ADMISSION = "admissionregistration.k8s.io"
+_WITH_EXPRESSIONS = (
+    "mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingwebhookconfigurations"
+)  # fmt: skip
 _DEFAULT = RESTStrategy()
 _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
     {
         ("", "pods"): PodStrategy(),
+        **{(_ADMISSION, plural): AdmissionStrategy() for plural in _WITH_EXPRESSIONS},
         ("", "namespaces"): core.NamespaceStrategy(),
         ("", "nodes"): core.NodeStrategy(),
         ("", "services"): core.ServiceStrategy(),
