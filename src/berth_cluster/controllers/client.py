@@ -34,6 +34,12 @@ class Client:
         """Write only the object's status back."""
         return self.store.update(self._resource(kind), _namespace(obj), _name(obj), obj, subresource="status")
 
+    def set_status(self, obj: Object, status: Object) -> Object:
+        """Write an object's status if it is another one than before; returns the object as it is then."""
+        if status == obj.get("status"):
+            return obj
+        return self.update_status(obj["kind"], {**obj, "status": status})
+
     def finalize(self, namespace: Object) -> Object:
         """Write only a namespace's `spec.finalizers` back."""
         return self.store.update(resource_of("Namespace"), "", _name(namespace), namespace, subresource="finalize")

@@ -88,10 +88,20 @@ class ObjectIndex:
         """Whether an object with that uid exists."""
         return uid in self._uids
 
+    def kind_of(self, obj: Object) -> str:
+        """The kind under which an object is held, which for a custom resource has its group."""
+        return self._uids.get(uid_of(obj), (obj["kind"],))[0]
+
     def by_uid(self, uid: str) -> tuple[str, Object] | None:
         """Kind and object of that uid."""
         found = self._uids.get(uid)
         return (found[0], self._kinds[found[0]][found[1]]) if found else None
+
+    def controller_of(self, obj: Object) -> Object | None:
+        """The object that controls this one."""
+        reference = controller_reference(obj)
+        found = self.by_uid(reference["uid"]) if reference is not None else None
+        return found[1] if found is not None else None
 
     def dependents(self, owner_uid: str) -> Iterator[tuple[str, Object]]:
         """Kind and object of everything that names `owner_uid` among its owners."""

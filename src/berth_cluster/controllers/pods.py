@@ -10,11 +10,11 @@ from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
     find_condition,
-    format_time,
     is_being_deleted,
+    new_condition,
     new_controller_reference,
     parse_time,
-    set_condition,
+    with_condition,
 )
 from berth_workloads.replica_sets import Deletable, deletion_cost, pods_to_delete
 
@@ -60,7 +60,7 @@ def restart_count(pod: Object) -> int:
     return max((status.get("restartCount", 0) for status in statuses), default=0)
 
 
-def pod_from_template(owner: Object, api_version: str, kind: str, template: Object) -> Object:
+def pod_from_template(owner: Object, template: Object) -> Object:
     """A pod as a controller makes it: the template's labels, annotations, finalizers and spec, and an owner."""
     metadata: Object = {
         "generateName": f"{owner['metadata']['name']}-",
@@ -70,7 +70,7 @@ def pod_from_template(owner: Object, api_version: str, kind: str, template: Obje
         given = (template.get("metadata") or {}).get(name)
         if given:
             metadata[name] = given.copy()
-    metadata["ownerReferences"] = [new_controller_reference(owner, api_version, kind)]
+    metadata["ownerReferences"] = [new_controller_reference(owner)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
@@ -95,12 +95,5 @@ def _deletable(pod: Object) -> Deletable:
 
 def disrupted(pod: Object, reason: str, message: str, now_s: float) -> Object:
     """The pod with the condition DisruptionTarget, which says why it is about to be ended from outside."""
-    status = pod.get("status") or {}
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastTransitionTime": format_time(now_s),
-        "reason": reason,
-        "message": message,
-    }
-    return {**pod, "status": {**status, "conditions": set_condition(status.get("conditions") or [], condition)}}
+    condition = new_condition("DisruptionTarget", True, reason, message, now_s)
+    return {**pod, "status": with_condition(pod.get("status"), condition)}

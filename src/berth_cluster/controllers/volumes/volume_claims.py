@@ -54,6 +54,13 @@ def claim_ref_key(volume: Object) -> str:
     return f"{reference.get('namespace', '')}/{reference['name']}" if reference.get("name") else ""
 
 
+def new_claim_ref(claim: Object) -> Object:
+    """The claimRef of a volume that is bound to a claim."""
+    metadata = claim["metadata"]
+    named = {name: metadata[name] for name in ("namespace", "name", "uid", "resourceVersion")}
+    return {"kind": CLAIM, "apiVersion": "v1", **named}
+
+
 def is_bound_to(volume: Object, claim: Object) -> bool:
     """The volume is bound, or pre-bound, to this very claim."""
     uid = (volume["spec"].get("claimRef") or {}).get("uid")

@@ -11,19 +11,16 @@ from typing import NamedTuple
 from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
-    controller_reference,
     find_condition,
     format_time,
+    generation_of,
     int_of,
     is_being_deleted,
-    key_of,
     parse_time,
     uid_of,
     with_metadata,
 )
 from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
 from berth_cluster.controllers.workloads.deployment_replica_sets import (
@@ -44,6 +41,7 @@ from berth_cluster.controllers.workloads.rollout import (
     total_replicas,
     total_status,
 )
+from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.deployments import (
     new_set_size,
     proportional_sizes,
@@ -52,7 +50,6 @@ from berth_workloads.deployments import (
     without_unavailable,
 )
 
-KIND = "Deployment"
 TIMED_OUT = "ProgressDeadlineExceeded"
 NEW_SET_AVAILABLE = "NewReplicaSetAvailable"
 NO_DEADLINE_S = 2**31 - 1
@@ -96,7 +93,7 @@ def is_complete(deployment: Object, status: Object) -> bool:
     """Whether all wanted pods are of the newest template and available, and none of an older one is left."""
     wanted = replicas_of(deployment)
     counts = (int_of(status, field) for field in ("updatedReplicas", "replicas", "availableReplicas"))
-    observed = int_of(status, "observedGeneration") >= int_of(deployment["metadata"], "generation")
+    observed = int_of(status, "observedGeneration") >= generation_of(deployment)
     return observed and all(count == wanted for count in counts)
 
 
@@ -120,7 +117,7 @@ def _counts(deployment: Object, replica_sets: Sequence[Object], new: Object | No
         "availableReplicas": available,
         "unavailableReplicas": max(0, wanted - available),
     }
-    status: Object = {"observedGeneration": int_of(deployment["metadata"], "generation")}
+    status: Object = {"observedGeneration": generation_of(deployment)}
     status |= {name: count for name, count in counts.items() if count}
     status["terminatingReplicas"] = total_status(replica_sets, "terminatingReplicas")
     collisions = (deployment.get("status") or {}).get("collisionCount")
@@ -200,74 +197,47 @@ def _merged(known: Object | None, condition_type: str, news: Progress, now_s: fl
     }
 
 
-class DeploymentController(KeyedController):
+class DeploymentController(WorkloadController):
     """ReplicaSets for Deployments."""
 
-    __slots__ = ("_client", "_index", "_refs", "_replica_sets")
+    __slots__ = ("_replica_sets",)
 
     name = COMPONENT
+    kind = "Deployment"
+    child = "ReplicaSet"
+    also_hears = ("Pod",)
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
-        self._refs = ControllerRefManager(client, "apps/v1", KIND, "ReplicaSet")
+        super().__init__(client)
         self._replica_sets = ReplicaSetManager(client)
 
-    # --- changes ---------------------------------------------------------------------------------------------
-
     def handle(self, change: ObjectChange) -> None:
-        """Look at changed Deployments and at the owners of changed ReplicaSets and ended pods."""
-        for key in self._refs.note(change):
-            self.queue.add(key)
-        if change.kind == KIND:
-            if change.type != "DELETED":
-                self.queue.add(key_of(change.obj))
-        elif change.kind == "ReplicaSet":
-            self._handle_replica_set(change)
-        elif change.kind == "Pod" and change.type == "DELETED":
-            self._handle_pod_gone(change.obj)
+        """Look at changed Deployments, at the owners of changed ReplicaSets, and for Recreate at those of pods."""
+        super().handle(change)
+        if change.kind == "Pod" and change.type == "DELETED":
+            replica_set = self.index.controller_of(change.obj)
+            deployment = self.index.controller_of(replica_set) if replica_set is not None else None
+            if deployment is not None and deployment["kind"] == self.kind and not is_rolling(deployment):
+                self.look_at(deployment)
 
-    def _handle_replica_set(self, change: ObjectChange) -> None:
-        reference = controller_reference(change.obj)
-        if reference is not None and reference["kind"] == KIND:
-            self.queue.add(f"{change.obj['metadata']['namespace']}/{reference['name']}")
-
-    def _handle_pod_gone(self, pod: Object) -> None:
-        reference = controller_reference(pod)
-        found = self._index.by_uid(reference["uid"]) if reference is not None else None
-        owner = controller_reference(found[1]) if found is not None else None
-        if owner is None or owner["kind"] != KIND:
-            return
-        key = f"{pod['metadata']['namespace']}/{owner['name']}"
-        deployment = self._index.get(KIND, key)
-        if deployment is not None and not is_rolling(deployment):
-            self.queue.add(key)
-
-    # --- one Deployment --------------------------------------------------------------------------------------
-
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Do the next step for one Deployment."""
-        deployment = self._index.get(KIND, key)
-        if deployment is None:
+        if is_being_deleted(obj):
+            self._write_status(obj, None, now_s)
             return
-        if is_being_deleted(deployment):
-            self._write_status(deployment, None, now_s)
+        self.claim(obj, self.owned(obj))
+        news = _pause_news(obj)
+        if obj["spec"].get("paused"):
+            self._scale(obj, now_s)
+            self._write_status(obj, news, now_s)
             return
-        self._refs.claim(deployment, self._index.controlled(uid_of(deployment), "ReplicaSet"))
-        if deployment["spec"].get("paused"):
-            self._scale(deployment, now_s)
-            self._write_status(deployment, _pause_news(deployment), now_s)
-            return
-        news = _pause_news(deployment)
-        if self._is_scaled(deployment):
-            self._scale(deployment, now_s)
-        elif is_rolling(deployment):
-            news = self._roll(deployment, now_s) or news
+        if self._is_scaled(obj):
+            self._scale(obj, now_s)
+        elif is_rolling(obj):
+            news = self._roll(obj, now_s) or news
         else:
-            news = self._recreate(deployment, now_s) or news
-        self._write_revision(key)
-        self._write_status(self._index.get(KIND, key) or deployment, news, now_s)
+            news = self._recreate(obj, now_s) or news
+        self._write_status(self._with_revision(obj), news, now_s)
 
     def _is_scaled(self, deployment: Object) -> bool:
         """Whether the wanted number of pods has changed since the active ReplicaSets were last sized."""
@@ -346,7 +316,7 @@ class DeploymentController(KeyedController):
 
     def _old_pods_left(self, deployment: Object) -> bool:
         replica_sets = self._replica_sets.find(deployment)
-        pods = (pod for one in replica_sets.old for pod in self._index.controlled(uid_of(one), "Pod"))
+        pods = (pod for one in replica_sets.old for pod in self.index.controlled(uid_of(one), "Pod"))
         return any(not is_terminal(pod) for pod in pods)
 
     def _tidy(self, deployment: Object) -> None:
@@ -355,24 +325,21 @@ class DeploymentController(KeyedController):
 
     # --- status ----------------------------------------------------------------------------------------------
 
-    def _write_revision(self, key: str) -> None:
-        """The Deployment carries the revision of its newest ReplicaSet."""
-        deployment = self._index.get(KIND, key)
-        new = self._replica_sets.find(deployment).new if deployment is not None else None
-        if deployment is None or new is None:
-            return
-        annotations = annotations_of(deployment) | {REVISION: annotations_of(new).get(REVISION, "1")}
-        if annotations != annotations_of(deployment):
-            self._client.update(KIND, with_metadata(deployment, annotations=annotations))
+    def _with_revision(self, deployment: Object) -> Object:
+        """Have the Deployment carry the revision of its newest ReplicaSet; returns it as it is then."""
+        new = self._replica_sets.find(deployment).new
+        annotations = annotations_of(deployment)
+        if new is None or annotations.get(REVISION) == (revision := annotations_of(new).get(REVISION, "1")):
+            return deployment
+        return self.client.update(self.kind, with_metadata(deployment, annotations={**annotations, REVISION: revision}))
 
     def _write_status(self, deployment: Object, news: Progress | None, now_s: float) -> None:
         replica_sets = self._replica_sets.find(deployment)
         status = deployment_status(deployment, replica_sets.all, replica_sets.new, news, now_s)
-        if status != deployment.get("status"):
-            self._client.update_status(KIND, {**deployment, "status": status})
+        self.client.set_status(deployment, status)
         deadline_s = progress_deadline(deployment, status)
         if deadline_s is not None:
-            self.queue.add_at(key_of(deployment), deadline_s)
+            self.look_at(deployment, deadline_s)
 
 
 def _is_saturated(deployment: Object, new: Object) -> bool:

@@ -10,6 +10,7 @@ from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
     controller_reference,
+    generation_of,
     int_of,
     is_being_deleted,
     key_of,
@@ -103,7 +104,7 @@ class ReplicaSetManager:
         old = [one for one in self.find(deployment).old if not is_being_deleted(one)]
         surplus = len(old) - limit
         for one in sorted(old, key=revision_of)[: max(0, surplus)]:
-            observed = status_count(one, "observedGeneration") >= int_of(one["metadata"], "generation")
+            observed = status_count(one, "observedGeneration") >= generation_of(one)
             if replicas_of(one) == 0 and status_count(one, "replicas") == 0 and observed:
                 self._client.delete(KIND, one)
 
@@ -150,7 +151,7 @@ class ReplicaSetManager:
         before, size = sizes
         direction = "up" if size > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {size}"
-        self._client.events.normal(COMPONENT, "Deployment", deployment, "ScalingReplicaSet", message, now_s)
+        self._client.events.record(COMPONENT, deployment, "ScalingReplicaSet", message, now_s)
 
 
 def _new_replica_set(deployment: Object, collisions: int) -> Object:
@@ -161,14 +162,12 @@ def _new_replica_set(deployment: Object, collisions: int) -> Object:
     labels = {**(metadata.get("labels") or {}), HASH_LABEL: digest}
     selector = spec["selector"]
     result: Object = {
-        "apiVersion": "apps/v1",
-        "kind": KIND,
         "metadata": {
             "name": f"{deployment['metadata']['name']}-{digest}",
             "namespace": deployment["metadata"]["namespace"],
             "labels": labels,
             "annotations": _copied_annotations(deployment) | _size_annotations(deployment),
-            "ownerReferences": [new_controller_reference(deployment, "apps/v1", "Deployment")],
+            "ownerReferences": [new_controller_reference(deployment)],
         },
         "spec": {
             "replicas": 0,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from berth_cluster.apimachinery.meta import (
     Object,
+    generation_of,
     int_of,
     is_being_deleted,
     labels_of,
@@ -16,9 +17,6 @@ from berth_cluster.apimachinery.meta import (
 )
 from berth_cluster.controllers.pods import phase_of, pod_from_template, ready_since
 from berth_workloads.stateful_sets import REVISION_LABEL, claim_name, identity_labels, ordinal_of, wanted_ordinals
-
-KIND = "StatefulSet"
-API_VERSION = "apps/v1"
 
 
 class Replicas(NamedTuple):
@@ -91,7 +89,7 @@ def revision_of(pod: Object) -> str:
 
 def new_pod(stateful_set: Object, ordinal: int, revision: str, template: Object) -> Object:
     """The pod of that number, with a name that lasts and its claims as volumes."""
-    pod = pod_from_template(stateful_set, API_VERSION, KIND, template)
+    pod = pod_from_template(stateful_set, template)
     metadata = pod["metadata"]
     del metadata["generateName"]
     name = metadata["name"] = f"{stateful_set['metadata']['name']}-{ordinal}"
@@ -130,8 +128,7 @@ def new_claims(stateful_set: Object, pod_name: str) -> Iterator[Object]:
             "labels": {**(template["metadata"].get("labels") or {}), **selected},
             "ownerReferences": claim_owners(stateful_set, None, []),
         }
-        spec = template["spec"]
-        yield {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        yield {"metadata": metadata, "spec": template["spec"]}
 
 
 def claim_owners(stateful_set: Object, condemned: Object | None, before: list[Object]) -> list[Object]:
@@ -140,11 +137,11 @@ def claim_owners(stateful_set: Object, condemned: Object | None, before: list[Ob
     `condemned` is the claim's pod if a scale-down is going to delete that; references to other kinds are kept.
     """
     policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
-    kept = [one for one in before if one.get("kind") not in (KIND, "Pod")]
+    kept = [one for one in before if one.get("kind") not in ("StatefulSet", "Pod")]
     if condemned is not None and policy.get("whenScaled") == "Delete":
-        return [*kept, new_controller_reference(condemned, "v1", "Pod")]
+        return [*kept, new_controller_reference(condemned)]
     if policy.get("whenDeleted") == "Delete":
-        return [*kept, new_controller_reference(stateful_set, API_VERSION, KIND)]
+        return [*kept, new_controller_reference(stateful_set)]
     return kept
 
 
@@ -159,7 +156,7 @@ def stateful_set_status(
     staying = [pod for pod in pods if not is_being_deleted(pod)]
     before = stateful_set.get("status") or {}
     status: Object = {
-        "observedGeneration": int_of(stateful_set["metadata"], "generation"),
+        "observedGeneration": generation_of(stateful_set),
         "replicas": len(pods),
         "readyReplicas": sum(is_ready(pod) for pod in pods),
         "availableReplicas": sum(available_at(stateful_set, pod) <= now_s for pod in pods),
@@ -172,9 +169,7 @@ def stateful_set_status(
     is_rolling = (stateful_set["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
     if is_rolling and status["updatedReplicas"] == status["replicas"] == status["readyReplicas"]:
         status |= {"currentReplicas": status["updatedReplicas"], "currentRevision": update}
+    if before.get("conditions"):
+        status["conditions"] = before["conditions"]
     optional = ("readyReplicas", "currentReplicas", "updatedReplicas")
-    return {name: count for name, count in status.items() if count or name not in optional} | _kept(before)
-
-
-def _kept(before: Object) -> Object:
-    return {"conditions": before["conditions"]} if before.get("conditions") else {}
+    return {name: value for name, value in status.items() if value or name not in optional}

@@ -19,14 +19,9 @@ from berth_cluster.apimachinery.meta import (
     with_metadata,
 )
 from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager, controllers_of
-from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import phase_of
 from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory, template_of
 from berth_cluster.controllers.workloads.stateful_pods import (
-    API_VERSION,
-    KIND,
     Replicas,
     available_at,
     claim_names,
@@ -42,9 +37,9 @@ from berth_cluster.controllers.workloads.stateful_pods import (
     sort_out,
     stateful_set_status,
 )
+from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.stateful_sets import is_rolled_out, max_unavailable, ordinal_of, rollout_order
 
-COMPONENT = "statefulset-controller"
 CLAIM = "PersistentVolumeClaim"
 
 
@@ -60,45 +55,26 @@ class Revisions(NamedTuple):
         return self.update if is_new else self.current
 
 
-class StatefulSetController(KeyedController):
+class StatefulSetController(WorkloadController):
     """Pods and claims for StatefulSets."""
 
-    __slots__ = ("_client", "_index", "_refs", "_revisions")
+    __slots__ = ("_revisions",)
 
-    name = COMPONENT
+    name = "statefulset-controller"
+    kind = "StatefulSet"
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
+        super().__init__(client)
         self._revisions = RevisionHistory(client)
-        self._refs = ControllerRefManager(client, API_VERSION, KIND)
 
-    # --- changes ---------------------------------------------------------------------------------------------
-
-    def handle(self, change: ObjectChange) -> None:
-        """Look at changed StatefulSets, at the owners of changed pods, and at sets that might adopt an orphaned pod."""
-        for key in self._refs.note(change):
-            self.queue.add(key)
-        if change.kind == KIND and change.type != "DELETED":
-            self.queue.add(key_of(change.obj))
-        elif change.kind == "Pod":
-            for key, _uid in controllers_of(change, KIND):
-                self.queue.add(key)
-
-    # --- one StatefulSet -------------------------------------------------------------------------------------
-
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Do the next step for one set, and bring its status up to date."""
-        stateful_set = self._index.get(KIND, key)
-        if stateful_set is None:
-            return
-        revisions = self._find_revisions(stateful_set)
-        if not is_being_deleted(stateful_set):
-            name, owned = stateful_set["metadata"]["name"], self._index.controlled(uid_of(stateful_set), "Pod")
-            self._refs.claim(stateful_set, owned, lambda pod: ordinal_of(pod["metadata"]["name"], name) is not None)
-            self._manage(stateful_set, revisions, now_s)
-        self._write_status(key, revisions, now_s)
+        revisions = self._find_revisions(obj)
+        if not is_being_deleted(obj):
+            name = obj["metadata"]["name"]
+            self.claim(obj, self.owned(obj), lambda pod: ordinal_of(pod["metadata"]["name"], name) is not None)
+            self._manage(obj, revisions, now_s)
+        self._write_status(obj, revisions, now_s)
 
     def _find_revisions(self, stateful_set: Object) -> Revisions:
         update = self._revisions.ensure(stateful_set)
@@ -107,7 +83,7 @@ class StatefulSetController(KeyedController):
         return Revisions(known.get(name, update), update)
 
     def _replicas(self, stateful_set: Object) -> Replicas:
-        return sort_out(stateful_set, self._index.controlled(uid_of(stateful_set), "Pod"))
+        return sort_out(stateful_set, self.owned(stateful_set))
 
     def _manage(self, stateful_set: Object, revisions: Revisions, now_s: float) -> None:
         replicas = self._replicas(stateful_set)
@@ -175,7 +151,7 @@ class StatefulSetController(KeyedController):
     def _come_back(self, stateful_set: Object, pod: Object | None, now_s: float) -> None:
         """Look at the set again when a pod that is ready becomes available, which takes nothing but time."""
         if pod is not None and is_ready(pod) and available_at(stateful_set, pod) > now_s:
-            self.queue.add_at(key_of(stateful_set), available_at(stateful_set, pod))
+            self.look_at(stateful_set, available_at(stateful_set, pod))
 
     # --- pods and claims -------------------------------------------------------------------------------------
 
@@ -187,64 +163,54 @@ class StatefulSetController(KeyedController):
 
     def _create_claims(self, stateful_set: Object, pod_name: str, now_s: float) -> None:
         for claim in new_claims(stateful_set, pod_name):
-            if self._index.get(CLAIM, key_of(claim)) is None:
+            if self.index.get(CLAIM, key_of(claim)) is None:
                 self._say_made(stateful_set, CLAIM, claim, f"Claim {claim['metadata']['name']} Pod {pod_name}", now_s)
 
     def _say_made(self, stateful_set: Object, kind: str, obj: Object, what: str, now_s: float) -> None:
         what = f"Create {what} in StatefulSet {stateful_set['metadata']['name']}"
         try:
-            self._client.create(kind, obj)
+            self.client.create(kind, obj)
         except StoreError as error:
-            message = f"{what} failed error: {error}"
-            self._client.events.warning(COMPONENT, KIND, stateful_set, "FailedCreate", message, now_s)
+            self.tell(stateful_set, "FailedCreate", f"{what} failed error: {error}", now_s, warns=True)
             raise
         word = "successful" if kind == "Pod" else "success"
-        self._client.events.normal(COMPONENT, KIND, stateful_set, "SuccessfulCreate", f"{what} {word}", now_s)
+        self.tell(stateful_set, "SuccessfulCreate", f"{what} {word}", now_s)
 
     def _delete(self, stateful_set: Object, pod: Object, now_s: float) -> None:
-        self._client.delete("Pod", pod)
-        name = stateful_set["metadata"]["name"]
-        message = f"Delete Pod {pod['metadata']['name']} in StatefulSet {name} successful"
-        self._client.events.normal(COMPONENT, KIND, stateful_set, "SuccessfulDelete", message, now_s)
+        self.client.delete("Pod", pod)
+        message = f"Delete Pod {pod['metadata']['name']} in StatefulSet {stateful_set['metadata']['name']} successful"
+        self.tell(stateful_set, "SuccessfulDelete", message, now_s)
 
     def _replace(self, stateful_set: Object, pod: Object, now_s: float) -> None:
         """Delete a pod that has ended; it is created again under the same name."""
         if is_being_deleted(pod):
             return
-        metadata = stateful_set["metadata"]
         failed = phase_of(pod) == "Failed"
-        say = self._client.events.warning if failed else self._client.events.normal
         reason, word = ("RecreatingFailedPod", "failed") if failed else ("RecreatingTerminatedPod", "terminated")
-        message = (
-            f"StatefulSet {metadata['namespace']}/{metadata['name']} is recreating {word} Pod {pod['metadata']['name']}"
-        )
-        say(COMPONENT, KIND, stateful_set, reason, message, now_s)
-        self._client.delete("Pod", pod)
+        message = f"StatefulSet {key_of(stateful_set)} is recreating {word} Pod {pod['metadata']['name']}"
+        self.tell(stateful_set, reason, message, now_s, warns=failed)
+        self.client.delete("Pod", pod)
 
     def _keep_claim_owners(self, stateful_set: Object, replicas: Replicas) -> None:
         """Keep the owners of claims in line with the retention policy, which may have changed."""
         condemned = {uid_of(pod) for pod in replicas.condemned}
         for pod in replicas.all():
             for name in claim_names(stateful_set, pod["metadata"]["name"]):
-                claim = self._index.get(CLAIM, f"{pod['metadata']['namespace']}/{name}")
+                claim = self.index.get(CLAIM, f"{pod['metadata']['namespace']}/{name}")
                 if claim is None:
                     continue
                 before = owner_references(claim)
                 owners = claim_owners(stateful_set, pod if uid_of(pod) in condemned else None, before)
                 if owners != before:
-                    self._client.update(CLAIM, with_metadata(claim, ownerReferences=owners))
+                    self.client.update(CLAIM, with_metadata(claim, ownerReferences=owners))
 
     # --- status ----------------------------------------------------------------------------------------------
 
-    def _write_status(self, key: str, revisions: Revisions, now_s: float) -> None:
-        stateful_set = self._index.get(KIND, key)
-        if stateful_set is None:
-            return
+    def _write_status(self, stateful_set: Object, revisions: Revisions, now_s: float) -> None:
         pods = self._replicas(stateful_set).all()
         names = revisions.current["metadata"]["name"], revisions.update["metadata"]["name"]
         status = stateful_set_status(stateful_set, pods, names, now_s)
-        if status != stateful_set.get("status"):
-            stateful_set = self._client.update_status(KIND, {**stateful_set, "status": status})
+        self.client.set_status(stateful_set, status)
         for pod in pods:
             self._come_back(stateful_set, pod, now_s)
         in_use = {revision_of(pod) for pod in pods} | {status["currentRevision"], status["updateRevision"]}
