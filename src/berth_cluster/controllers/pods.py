@@ -10,6 +10,7 @@ from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
     find_condition,
+    int_of,
     is_being_deleted,
     new_condition,
     new_controller_reference,
@@ -52,6 +53,14 @@ def ready_since(pod: Object) -> float | None:
     if condition is None or condition.get("status") != "True":
         return None
     return parse_time(condition.get("lastTransitionTime"))
+
+
+def available_at(workload: Object, pod: Object) -> float:
+    """When a pod will have been ready for `minReadySeconds`: 0.0 without these, infinite while it is not ready."""
+    since_s, wait_s = ready_since(pod), int_of(workload["spec"], "minReadySeconds")
+    if since_s is None:
+        return float("inf")
+    return since_s + wait_s if wait_s else 0.0
 
 
 def restart_count(pod: Object) -> int:

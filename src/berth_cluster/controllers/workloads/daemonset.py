@@ -26,7 +26,7 @@ from berth_cluster.apimachinery.selection import node_matches
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.decoding import decoded
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import is_terminal, node_of, phase_of, pod_from_template, ready_since
+from berth_cluster.controllers.pods import available_at, is_terminal, node_of, phase_of, pod_from_template, ready_since
 from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory
 from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_cluster.strategies.workloads import TEMPLATE_GENERATION
@@ -171,15 +171,14 @@ class DaemonSetController(WorkloadController):
         return found
 
     def _facts(self, daemon_set: Object, pod: Object, digest: str, now_s: float) -> DaemonPod:
-        since_s = ready_since(pod)
-        available_s = float("inf") if since_s is None else since_s + int_of(daemon_set["spec"], "minReadySeconds")
+        available_s = available_at(daemon_set, pod)
         if now_s < available_s < float("inf"):
             self.look_at(daemon_set, available_s)
         return DaemonPod(
             name=pod["metadata"]["name"],
             created_s=parse_time(pod["metadata"].get("creationTimestamp")),
             is_new=labels_of(pod).get(REVISION_LABEL) == digest,
-            is_ready=since_s is not None,
+            is_ready=ready_since(pod) is not None,
             is_available=available_s <= now_s,
             is_going=is_being_deleted(pod),
             has_ended=is_terminal(pod),

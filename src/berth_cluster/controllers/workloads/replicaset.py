@@ -27,7 +27,14 @@ from berth_cluster.apimachinery.meta import (
 from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import first_to_go, is_active, is_terminating, pod_from_template, ready_since
+from berth_cluster.controllers.pods import (
+    available_at,
+    first_to_go,
+    is_active,
+    is_terminating,
+    pod_from_template,
+    ready_since,
+)
 from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.replica_sets import missing_pods
 
@@ -170,13 +177,11 @@ class ReplicaSetController(WorkloadController):
 
     def _count_available(self, replica_set: Object, now_s: float) -> int:
         """Pods that have been ready for `minReadySeconds`; comes back when the next one will have been."""
-        min_ready_s = int_of(replica_set["spec"], "minReadySeconds")
-        pods = self.owned(replica_set)
-        since = [ready_s for pod in pods if is_active(pod) and (ready_s := ready_since(pod)) is not None]
-        waiting = [ready_s + min_ready_s for ready_s in since if ready_s + min_ready_s > now_s]
-        if waiting:
-            self.look_at(replica_set, min(waiting))
-        return len(since) - len(waiting)
+        due_s = [available_at(replica_set, pod) for pod in self.owned(replica_set) if is_active(pod)]
+        next_s = min((one for one in due_s if one > now_s), default=float("inf"))
+        if next_s < float("inf"):
+            self.look_at(replica_set, next_s)
+        return sum(one <= now_s for one in due_s)
 
 
 class ReplicationControllerController(ReplicaSetController):
