@@ -34,7 +34,7 @@ Term = list[tuple[str, list[str]]]
 """Label keys, and the values that they may have."""
 
 
-class UnreachableError(Exception):
+class TopologyError(Exception):
     """A volume that cannot be made where it is wanted."""
 
 
@@ -66,7 +66,7 @@ class HollowProvisioner(KeyedController):
             return
         try:
             volume = _volume(claim, storage_class, self._topology(claim, storage_class))
-        except UnreachableError as error:
+        except TopologyError as error:
             message = f'failed to provision volume with StorageClass "{class_name_of(claim)}": {error}'
             self.client.events.record(provisioner, claim, "ProvisioningFailed", message, now_s, warns=True)
             self._give_back(claim)
@@ -87,7 +87,7 @@ class HollowProvisioner(KeyedController):
             self.client.update(CLAIM, with_metadata(claim, annotations=kept))
 
     def _topology(self, claim: Object, storage_class: Object) -> Object | None:
-        """From where a volume can be reached, as a node selector, None for anywhere. Raises `UnreachableError`.
+        """From where a volume can be reached, as a node selector, None for anywhere. Raises `TopologyError`.
 
         Where no consumer says where, it is the topology of some node, always the same one for a claim, but spread over
         claims.
@@ -99,9 +99,9 @@ class HollowProvisioner(KeyedController):
         else:
             node = self.index.get("Node", selected)
             if node is None:
-                raise UnreachableError(f'error getting node: node "{selected}" not found')
+                raise TopologyError(f'error getting node: node "{selected}" not found')
             if not _is_allowed(node, terms):
-                raise UnreachableError(f'topology of node "{selected}" is not in allowed topologies')
+                raise TopologyError(f'topology of node "{selected}" is not in allowed topologies')
             nodes = [node]
         nodes = [node for node in nodes if self._segment(node, driver) is not None and _is_allowed(node, terms)]
         if not nodes:
