@@ -9,13 +9,7 @@ large, except where their docstrings say otherwise.
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from berth_cluster.apimachinery.meta import (
-    Object,
-    controller_reference,
-    key_of,
-    owner_references,
-    uid_of,
-)
+from berth_cluster.apimachinery.meta import Object, controller_reference, key_of, owner_references, uid_of
 
 Key = TypeVar("Key")
 Member = TypeVar("Member")

@@ -19,15 +19,7 @@ from berth.api import codec
 from berth.api.pod import Pod
 from berth.api.pod_resources import pod_requests
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.meta import (
-    Object,
-    annotations_of,
-    int_of,
-    is_being_deleted,
-    key_of,
-    parse_time,
-    uid_of,
-)
+from berth_cluster.apimachinery.meta import Object, annotations_of, int_of, is_being_deleted, key_of, parse_time, uid_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.decoding import decoded

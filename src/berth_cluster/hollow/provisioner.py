@@ -8,14 +8,7 @@ registered on nodes (CSINode). It stands in for the sidecar external-provisioner
 import zlib
 
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.meta import (
-    Object,
-    annotations_of,
-    is_being_deleted,
-    labels_of,
-    uid_of,
-    with_metadata,
-)
+from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, labels_of, uid_of, with_metadata
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.volumes.volume_claims import (
     BIND_COMPLETED,

@@ -11,14 +11,7 @@ pkg/controller/volume/persistentvolume, v1.36.
 
 from collections.abc import Iterator
 
-from berth_cluster.apimachinery.meta import (
-    Object,
-    annotations_of,
-    is_being_deleted,
-    key_of,
-    uid_of,
-    with_metadata,
-)
+from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, key_of, uid_of, with_metadata
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange, ObjectIndex

@@ -12,14 +12,7 @@ import msgspec
 from berth.api.meta import LabelSelector
 from berth.api.quantity import QuantityError, parse
 from berth.api.selectors import NOTHING, Selector, SelectorError, compile_selector
-from berth_cluster.apimachinery.meta import (
-    Object,
-    annotations_of,
-    is_being_deleted,
-    key_of,
-    labels_of,
-    uid_of,
-)
+from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, key_of, labels_of, uid_of
 from berth_cluster.strategies.storage_classes import BETA_CLASS
 from berth_workloads.volume_claims import FILESYSTEM, CandidateVolume, ClaimedStorage, mismatch, volume_for
 

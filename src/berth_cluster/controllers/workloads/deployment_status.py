@@ -7,14 +7,7 @@ pkg/controller/deployment (sync and progress), v1.36.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from berth_cluster.apimachinery.meta import (
-    Object,
-    find_condition,
-    format_time,
-    generation_of,
-    int_of,
-    parse_time,
-)
+from berth_cluster.apimachinery.meta import Object, find_condition, format_time, generation_of, int_of, parse_time
 from berth_cluster.controllers.workloads.rollout import (
     bounds_of,
     replicas_of,
