@@ -91,7 +91,7 @@ def timestamp(moment: datetime) -> str:
 
 def format_time(now_s: float) -> str:
     """Seconds since the epoch as the API writes times: RFC 3339, UTC, whole seconds."""
-    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp(datetime.fromtimestamp(int(now_s), UTC))
 
 
 def format_micro_time(now_s: float) -> str:

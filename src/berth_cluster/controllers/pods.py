@@ -63,6 +63,18 @@ def available_at(workload: Object, pod: Object) -> float:
     return since_s + wait_s if wait_s else 0.0
 
 
+def container_statuses(pod: Object) -> list[Object]:
+    """The statuses of all containers of a pod, those of init containers last."""
+    status = pod.get("status") or {}
+    return [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+
+
+def ends_of(pod: Object) -> list[tuple[str, Object]]:
+    """Name and `state.terminated` of the containers of a pod that have ended."""
+    states = ((one["name"], (one.get("state") or {}).get("terminated")) for one in container_statuses(pod))
+    return [(name, ended) for name, ended in states if ended]
+
+
 def restart_count(pod: Object) -> int:
     """The restarts of the pod's most restarted container."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
