@@ -7,7 +7,15 @@ pkg/controller/deployment (sync and progress), v1.36.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from berth_cluster.apimachinery.meta import Object, find_condition, format_time, generation_of, int_of, parse_time
+from berth_cluster.apimachinery.meta import (
+    Object,
+    find_condition,
+    generation_of,
+    int_of,
+    new_condition,
+    parse_time,
+    set_condition,
+)
 from berth_cluster.controllers.workloads.rollout import (
     bounds_of,
     replicas_of,
@@ -38,21 +46,14 @@ def deployment_status(
 ) -> Object:
     """The whole status; `progress`, if given, is reported instead of what the counts say of the rollout."""
     status = _counts(deployment, replica_sets, new)
-    known = {condition["type"]: condition for condition in (deployment.get("status") or {}).get("conditions") or []}
     available = status.get("availableReplicas", 0) >= bounds_of(deployment).least_available
-    conditions = {"Available": _merged(known.get("Available"), "Available", _availability(available), now_s)}
+    conditions = [_merged(deployment, "Available", _availability(available), now_s)]
     if _has_deadline(deployment):
         progress = progress or _progress(deployment, status, new, now_s)
-        kept = known.get("Progressing")
-        if progress is not None:
-            conditions["Progressing"] = _merged(kept, "Progressing", progress, now_s)
-        elif kept is not None:
-            conditions["Progressing"] = kept
-    failure = _replica_failure(replica_sets, new)
-    if failure is not None:
-        conditions["ReplicaFailure"] = _merged(known.get("ReplicaFailure"), "ReplicaFailure", failure, now_s)
-    status["conditions"] = list(conditions.values())
-    return status
+        conditions.append(_merged(deployment, "Progressing", progress, now_s))
+    if (failure := _replica_failure(replica_sets, new)) is not None:
+        conditions.append(_merged(deployment, "ReplicaFailure", failure, now_s))
+    return {**status, "conditions": list(filter(None, conditions))}
 
 
 def is_complete(deployment: Object, status: Object) -> bool:
@@ -142,24 +143,20 @@ def _replica_failure(replica_sets: Sequence[Object], new: Object | None) -> Prog
     return None
 
 
-def _merged(known: Object | None, condition_type: str, news: Progress, now_s: float) -> Object:
-    """The condition that reports `news`; its times change only if something else does.
+def _merged(deployment: Object, condition_type: str, news: Progress | None, now_s: float) -> Object | None:
+    """The condition that reports `news`, if there are any; its times change only if something else does.
 
     Progress for the same reason as before still changes lastUpdateTime, from which the progress deadline counts.
     """
-    now = format_time(now_s)
+    known = find_condition(deployment, condition_type)
+    if news is None:
+        return known
     moves = condition_type == "Progressing" and news.reason == "ReplicaSetUpdated"
     if known is not None and (known["status"], known["reason"]) == (news.status, news.reason) and not moves:
         return known
-    same_status = known is not None and known["status"] == news.status
-    return {
-        "type": condition_type,
-        "status": news.status,
-        "lastUpdateTime": now,
-        "lastTransitionTime": known["lastTransitionTime"] if known is not None and same_status else now,
-        "reason": news.reason,
-        "message": news.message,
-    }
+    new = new_condition(condition_type, *news, now_s)
+    new["lastUpdateTime"] = new["lastTransitionTime"]
+    return set_condition([known], new)[0] if known is not None else new
 
 
 def pause_news(deployment: Object) -> Progress | None:

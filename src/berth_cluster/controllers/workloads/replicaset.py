@@ -8,6 +8,7 @@ since the index is never behind the store (see `controllers.index`).
 """
 
 import itertools
+from operator import add, sub
 from typing import NamedTuple
 
 from berth.api.selectors import Selector
@@ -39,16 +40,16 @@ from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.replica_sets import missing_pods
 
 
-class _Facts(NamedTuple):
-    """What one pod adds to the counts."""
+class PodCounts(NamedTuple):
+    """What one pod, or all pods of a ReplicaSet, come to."""
 
-    active: bool
-    ready: bool
-    labelled: bool
-    terminating: bool
+    active: int = 0
+    ready: int = 0
+    labelled: int = 0
+    terminating: int = 0
 
 
-_NOTHING = _Facts(False, False, False, False)
+_NOTHING = PodCounts()
 
 
 class ReplicaCounts:
@@ -58,50 +59,35 @@ class ReplicaCounts:
     pod that starts, and to count them all each time would take quadratic time.
     """
 
-    __slots__ = (
-        "_facts", "_selector", "_template_labels", "active", "generation", "labelled", "mismatched", "ready",
-        "terminating",
-    )  # fmt: skip
+    __slots__ = ("_known", "_selector", "_template_labels", "generation", "mismatched", "total")
 
     def __init__(self, replica_set: Object) -> None:
         self.generation = generation_of(replica_set)
-        self.active = 0
-        self.ready = 0
-        self.labelled = 0
-        self.terminating = 0
+        self.total = _NOTHING
         self.mismatched: dict[str, None] = {}
         """Keys of own pods that the selector no longer matches."""
-        self._facts: dict[str, _Facts] = {}
+        self._known: dict[str, PodCounts] = {}
         self._selector: Selector = selector_of(replica_set)
         template = replica_set["spec"]["template"].get("metadata") or {}
         self._template_labels: dict[str, str] = template.get("labels") or {}
 
     def put(self, key: str, pod: Object) -> None:
         """Count a pod as it is now."""
+        self.drop(key)
         labels = labels_of(pod)
         if self._selector.matches(labels):
-            self.mismatched.pop(key, None)
             active = is_active(pod)
             ready = active and ready_since(pod) is not None
             labelled = active and self._template_labels.items() <= labels.items()
-            self._count(key, _Facts(active, ready, labelled, is_terminating(pod)))
+            counts = self._known[key] = PodCounts(active, ready, labelled, is_terminating(pod))
+            self.total = PodCounts(*map(add, self.total, counts))
         else:
             self.mismatched[key] = None
-            self._count(key, _NOTHING)
 
     def drop(self, key: str) -> None:
         """A pod is gone, or belongs to somebody else."""
         self.mismatched.pop(key, None)
-        self._count(key, _NOTHING)
-        self._facts.pop(key, None)
-
-    def _count(self, key: str, facts: _Facts) -> None:
-        before = self._facts.get(key, _NOTHING)
-        self.active += facts.active - before.active
-        self.ready += facts.ready - before.ready
-        self.labelled += facts.labelled - before.labelled
-        self.terminating += facts.terminating - before.terminating
-        self._facts[key] = facts
+        self.total = PodCounts(*map(sub, self.total, self._known.pop(key, _NOTHING)))
 
 
 class ReplicaSetController(WorkloadController):
@@ -142,7 +128,7 @@ class ReplicaSetController(WorkloadController):
                 self._scale(obj, counts, now_s)
             except StoreError as error:
                 failure = error
-        available = self._count_available(obj, now_s) if int_of(obj["spec"], "minReadySeconds") else counts.ready
+        available = self._count_available(obj, now_s) if int_of(obj["spec"], "minReadySeconds") else counts.total.ready
         self.client.set_status(obj, replica_set_status(obj, counts, available, failure, now_s))
         if failure is not None:
             raise failure
@@ -158,7 +144,7 @@ class ReplicaSetController(WorkloadController):
         return counts
 
     def _scale(self, replica_set: Object, counts: ReplicaCounts, now_s: float) -> None:
-        wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.active
+        wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.total.active
         missing = missing_pods(wanted, active)
         if missing > 0:
             pod = pod_from_template(replica_set, replica_set["spec"]["template"])
@@ -203,11 +189,11 @@ def replica_set_status(
 ) -> Object:
     """The status for these counts."""
     optional = {
-        "fullyLabeledReplicas": counts.labelled,
-        "readyReplicas": counts.ready,
+        "fullyLabeledReplicas": counts.total.labelled,
+        "readyReplicas": counts.total.ready,
         "availableReplicas": available,
     }
-    status: Object = {"replicas": counts.active, "terminatingReplicas": counts.terminating}
+    status: Object = {"replicas": counts.total.active, "terminatingReplicas": counts.total.terminating}
     status |= {name: count for name, count in optional.items() if count}
     status["observedGeneration"] = generation_of(replica_set)
     conditions = (replica_set.get("status") or {}).get("conditions") or []
