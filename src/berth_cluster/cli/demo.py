@@ -5,27 +5,29 @@ Everything happens in this process, on a temporary directory. The workloads are 
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import yaml
+from rich.console import Console
+from rich.table import Table
 
-from berth.cli.setup import plugin_option, read_setup
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from berth.cli.setup import Setup
-    from berth.decisions.explanation import Explanation
-    from berth_cluster.embedded import EmbeddedCluster
+from berth.cli.setup import Setup, plugin_option, read_setup
+from berth.decisions.explanation import Explanation
+from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.cli.placement_table import placement_table
+from berth_cluster.embedded import ClusterSettings, EmbeddedCluster, create_nodes
+from berth_cluster.hollow.template import NodeTemplate
 
 JsonObject = dict[str, Any]
 SETTLE_S = 20.0
 POLL_S = 0.05
 WIDTH_WITHOUT_TERMINAL = 150
+ZONE, SHOWS = "topology.kubernetes.io/zone", "berth.dev/shows"
 
 
 @click.command("demo", short_help="See where a sample of workloads goes, and why.")
@@ -35,8 +37,6 @@ def command(plugins: tuple[str, ...]) -> None:
 
     Nothing is left behind. To play with such a cluster yourself, use `berth up` and kubectl.
     """
-    from rich.console import Console
-
     setup = read_setup(plugins=plugins)
     console = Console()
     if not console.is_terminal:
@@ -49,10 +49,9 @@ def command(plugins: tuple[str, ...]) -> None:
         )
 
 
-async def _demo(console: "Console", directory: Path, setup: "Setup") -> bool:
+async def _demo(console: Console, directory: Path, setup: Setup) -> bool:
     """The whole demonstration; True when every workload came to rest."""
-    from berth_cluster.cli.in_process import InProcessScheduler
-    from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
+    from berth_cluster.cli.in_process import InProcessScheduler  # the scheduler, which --help need not wait for
 
     cluster = EmbeddedCluster(ClusterSettings(nodes=0), directory)
     await cluster.start()
@@ -75,17 +74,12 @@ async def _demo(console: "Console", directory: Path, setup: "Setup") -> bool:
 
 def sample() -> list[JsonObject]:
     """The sample's objects, in order."""
-    import yaml
-
     text = files("berth_cluster.cli").joinpath("demo.yaml").read_text(encoding="utf-8")
     return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
-def _create_nodes(cluster: "EmbeddedCluster") -> None:
+def _create_nodes(cluster: EmbeddedCluster) -> None:
     """Four plain nodes, two with an SSD, one with a GPU and a taint."""
-    from berth_cluster.embedded import create_nodes
-    from berth_cluster.hollow.template import NodeTemplate
-
     taint = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
     plain = NodeTemplate(cpu="4", memory="8Gi")
     ssd = NodeTemplate(cpu="4", memory="8Gi", name_prefix="ssd-", labels={"disk": "ssd"})
@@ -97,9 +91,7 @@ def _create_nodes(cluster: "EmbeddedCluster") -> None:
     create_nodes(cluster.store, gpu, 1, first=6)
 
 
-def _apply(cluster: "EmbeddedCluster", documents: list[JsonObject]) -> None:
-    from berth_cluster.apimachinery.resource_types import resource_of
-
+def _apply(cluster: EmbeddedCluster, documents: list[JsonObject]) -> None:
     for document in documents:
         resource = resource_of(document["kind"])
         cluster.store.create(resource, "default" if resource.namespaced else "", document)
@@ -115,13 +107,11 @@ async def _until(is_so: Callable[[], bool]) -> bool:
     return True
 
 
-def _objects(cluster: "EmbeddedCluster", kind: str) -> list[JsonObject]:
-    from berth_cluster.apimachinery.resource_types import resource_of
-
+def _objects(cluster: EmbeddedCluster, kind: str) -> list[JsonObject]:
     return cluster.store.objects(resource_of(kind))
 
 
-def _pods_are_there(cluster: "EmbeddedCluster", documents: list[JsonObject]) -> bool:
+def _pods_are_there(cluster: EmbeddedCluster, documents: list[JsonObject]) -> bool:
     """The controllers have made the pods that the sample asks for at first."""
     expected = sum(_first_pods(document) for document in documents)
     return len(_objects(cluster, "Pod")) >= expected
@@ -135,7 +125,7 @@ def _first_pods(document: JsonObject) -> int:
     return int(document["kind"] == "Pod")
 
 
-def _is_settled(cluster: "EmbeddedCluster") -> bool:
+def _is_settled(cluster: EmbeddedCluster) -> bool:
     """Every pod runs, has ended or was told why it cannot run, and every Job has ended."""
     jobs_done = all((job.get("status") or {}).get("completionTime") for job in _objects(cluster, "Job"))
     return jobs_done and all(_has_come_to_rest(pod) for pod in _objects(cluster, "Pod"))
@@ -151,43 +141,34 @@ def _has_come_to_rest(pod: JsonObject) -> bool:
 # --- what people see -----------------------------------------------------------------------------------------------
 
 
-def _show_nodes(console: "Console", cluster: "EmbeddedCluster") -> None:
-    from rich.table import Table
+def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
-    table = Table(title="The cluster: hollow nodes, which only pretend to run pods", title_justify="left")
-    for column in ("Node", "Zone", "CPU", "Memory", "Special"):
-        table.add_column(column)
+
+def _show_nodes(console: Console, cluster: EmbeddedCluster) -> None:
+    rows = []
     for node in sorted(_objects(cluster, "Node"), key=lambda one: one["metadata"]["labels"]["kubernetes.io/hostname"]):
         labels, offered = node["metadata"]["labels"], node["status"]["allocatable"]
         special = [f"disk={labels['disk']}"] if "disk" in labels else []
         special += [f"{name}: {amount}" for name, amount in offered.items() if "/" in name]
         special += [f"taint {one['key']}={one['value']}:{one['effect']}" for one in node["spec"].get("taints") or []]
-        zone = labels["topology.kubernetes.io/zone"]
-        table.add_row(node["metadata"]["name"], zone, offered["cpu"], offered["memory"], ", ".join(special))
-    console.print(table)
+        cells = node["metadata"]["name"], labels[ZONE], offered["cpu"], offered["memory"], ", ".join(special)
+        rows.append(cells)
+    title = "The cluster: hollow nodes, which only pretend to run pods"
+    _show(console, title, ("Node", "Zone", "CPU", "Memory", "Special"), rows)
 
 
-def _show_workloads(console: "Console", documents: list[JsonObject]) -> None:
-    from rich.table import Table
-
-    table = Table(title="The workloads", title_justify="left")
-    for column in ("Kind", "Name", "Shows"):
-        table.add_column(column)
-    for document in documents:
-        metadata = document["metadata"]
-        shows = (metadata.get("annotations") or {}).get("berth.dev/shows")
-        if shows:
-            table.add_row(document["kind"], metadata["name"], shows)
-    console.print(table)
+def _show_workloads(console: Console, documents: list[JsonObject]) -> None:
+    shown = ((one["kind"], one["metadata"], one["metadata"].get("annotations") or {}) for one in documents)
+    rows = [(kind, meta["name"], notes[SHOWS]) for kind, meta, notes in shown if notes.get(SHOWS)]
+    _show(console, "The workloads", ("Kind", "Name", "Shows"), rows)
 
 
-def _show_placements(console: "Console", cluster: "EmbeddedCluster", explanations: "Mapping[str, Explanation]") -> None:
-    from berth_cluster.cli.placement_table import placement_table
-
-    zones = {
-        node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
-        for node in _objects(cluster, "Node")
-    }
+def _show_placements(console: Console, cluster: EmbeddedCluster, explanations: Mapping[str, Explanation]) -> None:
+    zones = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in _objects(cluster, "Node")}
     pods = sorted(_objects(cluster, "Pod"), key=lambda pod: (not pod["spec"].get("nodeName"), pod["metadata"]["name"]))
     console.print(placement_table(pods, explanations, zones))
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods)

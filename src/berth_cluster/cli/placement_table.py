@@ -5,21 +5,19 @@ Pods as JSON and the scheduler's explanations by pod key go in; a rich table com
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
 from berth.cli.output import plain
-
-if TYPE_CHECKING:
-    from berth.decisions.explanation import Explanation
+from berth.decisions.explanation import Explanation
 
 JsonObject = dict[str, Any]
 MOST_PLUGINS = 3
 
 
 def placement_table(
-    pods: Sequence[JsonObject], explanations: Mapping[str, "Explanation"], zones: Mapping[str, str]
+    pods: Sequence[JsonObject], explanations: Mapping[str, Explanation], zones: Mapping[str, str]
 ) -> Table:
     """One line a pod: its node and zone, its state, and why it is there or nowhere."""
     table = Table(title="Where every pod went, and why", title_justify="left")
@@ -36,7 +34,7 @@ def placement_table(
     return table
 
 
-def reason_of(pod: JsonObject, explanation: "Explanation | None") -> str:
+def reason_of(pod: JsonObject, explanation: Explanation | None) -> str:
     """Why the pod is where it is, or nowhere, in one or two sentences."""
     if not pod["spec"].get("nodeName"):
         return explanation.message if explanation is not None else _condition_message(pod)
@@ -53,7 +51,7 @@ def _condition_message(pod: JsonObject) -> str:
     return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "not looked at yet")
 
 
-def _favours(explanation: "Explanation") -> list[tuple[str, int]]:
+def _favours(explanation: Explanation) -> list[tuple[str, int]]:
     """The plugins that gave the chosen node more than the average, the strongest first."""
     chosen = next((node.scores for node in explanation.best if node.node == explanation.node), {})
     of_all = {name: [node.scores.get(name, 0) for node in explanation.best] for name in chosen}
