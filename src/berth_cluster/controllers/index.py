@@ -6,14 +6,13 @@ controllers bridge the delay of their caches. All lookups cost as much as they r
 large, except where their docstrings say otherwise.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
 from berth_cluster.apimachinery.meta import Object, controller_reference, key_of, owner_references, uid_of
 
-Key = TypeVar("Key")
-Member = TypeVar("Member")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Indexer = Callable[[Object], Iterable[Hashable]]
 IGNORED_KINDS = frozenset({"Event"})
 
 
@@ -27,38 +26,61 @@ class ObjectChange(NamedTuple):
 
 
 class ObjectIndex:
-    """The objects of the cluster, and how to get from one to those that belong to it."""
+    """The objects of the cluster, and how to get from one to those that belong to it.
 
-    __slots__ = ("_dependents", "_kinds", "_on_node", "_orphans", "_uids")
+    Objects are grouped by what indexers say of them: by owner, by node, and by what controllers add.
+    """
+
+    __slots__ = ("_groups", "_indexers", "_kinds", "_uids")
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, Object]] = {}
         self._uids: dict[str, tuple[str, str]] = {}
-        self._dependents: dict[str, dict[tuple[str, str], None]] = {}
-        self._orphans: dict[tuple[str, str], dict[str, None]] = {}
-        self._on_node: dict[str, dict[str, None]] = {}
+        self._groups: dict[tuple[str, Hashable], dict[tuple[str, str], None]] = {}
+        self._indexers: list[tuple[str, str, Indexer]] = [
+            ("owner", "", _owners),
+            ("orphan", "", _orphanage),
+            ("node", "Pod", lambda pod: filter(None, [pod["spec"].get("nodeName")])),
+        ]
+
+    def add_indexer(self, name: str, kind: str, values_of: Indexer) -> None:
+        """Group objects of a kind by values, from now on and those that are there."""
+        self._indexers.append((name, kind, values_of))
+        for key, obj in self._kinds.get(kind, {}).items():
+            self._regroup(name, (kind, key), (), tuple(values_of(obj)))
 
     def apply(self, change: ObjectChange) -> None:
         """Bring the index up to date with one change."""
         if change.kind in IGNORED_KINDS:
             return
         known = self._kinds.setdefault(change.kind, {})
-        key = key_of(change.obj)
+        key, is_there = key_of(change.obj), change.type != "DELETED"
         before = known.get(key)
-        if change.type == "DELETED":
+        if is_there:
+            known[key] = change.obj
+            self._uids[uid_of(change.obj)] = (change.kind, key)
+        else:
             known.pop(key, None)
             self._uids.pop(uid_of(change.obj), None)
-            self._unlink(change.kind, key, before)
-            if change.kind == "Pod":
-                _drop(self._on_node, change.obj["spec"].get("nodeName") or "", key)
-            return
-        known[key] = change.obj
-        if change.kind == "Pod" and (node_name := change.obj["spec"].get("nodeName")):
-            self._on_node.setdefault(node_name, {})[key] = None
-        self._uids[uid_of(change.obj)] = (change.kind, key)
-        if before is None or before["metadata"].get("ownerReferences") != change.obj["metadata"].get("ownerReferences"):
-            self._unlink(change.kind, key, before)
-            self._link(change.kind, key, change.obj)
+        for name, kind, values_of in self._indexers:
+            if kind in ("", change.kind):
+                was = tuple(values_of(before)) if before is not None else ()
+                now = tuple(values_of(change.obj)) if is_there else ()
+                if was != now:
+                    self._regroup(name, (change.kind, key), was, now)
+
+    def _regroup(self, name: str, member: tuple[str, str], was: Iterable[Hashable], now: Iterable[Hashable]) -> None:
+        for value in was:
+            held = self._groups.get((name, value), {})
+            held.pop(member, None)
+            if not held:
+                self._groups.pop((name, value), None)
+        for value in now:
+            self._groups.setdefault((name, value), {})[member] = None
+
+    def grouped(self, name: str, value: Hashable) -> list[Object]:
+        """The objects of which an indexer says that value."""
+        return [self._kinds[kind][key] for kind, key in self._groups.get((name, value), ())]
 
     def everything(self) -> Iterator[ObjectChange]:
         """Everything there is, as if it were being created now."""
@@ -98,55 +120,35 @@ class ObjectIndex:
         return found[1] if found is not None else None
 
     def dependents(self, owner_uid: str) -> Iterator[tuple[str, Object]]:
-        """Kind and object of everything that names `owner_uid` among its owners."""
-        for kind, key in list(self._dependents.get(owner_uid, ())):
+        """Kind and object of everything that names `owner_uid` among its owners, while it is still there."""
+        for kind, key in list(self._groups.get(("owner", owner_uid), ())):
             obj = self._kinds[kind].get(key)
             if obj is not None:
                 yield kind, obj
 
     def controlled(self, owner_uid: str, kind: str) -> list[Object]:
         """The objects of a kind whose controller is `owner_uid`."""
-        known = self._kinds.get(kind, {})
-        found = [known[key] for held, key in self._dependents.get(owner_uid, ()) if held == kind]
-        return [obj for obj in found if _is_controlled_by(obj, owner_uid)]
+        found = (obj for held, obj in self.dependents(owner_uid) if held == kind)
+        return [obj for obj in found if (controller_reference(obj) or {}).get("uid") == owner_uid]
 
     def orphans(self, kind: str, namespace: str) -> list[Object]:
         """The objects of a kind in a namespace that have no controller (they may be adopted)."""
-        known = self._kinds.get(kind, {})
-        return [known[key] for key in self._orphans.get((kind, namespace), ())]
+        return self.grouped("orphan", (kind, namespace))
 
     def on_node(self, node_name: str) -> list[Object]:
         """The pods bound to a node, finished ones included."""
-        pods = self._kinds.get("Pod", {})
-        return [pods[key] for key in self._on_node.get(node_name, ())]
-
-    def _link(self, kind: str, key: str, obj: Object) -> None:
-        for reference in owner_references(obj):
-            self._dependents.setdefault(reference["uid"], {})[(kind, key)] = None
-        if controller_reference(obj) is None:
-            self._orphans.setdefault((kind, _namespace_of(obj)), {})[key] = None
-
-    def _unlink(self, kind: str, key: str, obj: Object | None) -> None:
-        if obj is None:
-            return
-        for reference in owner_references(obj):
-            _drop(self._dependents, reference["uid"], (kind, key))
-        _drop(self._orphans, (kind, _namespace_of(obj)), key)
+        return self.grouped("node", node_name)
 
 
-def _drop(groups: dict[Key, dict[Member, None]], group: Key, member: Member) -> None:
-    """Take a member out of its group, and the group out when nobody is left in it."""
-    held = groups.get(group)
-    if held is not None:
-        held.pop(member, None)
-        if not held:
-            del groups[group]
+def _owners(obj: Object) -> Iterator[str]:
+    return (reference["uid"] for reference in owner_references(obj))
+
+
+def _orphanage(obj: Object) -> Iterator[tuple[str, str]]:
+    """Kind and namespace of an object that may be adopted."""
+    if controller_reference(obj) is None:
+        yield obj["kind"], _namespace_of(obj)
 
 
 def _namespace_of(obj: Object) -> Any:
     return obj["metadata"].get("namespace", "")
-
-
-def _is_controlled_by(obj: Object, owner_uid: str) -> bool:
-    reference = controller_reference(obj)
-    return reference is not None and reference["uid"] == owner_uid

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, key_of, uid_of, with_metadata
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.index import ObjectChange, ObjectIndex
+from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.volumes.volume_claims import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -42,51 +42,19 @@ PROVISIONING = (
 )
 
 
-class ClaimableVolumes:
-    """Volumes by the claim they are pre-bound to, and free ones by class."""
-
-    __slots__ = ("_index", "_placed")
-
-    def __init__(self, index: ObjectIndex) -> None:
-        self._index = index
-        self._placed: dict[tuple[str, str], dict[str, None]] = {}  # by kind of place, and key
-
-    def apply(self, change: ObjectChange) -> None:
-        """Take a change of a volume in."""
-        name = key_of(change.obj)
-        if change.old is not None:
-            self._placed.get(_place(change.old), {}).pop(name, None)
-        if change.type != "DELETED":
-            self._placed.setdefault(_place(change.obj), {})[name] = None
-
-    def prebound_to(self, claim_key: str) -> list[str]:
-        """The names of the volumes whose claimRef names a claim."""
-        return list(self._placed.get((CLAIM, claim_key), ()))
-
-    def for_claim(self, claim: Object) -> Iterator[Object]:
-        """The volumes pre-bound to a claim, then the free ones of its class."""
-        names = [*self.prebound_to(key_of(claim)), *self._placed.get((CLASS, class_name_of(claim)), ())]
-        return filter(None, (self._index.get(VOLUME, name) for name in names))
-
-
-def _place(volume: Object) -> tuple[str, str]:
-    claim_key = claim_ref_key(volume)
-    return (CLAIM, claim_key) if claim_key else (CLASS, class_name_of(volume))
-
-
 class VolumeController(KeyedController):
     """Binds claims."""
 
-    __slots__ = ("_told", "_unbound", "_volumes")
+    __slots__ = ("_told",)
 
     name = "persistentvolume-controller"
     kinds = frozenset({CLAIM, VOLUME, CLASS})
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self._volumes = ClaimableVolumes(client.index)
-        self._unbound: dict[str, str] = {}  # claims without a volume, and their class
         self._told: dict[str, str] = {}  # the message of a claim's last event, by uid; it is not repeated
+        self.index.add_indexer("volume of", VOLUME, _place)
+        self.index.add_indexer("unbound of class", CLAIM, _open_class)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -100,20 +68,17 @@ class VolumeController(KeyedController):
             self._look_at_unbound("", key_of(change.obj))
 
     def _handle_claim(self, change: ObjectChange) -> None:
-        claim, key = change.obj, key_of(change.obj)
-        names = [*self._volumes.prebound_to(key), claim["spec"].get("volumeName") or ""]
-        for name in filter(None, names):
-            self.look_up(VOLUME, name)
-        self._unbound.pop(key, None)
+        claim = change.obj
+        for volume in self.index.grouped("volume of", (CLAIM, key_of(claim))):
+            self.look_at(volume)
+        if claim["spec"].get("volumeName"):
+            self.look_up(VOLUME, claim["spec"]["volumeName"])
         if change.type == "DELETED":
             self._told.pop(uid_of(claim), None)
-            return
-        if BIND_COMPLETED not in annotations_of(claim):
-            self._unbound[key] = class_name_of(claim)
-        self.look_at(claim)
+        else:
+            self.look_at(claim)
 
     def _handle_volume(self, change: ObjectChange) -> None:
-        self._volumes.apply(change)
         for volume in filter(None, (change.old, change.obj)):
             if claim_key := claim_ref_key(volume):
                 self.look_up(CLAIM, claim_key)
@@ -123,9 +88,8 @@ class VolumeController(KeyedController):
                 self._look_at_unbound(class_name_of(change.obj))
 
     def _look_at_unbound(self, *class_names: str) -> None:
-        for key, class_name in self._unbound.items():
-            if class_name in class_names:
-                self.look_up(CLAIM, key)
+        for claim in (claim for name in class_names for claim in self.index.grouped("unbound of class", name)):
+            self.look_at(claim)
 
     def sync(self, obj: Object, now_s: float) -> None:
         """Do the next step for one claim or volume."""
@@ -148,7 +112,9 @@ class VolumeController(KeyedController):
         class_name = class_name_of(claim)
         storage_class = self.index.get(CLASS, class_name) if class_name else None
         waits = waits_for_consumer(claim, storage_class)
-        volume = best_volume(self._volumes.for_claim(claim), claim, only_prebound=waits)
+        places = (CLAIM, key_of(claim)), (CLASS, class_name)
+        candidates = [volume for place in places for volume in self.index.grouped("volume of", place)]
+        volume = best_volume(candidates, claim, only_prebound=waits)
         if volume is not None:
             self._bind(volume, claim)
         elif waits:
@@ -269,6 +235,18 @@ class VolumeController(KeyedController):
         if self._told.get(uid_of(claim)) != message:
             self._told[uid_of(claim)] = message
             self.tell(claim, reason, message, now_s, warns=warns)
+
+
+def _place(volume: Object) -> Iterator[tuple[str, str]]:
+    """The claim that a volume is bound or pre-bound to, or the class among whose volumes it is free."""
+    claim_key = claim_ref_key(volume)
+    yield (CLAIM, claim_key) if claim_key else (CLASS, class_name_of(volume))
+
+
+def _open_class(claim: Object) -> Iterator[str]:
+    """The class of a claim that has no volume yet."""
+    if BIND_COMPLETED not in annotations_of(claim):
+        yield class_name_of(claim)
 
 
 def _policy(volume: Object) -> str:

@@ -18,32 +18,21 @@ FINALIZERS = {CLAIM: "kubernetes.io/pvc-protection", VOLUME: "kubernetes.io/pv-p
 class VolumeProtection(KeyedController):
     """Adds and removes the finalizers."""
 
-    __slots__ = ("_users",)
+    __slots__ = ()
 
     name = "volume-protection-controller"
     kinds = frozenset({*FINALIZERS, "Pod"})
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self._users: dict[str, dict[str, None]] = {}  # the pods that are on a node with a claim, by claim
+        self.index.add_indexer("claim", "Pod", lambda pod: claims_of(pod) if node_of(pod) else ())
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at claims and volumes that change, and at the claims of pods that come and go."""
+        """Look at claims and volumes that change, and at the claims of pods that are gone."""
         if change.kind in FINALIZERS:
             super().handle(change)
-        elif node_of(change.obj) and change.obj["spec"].get("volumes"):
-            self._handle_pod(change)
-
-    def _handle_pod(self, change: ObjectChange) -> None:
-        pod_key = key_of(change.obj)
-        for claim_key in claims_of(change.obj):
-            if change.type != "DELETED":
-                self._users.setdefault(claim_key, {})[pod_key] = None
-                continue
-            users = self._users.get(claim_key, {})
-            users.pop(pod_key, None)
-            if not users:
-                self._users.pop(claim_key, None)
+        elif change.type == "DELETED":
+            for claim_key in claims_of(change.obj):
                 self.look_up(CLAIM, claim_key)
 
     def sync(self, obj: Object, now_s: float) -> None:
@@ -56,5 +45,5 @@ class VolumeProtection(KeyedController):
 
     def _is_used(self, obj: Object) -> bool:
         if obj["kind"] == CLAIM:
-            return key_of(obj) in self._users
+            return bool(self.index.grouped("claim", key_of(obj)))
         return (obj.get("status") or {}).get("phase") == "Bound"
