@@ -6,6 +6,7 @@ values or new dicts.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 Object = dict[str, Any]
@@ -91,7 +92,12 @@ def timestamp(moment: datetime) -> str:
 
 def format_time(now_s: float) -> str:
     """Seconds since the epoch as the API writes times: RFC 3339, UTC, whole seconds."""
-    return timestamp(datetime.fromtimestamp(int(now_s), UTC))
+    return _formatted(int(now_s))
+
+
+@lru_cache(maxsize=256)
+def _formatted(second: int) -> str:
+    return timestamp(datetime.fromtimestamp(second, UTC))
 
 
 def format_micro_time(now_s: float) -> str:

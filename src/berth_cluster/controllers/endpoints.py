@@ -55,8 +55,8 @@ class EndpointsController(KeyedController):
             else:
                 self._selectors.put(change.obj, selector_of(change.obj))
             self.look_at(change.obj)
-        elif change.type == "DELETED" or _shown(change.old) != _shown(change.obj):
-            for key in self._selectors.concerned(change):
+        elif keys := self._selectors.concerned(change):
+            for key in keys if change.type == "DELETED" or _shown(change.old) != _shown(change.obj) else ():
                 self.look_up(KIND, key)
 
     def sync_gone(self, kind: str, key: str, now_s: float) -> None:

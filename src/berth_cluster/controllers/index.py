@@ -6,13 +6,15 @@ controllers bridge the delay of their caches. All lookups cost as much as they r
 large, except where their docstrings say otherwise.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from berth_cluster.apimachinery.meta import Object, controller_reference, key_of, owner_references, uid_of
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-Indexer = Callable[[Object], Iterable[Hashable]]
+Group = tuple[str, ...]
+"""What kind of group it is, and which one."""
+Indexer = Callable[[Object], tuple[Group, ...]]
 IGNORED_KINDS = frozenset({"Event"})
 
 
@@ -31,56 +33,55 @@ class ObjectIndex:
     Objects are grouped by what indexers say of them: by owner, by node, and by what controllers add.
     """
 
-    __slots__ = ("_groups", "_indexers", "_kinds", "_uids")
+    __slots__ = ("_groups", "_indexers", "_kinds", "_placed", "_uids")
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, Object]] = {}
         self._uids: dict[str, tuple[str, str]] = {}
-        self._groups: dict[tuple[str, Hashable], dict[tuple[str, str], None]] = {}
-        self._indexers: list[tuple[str, str, Indexer]] = [
-            ("owner", "", _owners),
-            ("orphan", "", _orphanage),
-            ("node", "Pod", lambda pod: filter(None, [pod["spec"].get("nodeName")])),
-        ]
+        self._groups: dict[Group, dict[tuple[str, str], None]] = {}
+        self._placed: dict[tuple[str, str], tuple[Group, ...]] = {}  # the groups of each object
+        self._indexers: list[tuple[str, Indexer]] = [("", _owners), ("Pod", _node)]
 
-    def add_indexer(self, name: str, kind: str, values_of: Indexer) -> None:
-        """Group objects of a kind by values, from now on and those that are there."""
-        self._indexers.append((name, kind, values_of))
+    def add_indexer(self, kind: str, groups_of: Indexer) -> None:
+        """Group objects of a kind, from now on and those that are there."""
+        self._indexers.append((kind, groups_of))
         for key, obj in self._kinds.get(kind, {}).items():
-            self._regroup(name, (kind, key), (), tuple(values_of(obj)))
+            self._place((kind, key), (*self._placed.get((kind, key), ()), *groups_of(obj)))
 
     def apply(self, change: ObjectChange) -> None:
         """Bring the index up to date with one change."""
         if change.kind in IGNORED_KINDS:
             return
-        known = self._kinds.setdefault(change.kind, {})
-        key, is_there = key_of(change.obj), change.type != "DELETED"
-        before = known.get(key)
-        if is_there:
-            known[key] = change.obj
-            self._uids[uid_of(change.obj)] = (change.kind, key)
-        else:
+        known, key, obj = self._kinds.setdefault(change.kind, {}), key_of(change.obj), change.obj
+        if change.type == "DELETED":
             known.pop(key, None)
-            self._uids.pop(uid_of(change.obj), None)
-        for name, kind, values_of in self._indexers:
-            if kind in ("", change.kind):
-                was = tuple(values_of(before)) if before is not None else ()
-                now = tuple(values_of(change.obj)) if is_there else ()
-                if was != now:
-                    self._regroup(name, (change.kind, key), was, now)
+            self._uids.pop(uid_of(obj), None)
+            self._place((change.kind, key), ())
+            return
+        known[key] = obj
+        self._uids[uid_of(obj)] = (change.kind, key)
+        groups = [one for kind, groups_of in self._indexers if kind in ("", change.kind) for one in groups_of(obj)]
+        self._place((change.kind, key), tuple(groups))
 
-    def _regroup(self, name: str, member: tuple[str, str], was: Iterable[Hashable], now: Iterable[Hashable]) -> None:
-        for value in was:
-            held = self._groups.get((name, value), {})
+    def _place(self, member: tuple[str, str], groups: tuple[Group, ...]) -> None:
+        """Put an object into these groups, and into no others."""
+        before = self._placed.get(member, ())
+        if before == groups:
+            return
+        for group in before:
+            held = self._groups[group]
             held.pop(member, None)
             if not held:
-                self._groups.pop((name, value), None)
-        for value in now:
-            self._groups.setdefault((name, value), {})[member] = None
+                del self._groups[group]
+        for group in groups:
+            self._groups.setdefault(group, {})[member] = None
+        self._placed[member] = groups
+        if not groups:
+            del self._placed[member]
 
-    def grouped(self, name: str, value: Hashable) -> list[Object]:
-        """The objects of which an indexer says that value."""
-        return [self._kinds[kind][key] for kind, key in self._groups.get((name, value), ())]
+    def grouped(self, *group: str) -> list[Object]:
+        """The objects that an indexer puts into that group."""
+        return [self._kinds[kind][key] for kind, key in self._groups.get(group, ())]
 
     def everything(self) -> Iterator[ObjectChange]:
         """Everything there is, as if it were being created now."""
@@ -133,21 +134,22 @@ class ObjectIndex:
 
     def orphans(self, kind: str, namespace: str) -> list[Object]:
         """The objects of a kind in a namespace that have no controller (they may be adopted)."""
-        return self.grouped("orphan", (kind, namespace))
+        return self.grouped("orphan", kind, namespace)
 
     def on_node(self, node_name: str) -> list[Object]:
         """The pods bound to a node, finished ones included."""
         return self.grouped("node", node_name)
 
 
-def _owners(obj: Object) -> Iterator[str]:
-    return (reference["uid"] for reference in owner_references(obj))
+def _owners(obj: Object) -> tuple[Group, ...]:
+    """A group for each of an object's owners, and that of the orphans of a namespace if nobody controls it."""
+    groups: tuple[Group, ...] = tuple([("owner", reference["uid"]) for reference in owner_references(obj)])
+    return groups if controller_reference(obj) is not None else (*groups, ("orphan", obj["kind"], _namespace_of(obj)))
 
 
-def _orphanage(obj: Object) -> Iterator[tuple[str, str]]:
-    """Kind and namespace of an object that may be adopted."""
-    if controller_reference(obj) is None:
-        yield obj["kind"], _namespace_of(obj)
+def _node(pod: Object) -> tuple[Group, ...]:
+    name = pod["spec"].get("nodeName")
+    return (("node", name),) if name else ()
 
 
 def _namespace_of(obj: Object) -> Any:

@@ -39,4 +39,6 @@ class SelectorBook:
 
     def concerned(self, change: ObjectChange) -> dict[str, None]:
         """The keys of those that select what has changed, or did so before."""
+        if change.obj["metadata"]["namespace"] not in self._known:  # asked for each change: mostly there are none
+            return {}
         return {key: None for obj in (change.old, change.obj) if obj is not None for key in self.selecting(obj)}

@@ -119,9 +119,8 @@ class DisruptionController(KeyedController):
             self._members[key] = {key_of(pod): None for pod in pods if selector.matches(labels_of(pod))}
 
     def _handle_pod(self, change: ObjectChange) -> None:
-        now = {} if change.type == "DELETED" else dict.fromkeys(self._selectors.selecting(change.obj))
         for key in self._selectors.concerned(change):
-            if key in now:
+            if change.type != "DELETED" and key in self._selectors.selecting(change.obj):
                 self._members[key][key_of(change.obj)] = None
             else:
                 self._members[key].pop(key_of(change.obj), None)

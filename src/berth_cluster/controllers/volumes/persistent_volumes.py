@@ -9,8 +9,6 @@ so if the two writes are interrupted, the volume names its claim already and the
 pkg/controller/volume/persistentvolume, v1.36.
 """
 
-from collections.abc import Iterator
-
 from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, key_of, uid_of, with_metadata
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
@@ -53,8 +51,8 @@ class VolumeController(KeyedController):
     def __init__(self, client: Client) -> None:
         super().__init__(client)
         self._told: dict[str, str] = {}  # the message of a claim's last event, by uid; it is not repeated
-        self.index.add_indexer("volume of", VOLUME, _place)
-        self.index.add_indexer("unbound of class", CLAIM, _open_class)
+        self.index.add_indexer(VOLUME, lambda volume: (_place(volume),))
+        self.index.add_indexer(CLAIM, _open_class)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -69,7 +67,7 @@ class VolumeController(KeyedController):
 
     def _handle_claim(self, change: ObjectChange) -> None:
         claim = change.obj
-        for volume in self.index.grouped("volume of", (CLAIM, key_of(claim))):
+        for volume in self.index.grouped("bound to", key_of(claim)):
             self.look_at(volume)
         if claim["spec"].get("volumeName"):
             self.look_up(VOLUME, claim["spec"]["volumeName"])
@@ -88,7 +86,7 @@ class VolumeController(KeyedController):
                 self._look_at_unbound(class_name_of(change.obj))
 
     def _look_at_unbound(self, *class_names: str) -> None:
-        for claim in (claim for name in class_names for claim in self.index.grouped("unbound of class", name)):
+        for claim in (claim for name in class_names for claim in self.index.grouped("unbound", name)):
             self.look_at(claim)
 
     def sync(self, obj: Object, now_s: float) -> None:
@@ -112,9 +110,8 @@ class VolumeController(KeyedController):
         class_name = class_name_of(claim)
         storage_class = self.index.get(CLASS, class_name) if class_name else None
         waits = waits_for_consumer(claim, storage_class)
-        places = (CLAIM, key_of(claim)), (CLASS, class_name)
-        candidates = [volume for place in places for volume in self.index.grouped("volume of", place)]
-        volume = best_volume(candidates, claim, only_prebound=waits)
+        bound, free = self.index.grouped("bound to", key_of(claim)), self.index.grouped("free", class_name)
+        volume = best_volume([*bound, *free], claim, only_prebound=waits)
         if volume is not None:
             self._bind(volume, claim)
         elif waits:
@@ -237,16 +234,15 @@ class VolumeController(KeyedController):
             self.tell(claim, reason, message, now_s, warns=warns)
 
 
-def _place(volume: Object) -> Iterator[tuple[str, str]]:
+def _place(volume: Object) -> tuple[str, str]:
     """The claim that a volume is bound or pre-bound to, or the class among whose volumes it is free."""
     claim_key = claim_ref_key(volume)
-    yield (CLAIM, claim_key) if claim_key else (CLASS, class_name_of(volume))
+    return ("bound to", claim_key) if claim_key else ("free", class_name_of(volume))
 
 
-def _open_class(claim: Object) -> Iterator[str]:
+def _open_class(claim: Object) -> tuple[tuple[str, str], ...]:
     """The class of a claim that has no volume yet."""
-    if BIND_COMPLETED not in annotations_of(claim):
-        yield class_name_of(claim)
+    return () if BIND_COMPLETED in annotations_of(claim) else (("unbound", class_name_of(claim)),)
 
 
 def _policy(volume: Object) -> str:

@@ -25,7 +25,7 @@ class VolumeProtection(KeyedController):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self.index.add_indexer("claim", "Pod", lambda pod: claims_of(pod) if node_of(pod) else ())
+        self.index.add_indexer("Pod", _uses)
 
     def handle(self, change: ObjectChange) -> None:
         """Look at claims and volumes that change, and at the claims of pods that are gone."""
@@ -45,5 +45,10 @@ class VolumeProtection(KeyedController):
 
     def _is_used(self, obj: Object) -> bool:
         if obj["kind"] == CLAIM:
-            return bool(self.index.grouped("claim", key_of(obj)))
+            return bool(self.index.grouped("uses", key_of(obj)))
         return (obj.get("status") or {}).get("phase") == "Bound"
+
+
+def _uses(pod: Object) -> tuple[tuple[str, str], ...]:
+    """The claims that a pod uses, once it is on a node."""
+    return tuple([("uses", key) for key in claims_of(pod)]) if pod["spec"].get("volumes") and node_of(pod) else ()

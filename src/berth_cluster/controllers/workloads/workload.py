@@ -35,7 +35,7 @@ class WorkloadController(KeyedController):
     kind = ""
     child = "Pod"
     finalizer = ""
-    """What is adopted gets this finalizer, if there is one."""
+    """What is owned is kept by this finalizer, if there is one, even where no workloads are left."""
     also_hears: tuple[str, ...] = ()
 
     def __init__(self, client: Client) -> None:
@@ -58,7 +58,7 @@ class WorkloadController(KeyedController):
                 self.forget(change.obj)
             else:
                 self.look_at(change.obj)
-        elif change.kind == self.child:
+        elif change.kind == self.child and (self.finalizer or self.index.all_of(self.kind)):
             for key, uid in _controllers_of(change, self.kind):
                 self.look_at_owner(key, uid, change.obj)
             if change.type != "DELETED" and _may_be_adopted_now(change):
