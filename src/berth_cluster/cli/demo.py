@@ -5,7 +5,7 @@ Everything happens in this process, on a temporary directory. The workloads are 
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from time import monotonic
@@ -14,9 +14,10 @@ from typing import Any
 import click
 import yaml
 from rich.console import Console
-from rich.table import Table
 
+from berth.cli.output import console_for
 from berth.cli.setup import Setup, plugin_option, read_setup
+from berth.cli.table import Table, TableColumn
 from berth.decisions.explanation import Explanation
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.cli.placement_table import placement_table
@@ -26,7 +27,6 @@ from berth_cluster.hollow.template import NodeTemplate
 JsonObject = dict[str, Any]
 SETTLE_S = 20.0
 POLL_S = 0.05
-WIDTH_WITHOUT_TERMINAL = 150
 ZONE, SHOWS = "topology.kubernetes.io/zone", "berth.dev/shows"
 
 
@@ -38,9 +38,7 @@ def command(plugins: tuple[str, ...]) -> None:
     Nothing is left behind. To play with such a cluster yourself, use `berth up` and kubectl.
     """
     setup = read_setup(plugins=plugins)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH_WITHOUT_TERMINAL)
+    console = console_for()
     with tempfile.TemporaryDirectory(prefix="berth-demo-") as directory:
         settled = asyncio.run(_demo(console, Path(directory), setup))
     if not settled:
@@ -141,35 +139,33 @@ def _has_come_to_rest(pod: JsonObject) -> bool:
 # --- what people see -----------------------------------------------------------------------------------------------
 
 
-def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(*columns, title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
 def _show_nodes(console: Console, cluster: EmbeddedCluster) -> None:
-    rows = []
+    amounts = (TableColumn("CPU", "number"), TableColumn("Memory", "number"))
+    title = "The cluster: hollow nodes, which only pretend to run pods"
+    table = Table("Node", "Zone", *amounts, TableColumn("Special", "text"), title=title)
     for node in sorted(_objects(cluster, "Node"), key=lambda one: one["metadata"]["labels"]["kubernetes.io/hostname"]):
         labels, offered = node["metadata"]["labels"], node["status"]["allocatable"]
         special = [f"disk={labels['disk']}"] if "disk" in labels else []
         special += [f"{name}: {amount}" for name, amount in offered.items() if "/" in name]
         special += [f"taint {one['key']}={one['value']}:{one['effect']}" for one in node["spec"].get("taints") or []]
-        cells = node["metadata"]["name"], labels[ZONE], offered["cpu"], offered["memory"], ", ".join(special)
-        rows.append(cells)
-    title = "The cluster: hollow nodes, which only pretend to run pods"
-    _show(console, title, ("Node", "Zone", "CPU", "Memory", "Special"), rows)
+        table.add(node["metadata"]["name"], labels[ZONE], offered["cpu"], offered["memory"], ", ".join(special))
+    table.print(console)
+    console.print()
 
 
 def _show_workloads(console: Console, documents: list[JsonObject]) -> None:
-    shown = ((one["kind"], one["metadata"], one["metadata"].get("annotations") or {}) for one in documents)
-    rows = [(kind, meta["name"], notes[SHOWS]) for kind, meta, notes in shown if notes.get(SHOWS)]
-    _show(console, "The workloads", ("Kind", "Name", "Shows"), rows)
+    table = Table("Kind", "Name", TableColumn("Shows", "text"), title="The workloads")
+    for document in documents:
+        shows = (document["metadata"].get("annotations") or {}).get(SHOWS)
+        if shows:
+            table.add(document["kind"], document["metadata"]["name"], shows)
+    table.print(console)
+    console.print()
 
 
 def _show_placements(console: Console, cluster: EmbeddedCluster, explanations: Mapping[str, Explanation]) -> None:
     zones = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in _objects(cluster, "Node")}
     pods = sorted(_objects(cluster, "Pod"), key=lambda pod: (not pod["spec"].get("nodeName"), pod["metadata"]["name"]))
-    console.print(placement_table(pods, explanations, zones))
+    placement_table(pods, explanations, zones).print(console)
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
     console.print(f"{placed} of {len(pods)} pods have a node. For a cluster of your own to play with: berth up")
