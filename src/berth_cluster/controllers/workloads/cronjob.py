@@ -4,14 +4,11 @@ Driven by changes of CronJobs and their Jobs, and by time. Which run is due is d
 Upstream: pkg/controller/cronjob.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
-    controller_reference,
     format_time,
     int_of,
     is_being_deleted,
@@ -36,6 +33,7 @@ class CronJobController(WorkloadController):
     name = "cronjob-controller"
     kind = "CronJob"
     child = "Job"
+    created, refused, deleted = "Created job {name}", "Error creating job: {error}", "Deleted job {name}"
 
     def sync(self, obj: Object, now_s: float) -> None:
         """Make the Job that is due, forget finished ones, and come back for the next run."""
@@ -87,12 +85,7 @@ class CronJobController(WorkloadController):
             ended.sort(
                 key=lambda job: (parse_time((job.get("status") or {}).get("startTime")), job["metadata"]["name"])
             )
-            self._delete(cron_job, ended[: max(0, len(ended) - limit)], now_s)
-
-    def _delete(self, cron_job: Object, jobs: Sequence[Object], now_s: float) -> None:
-        for job in jobs:
-            self.client.delete("Job", job)
-            self.tell(cron_job, "SuccessfulDelete", f"Deleted job {job['metadata']['name']}", now_s)
+            self.delete_children(cron_job, ended[: max(0, len(ended) - limit)], now_s)
 
     def _run_due(self, cron_job: Object, status: Object, schedule: Schedule, now_s: float) -> Object:
         """Make the Job of the run that is due, if the CronJob lets it; return the status with it."""
@@ -113,7 +106,7 @@ class CronJobController(WorkloadController):
             return status
         if policy == "Replace":
             uids = {reference["uid"] for reference in active}
-            self._delete(cron_job, [job for job in self.owned(cron_job) if uid_of(job) in uids], now_s)
+            self.delete_children(cron_job, [job for job in self.owned(cron_job) if uid_of(job) in uids], now_s)
             active = []
         job = self._create(cron_job, due.at_s, now_s)
         reference = {"apiVersion": "batch/v1", "kind": "Job", "namespace": job["metadata"]["namespace"]}
@@ -130,16 +123,10 @@ class CronJobController(WorkloadController):
             "annotations": {**((template.get("metadata") or {}).get("annotations") or {}), SCHEDULED_AT: scheduled},
             "ownerReferences": [new_controller_reference(cron_job)],
         }
-        try:
-            job = self.client.create("Job", {"metadata": meta, "spec": template["spec"]})
-        except StoreError as error:
-            known = self.index.get("Job", f"{meta['namespace']}/{meta['name']}")
-            if known is not None and (controller_reference(known) or {}).get("uid") == uid_of(cron_job):
-                return known
-            self.tell(cron_job, "FailedCreate", f"Error creating job: {error}", now_s, warns=True)
-            raise
-        self.tell(cron_job, "SuccessfulCreate", f"Created job {meta['name']}", now_s)
-        return job
+        known = self.index.get("Job", f"{meta['namespace']}/{meta['name']}")
+        if known is not None and self.index.controller_of(known) is cron_job:
+            return known
+        return self.create_children(cron_job, [{"metadata": meta, "spec": template["spec"]}], now_s)[0]
 
 
 def end_of(job: Object) -> str | None:

@@ -213,10 +213,10 @@ class DaemonSetController(WorkloadController):
     # --- pods ------------------------------------------------------------------------------------------------
 
     def _create(self, daemon_set: Object, node: str, digest: str, now_s: float) -> None:
-        self.create_pods(daemon_set, [new_pod(daemon_set, node, digest)], now_s)
+        self.create_children(daemon_set, [new_pod(daemon_set, node, digest)], now_s)
 
     def _delete(self, daemon_set: Object, pods: list[DaemonPod], now_s: float) -> None:
-        self.delete_pods(daemon_set, filter(None, (self._found(daemon_set, pod) for pod in pods)), now_s)
+        self.delete_children(daemon_set, filter(None, (self._found(daemon_set, pod) for pod in pods)), now_s)
 
     def _found(self, daemon_set: Object, pod: DaemonPod) -> Object | None:
         return self.index.get("Pod", f"{daemon_set['metadata']['namespace']}/{pod.name}")
@@ -238,7 +238,7 @@ class DaemonSetController(WorkloadController):
         verb, reason = ("failed", "FailedDaemonPod") if failed else ("succeeded", "SucceededDaemonPod")
         why = f"Found {verb} daemon pod {key_of(found)} on node {node}, will try to {'kill' if failed else 'delete'} it"
         self.tell(daemon_set, reason, why, now_s, warns=failed)
-        self.delete_pods(daemon_set, [found], now_s)
+        self.delete_children(daemon_set, [found], now_s)
 
 
 def daemon_set_status(daemon_set: Object, verdicts: Verdicts, by_node: PodsByNode) -> Object:

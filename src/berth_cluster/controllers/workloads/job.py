@@ -109,7 +109,7 @@ class JobController(WorkloadController):
         """Delete pods that are no longer wanted; without the finalizer they do not count as failed."""
         for pod in pods:
             self._untrack(pod)
-        self.delete_pods(job, pods, now_s)
+        self.delete_children(job, pods, now_s)
 
     def _wind_up(self, job: Object, now_s: float) -> None:
         """Release the pods of a Job that has finished, and delete the Job when its time to live is over."""
@@ -159,7 +159,7 @@ class JobController(WorkloadController):
         due = [index for index in indexes if ready_s[index] <= now_s]
         if not due and ready_s:
             self.look_at(job, min(ready_s.values()))
-        self.create_pods(job, (_new_pod(job, index, counted.held.get(index)) for index in due), now_s)
+        self.create_children(job, (_new_pod(job, index, counted.held.get(index)) for index in due), now_s)
 
     def _ready_at(self, job: Object, held: Object | None) -> float:
         """When a pod may be made after those that have failed: of the same index, or of the whole Job."""

@@ -148,10 +148,10 @@ class ReplicaSetController(WorkloadController):
         missing = missing_pods(wanted, active)
         if missing > 0:
             pod = pod_from_template(replica_set, replica_set["spec"]["template"])
-            self.create_pods(replica_set, itertools.repeat(pod, missing), now_s)
+            self.create_children(replica_set, itertools.repeat(pod, missing), now_s)
         elif missing < 0:
             candidates = [pod for pod in self.owned(replica_set) if is_active(pod)]
-            self.delete_pods(replica_set, first_to_go(candidates, self._related_pods(replica_set), -missing), now_s)
+            self.delete_children(replica_set, first_to_go(candidates, self._related_pods(replica_set), -missing), now_s)
         if active + missing != wanted:
             self.look_at(replica_set)
 

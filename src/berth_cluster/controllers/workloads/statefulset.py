@@ -71,6 +71,9 @@ class StatefulSetController(WorkloadController):
 
     name = "statefulset-controller"
     kind = "StatefulSet"
+    created = "Create Pod {name} in StatefulSet {owner} successful"
+    refused = "Create Pod {name} in StatefulSet {owner} failed error: {error}"
+    deleted = "Delete Pod {name} in StatefulSet {owner} successful"
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
@@ -129,7 +132,7 @@ class StatefulSetController(WorkloadController):
         for pod in replicas.condemned:
             waits = ordered and pod in unhealthy and pod is not unhealthy[-1]
             if not is_being_deleted(pod) and not waits:
-                self._delete(stateful_set, pod, now_s)
+                self.delete_children(stateful_set, [pod], now_s)
             if ordered:
                 return False
         return True
@@ -152,7 +155,7 @@ class StatefulSetController(WorkloadController):
                 return
             if pod is not None and revision_of(pod) != revisions.update["metadata"]["name"]:
                 if not is_being_deleted(pod):
-                    self._delete(stateful_set, pod, now_s)
+                    self.delete_children(stateful_set, [pod], now_s)
                 budget -= allowed is None or not is_being_deleted(pod)
             elif allowed is None and (pod is None or not is_healthy(stateful_set, pod, now_s)):
                 return
@@ -165,30 +168,22 @@ class StatefulSetController(WorkloadController):
     # --- pods and claims -------------------------------------------------------------------------------------
 
     def _create(self, stateful_set: Object, ordinal: int, revision: Object, now_s: float) -> None:
-        name = f"{stateful_set['metadata']['name']}-{ordinal}"
-        self._create_claims(stateful_set, name, now_s)
         pod = new_pod(stateful_set, ordinal, revision["metadata"]["name"], template_of(revision))
-        self._say_made(stateful_set, "Pod", pod, f"Pod {name}", now_s)
+        self._create_claims(stateful_set, pod["metadata"]["name"], now_s)
+        self.create_children(stateful_set, [pod], now_s)
 
     def _create_claims(self, stateful_set: Object, pod_name: str, now_s: float) -> None:
         for claim in new_claims(stateful_set, pod_name):
-            if self.index.get(CLAIM, key_of(claim)) is None:
-                self._say_made(stateful_set, CLAIM, claim, f"Claim {claim['metadata']['name']} Pod {pod_name}", now_s)
-
-    def _say_made(self, stateful_set: Object, kind: str, obj: Object, what: str, now_s: float) -> None:
-        what = f"Create {what} in StatefulSet {stateful_set['metadata']['name']}"
-        try:
-            self.client.create(kind, obj)
-        except StoreError as error:
-            self.tell(stateful_set, "FailedCreate", f"{what} failed error: {error}", now_s, warns=True)
-            raise
-        word = "successful" if kind == "Pod" else "success"
-        self.tell(stateful_set, "SuccessfulCreate", f"{what} {word}", now_s)
-
-    def _delete(self, stateful_set: Object, pod: Object, now_s: float) -> None:
-        self.client.delete("Pod", pod)
-        message = f"Delete Pod {pod['metadata']['name']} in StatefulSet {stateful_set['metadata']['name']} successful"
-        self.tell(stateful_set, "SuccessfulDelete", message, now_s)
+            if self.index.get(CLAIM, key_of(claim)) is not None:
+                continue
+            set_name = stateful_set["metadata"]["name"]
+            what = f"Create Claim {claim['metadata']['name']} Pod {pod_name} in StatefulSet {set_name}"
+            try:
+                self.client.create(CLAIM, claim)
+            except StoreError as error:
+                self.tell(stateful_set, "FailedCreate", f"{what} failed error: {error}", now_s, warns=True)
+                raise
+            self.tell(stateful_set, "SuccessfulCreate", f"{what} success", now_s)
 
     def _replace(self, stateful_set: Object, pod: Object, now_s: float) -> None:
         """Delete a pod that has ended; it is created again under the same name."""

@@ -1,4 +1,4 @@
-"""What controllers of workloads have in common: what they hear of, whose an object is, making and deleting pods.
+"""What controllers of workloads have in common: what they hear of, whose an object is, making and deleting it.
 
 Workloads adopt what they select and nobody controls, and release what they no longer select; each controller asks for
 `claim` before it counts what it has. Upstream: ControllerRefManager and RealPodControl in pkg/controller.
@@ -37,6 +37,8 @@ class WorkloadController(KeyedController):
     finalizer = ""
     """What is owned is kept by this finalizer, if there is one, even where no workloads are left."""
     also_hears: tuple[str, ...] = ()
+    created, refused, deleted = "Created pod: {name}", "Error creating: {error}", "Deleted pod: {name}"
+    """The words of events on a workload whose children come and go."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
@@ -109,23 +111,31 @@ class WorkloadController(KeyedController):
                 held = [*(child["metadata"].get("finalizers") or []), *filter(None, [self.finalizer])]
                 self.client.update(self.child, with_metadata(child, ownerReferences=owners, finalizers=held))
 
-    # --- pods ------------------------------------------------------------------------------------------------
+    # --- making and deleting ---------------------------------------------------------------------------------
 
-    def create_pods(self, owner: Object, pods: Iterable[Object], now_s: float) -> None:
-        """Create pods until one is refused, which is raised."""
-        for pod in pods:
+    def create_children(self, owner: Object, children: Iterable[Object], now_s: float) -> list[Object]:
+        """Create children until one is refused, which is raised."""
+        made = []
+        for child in children:
             try:
-                created = self.client.create("Pod", pod)
+                made.append(self.client.create(self.child, child))
             except StoreError as error:
-                self.tell(owner, "FailedCreate", f"Error creating: {error}", now_s, warns=True)
+                self._say(self.refused, owner, child, "FailedCreate", now_s, error=error)
                 raise
-            self.tell(owner, "SuccessfulCreate", f"Created pod: {created['metadata']['name']}", now_s)
+            self._say(self.created, owner, made[-1], "SuccessfulCreate", now_s)
+        return made
 
-    def delete_pods(self, owner: Object, pods: Iterable[Object], now_s: float) -> None:
-        """Delete pods."""
-        for pod in pods:
-            self.client.delete("Pod", pod)
-            self.tell(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}", now_s)
+    def delete_children(self, owner: Object, children: Iterable[Object], now_s: float) -> None:
+        """Delete children."""
+        for child in children:
+            self.client.delete(self.child, child)
+            self._say(self.deleted, owner, child, "SuccessfulDelete", now_s)
+
+    def _say(
+        self, words: str, owner: Object, child: Object, reason: str, now_s: float, error: StoreError | None = None
+    ) -> None:
+        names = {"name": child["metadata"].get("name", ""), "owner": owner["metadata"]["name"]}
+        self.tell(owner, reason, words.format(error=error, **names), now_s, warns=error is not None)
 
 
 def _controllers_of(change: ObjectChange, kind: str) -> Iterator[tuple[str, str]]:
