@@ -81,18 +81,20 @@ def restart_count(pod: Object) -> int:
     return max((status.get("restartCount", 0) for status in statuses), default=0)
 
 
+def made_from(owner: Object, template: Object, **named: str) -> Object:
+    """An object as a controller makes it: the template's labels, annotations and spec, and an owner."""
+    given = template.get("metadata") or {}
+    metadata: Object = {**named, "namespace": owner["metadata"]["namespace"]}
+    metadata |= {name: dict(given[name]) for name in ("labels", "annotations") if given.get(name)}
+    return {"metadata": {**metadata, "ownerReferences": [new_controller_reference(owner)]}, "spec": template["spec"]}
+
+
 def pod_from_template(owner: Object, template: Object) -> Object:
-    """A pod as a controller makes it: the template's labels, annotations, finalizers and spec, and an owner."""
-    metadata: Object = {
-        "generateName": f"{owner['metadata']['name']}-",
-        "namespace": owner["metadata"]["namespace"],
-    }
-    for name in ("labels", "annotations", "finalizers"):
-        given = (template.get("metadata") or {}).get(name)
-        if given:
-            metadata[name] = given.copy()
-    metadata["ownerReferences"] = [new_controller_reference(owner)]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    """A pod as a controller makes it, which also has the template's finalizers."""
+    pod = made_from(owner, template, generateName=f"{owner['metadata']['name']}-")
+    if finalizers := (template.get("metadata") or {}).get("finalizers"):
+        pod["metadata"]["finalizers"] = list(finalizers)
+    return pod
 
 
 def first_to_go(pods: Sequence[Object], related: Iterable[Object], count: int) -> list[Object]:

@@ -15,14 +15,13 @@ from berth_cluster.apimachinery.meta import (
     controller_reference,
     is_being_deleted,
     key_of,
-    new_controller_reference,
     uid_of,
     without_finalizer,
 )
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import is_terminal, node_of
+from berth_cluster.controllers.pods import is_terminal, made_from, node_of
 
 CLAIM = "ResourceClaim"
 TEMPLATE = "ResourceClaimTemplate"
@@ -120,16 +119,9 @@ class ResourceClaimController(KeyedController):
             self._waiting.setdefault(template_key, set()).add(key_of(pod))
             why = f'resource claim template "{template_name}": resourceclaimtemplate.resource.k8s.io'
             raise StoreError(404, "NotFound", f'{why} "{template_name}" not found')
-        given = template["spec"].get("metadata") or {}
-        metadata = {
-            "generateName": f"{pod['metadata']['name']}-{entry['name']}-",
-            "namespace": namespace,
-            "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: entry["name"]},
-            "ownerReferences": [new_controller_reference(pod)],
-        }
-        if given.get("labels"):
-            metadata["labels"] = given["labels"]
-        return self.client.create(CLAIM, {"metadata": metadata, "spec": template["spec"]["spec"]})
+        claim = made_from(pod, template["spec"], generateName=f"{pod['metadata']['name']}-{entry['name']}-")
+        claim["metadata"]["annotations"] = {**annotations_of(claim), POD_CLAIM_NAME: entry["name"]}
+        return self.client.create(CLAIM, claim)
 
     def _reserve(self, pod: Object) -> None:
         """Reserve allocated claims for a pod that has a node without being in `reservedFor`: no scheduler did it."""

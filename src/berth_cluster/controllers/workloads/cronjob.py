@@ -9,14 +9,15 @@ from zoneinfo import ZoneInfo
 
 from berth_cluster.apimachinery.meta import (
     Object,
+    annotations_of,
     format_time,
     int_of,
     is_being_deleted,
     is_condition_true,
-    new_controller_reference,
     parse_time,
     uid_of,
 )
+from berth_cluster.controllers.pods import made_from
 from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.cron_jobs import MANY_MISSED, Schedule, due_run, read_schedule
 
@@ -114,19 +115,14 @@ class CronJobController(WorkloadController):
         return {**status, "active": [*active, reference], "lastScheduleTime": format_time(due.at_s)}
 
     def _create(self, cron_job: Object, at_s: float, now_s: float) -> Object:
-        metadata, template = cron_job["metadata"], cron_job["spec"]["jobTemplate"]
-        scheduled = datetime.fromtimestamp(at_s, zone_of(cron_job["spec"])).isoformat().replace("+00:00", "Z")
-        meta = {
-            "name": f"{metadata['name']}-{int(at_s // 60)}",
-            "namespace": metadata["namespace"],
-            "labels": dict((template.get("metadata") or {}).get("labels") or {}),
-            "annotations": {**((template.get("metadata") or {}).get("annotations") or {}), SCHEDULED_AT: scheduled},
-            "ownerReferences": [new_controller_reference(cron_job)],
-        }
-        known = self.index.get("Job", f"{meta['namespace']}/{meta['name']}")
+        name = f"{cron_job['metadata']['name']}-{int(at_s // 60)}"
+        known = self.index.get("Job", f"{cron_job['metadata']['namespace']}/{name}")
         if known is not None and self.index.controller_of(known) is cron_job:
             return known
-        return self.create_children(cron_job, [{"metadata": meta, "spec": template["spec"]}], now_s)[0]
+        job = made_from(cron_job, cron_job["spec"]["jobTemplate"], name=name)
+        scheduled = datetime.fromtimestamp(at_s, zone_of(cron_job["spec"])).isoformat().replace("+00:00", "Z")
+        job["metadata"]["annotations"] = {**annotations_of(job), SCHEDULED_AT: scheduled}
+        return self.create_children(cron_job, [job], now_s)[0]
 
 
 def end_of(job: Object) -> str | None:
