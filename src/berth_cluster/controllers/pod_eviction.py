@@ -37,7 +37,7 @@ class EvictingController(KeyedController):
             self.look_at(pod, at_s)
             return False
         self.tell(pod, self.event, message, now_s)
-        marked = self.client.update_status("Pod", disrupted(pod, self.reason, self.message, now_s))
+        marked = self.client.set_status(pod, disrupted(pod, self.reason, self.message, now_s))
         self.client.delete("Pod", marked)
         self.threatened.pop(uid_of(pod), None)
         return True

@@ -117,6 +117,5 @@ def _deletable(pod: Object) -> Deletable:
 
 
 def disrupted(pod: Object, reason: str, message: str, now_s: float) -> Object:
-    """The pod with the condition DisruptionTarget, which says why it is about to be ended from outside."""
-    condition = new_condition("DisruptionTarget", True, reason, message, now_s)
-    return {**pod, "status": with_condition(pod.get("status"), condition)}
+    """The pod's status with the condition DisruptionTarget, which says why it is about to be ended from outside."""
+    return with_condition(pod.get("status"), new_condition("DisruptionTarget", True, reason, message, now_s))

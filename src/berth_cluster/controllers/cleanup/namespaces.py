@@ -52,7 +52,7 @@ class NamespaceController(KeyedController):
             self.client.set_status(obj, with_condition(obj.get("status"), said))
             return
         finalizers = [name for name in obj["spec"].get("finalizers") or [] if name != FINALIZER]
-        self.client.finalize({**obj, "spec": {**obj["spec"], "finalizers": finalizers}})
+        self.client.update(KIND, {**obj, "spec": {**obj["spec"], "finalizers": finalizers}}, "finalize")
 
     def _empty(self, resource: ResourceType, namespace: str) -> bool:
         """Delete what there is of a resource; True while something of it is left."""

@@ -54,6 +54,6 @@ class PodGarbageCollector(KeyedController):
 
     def _remove(self, pod: Object, now_s: float) -> None:
         if not is_terminal(pod):
-            pod = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now_s)
-            pod = self.client.update_status("Pod", {**pod, "status": {**pod["status"], "phase": "Failed"}})
+            status = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now_s)
+            pod = self.client.set_status(pod, {**status, "phase": "Failed"})
         self.client.pod_removed(pod)
