@@ -105,7 +105,7 @@ class ReplicaSetController(WorkloadController):
     def handle(self, change: ObjectChange) -> None:
         """Count changed pods, and look at their ReplicaSets."""
         super().handle(change)
-        if change.kind == "Pod":
+        if change.kind == "Pod" and self._counts:
             pod_key, is_there = key_of(change.obj), change.type != "DELETED"
             uid, before = _controller_uid(change.obj), _controller_uid(change.old)
             if before != uid and before in self._counts:
