@@ -265,7 +265,7 @@ def test_the_status_of_a_quota(cluster):
     read["status"]["hard"] = {"cpu": "2", "memory": "5Gi"}
     del read["metadata"]["resourceVersion"]
     assert cluster.update(read, "status")["status"]["hard"] == {"cpu": "2", "memory": "5Gi"}
-    cluster.watch("ResourceQuota", lambda seen: seen[-1][1]["status"]["hard"]["cpu"] == "500m", resourceVersion=since)
+    cluster.watch("ResourceQuota", lambda seen: seen[-1][1]["status"]["hard"]["cpu"] == "2", resourceVersion=since)
     cluster.patch("ResourceQuota", "quota", {"spec": {"hard": {"cpu": "1", "memory": "1Gi"}}})
     cluster.until("ResourceQuota", "quota", lambda obj: obj["status"]["hard"] == {"cpu": "1", "memory": "1Gi"})
     patched = cluster.patch("ResourceQuota", "quota", {"status": {"hard": {"cpu": "3", "memory": "3Gi"}}}, "status")
