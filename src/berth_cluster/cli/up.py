@@ -20,7 +20,7 @@ from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_option
 from berth.cli.option_rules import never_with, only_with
 from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup, warn
-from berth_cluster.cli.apiserver import kubernetes_version_option
+from berth_cluster.cli.apiserver import keeps_objects, kubernetes_version_option
 
 if TYPE_CHECKING:
     from berth.cli.setup import Setup
@@ -58,7 +58,8 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     default=Path(".berth"),
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where kubeconfig and CA are kept.",
+    help="Where kubeconfig and CA are kept. If it is given, so are the objects: a cluster that was kept there goes on, "
+    "and what is said here of nodes is for a new one.",
 )
 @click.option("--no-scheduler", is_flag=True, help="Leave the scheduler out, to run one yourself.")
 @click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each node.")
@@ -139,8 +140,8 @@ def command(
 ) -> None:
     """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
 
-    Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything is kept in memory and is gone
-    when the command ends; Ctrl-C ends it.
+    Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything else is kept in memory and is gone
+    when the command ends, unless --dir says where to keep it; Ctrl-C ends it.
     """
     from berth.config.errors import ConfigError
     from berth.runtime.serving.server import PortTaken
@@ -169,8 +170,12 @@ def command(
         nodes, template, pools, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor
     )
     nodes += sum(pool.nodes for pool in pools)
-    cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token, objects=objects)
     try:
+        cluster = EmbeddedCluster(
+            settings, directory, host=host, port=port, token=token, objects=objects, keeps_objects=keeps_objects(ctx)
+        )
+        if cluster.goes_on:
+            click.echo(f"The cluster in {directory} goes on; what is said of nodes, and --from, are for a new one.")
         with recording_to(recording) as build:
             page = ui_port if with_page else None
             logs = (decision_log, directory)
@@ -272,6 +277,7 @@ async def _run(
     from berth.cli.local_record import ServedLocally, record_directory, recorded
     from berth.cli.signals import stop_on_signals
     from berth.runtime.observing.logs import LegibleFormatter
+    from berth_cluster.apimachinery.resource_types import NODES
     from berth_cluster.cli.in_process import InProcessScheduler
     from berth_cluster.cli.pod_census import PodCensus, tell
     from berth_workbench.cli.ui import LocalPage
@@ -279,7 +285,11 @@ async def _run(
     handler = logging.StreamHandler()
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    stopped = asyncio.create_task(stop_on_signals().wait())
+    stop = stop_on_signals()
+    kept = cluster.store.kept
+    if kept is not None:
+        kept.on_failure = stop.set
+    stopped = asyncio.create_task(stop.wait())
     scheduler: InProcessScheduler | None = None
     page: LocalPage | None = None
     telling: asyncio.Task[None] | None = None
@@ -290,14 +300,16 @@ async def _run(
         if cluster.restored is not None:
             _tell_of(cluster.restored)
             nodes += cluster.restored.counts.get("Node", 0)
+        if cluster.goes_on:
+            nodes = len(cluster.store.objects(NODES))
         ends: set[asyncio.Task[Any]] = {stopped}
         if setup is not None:
-            kept = open_log(*logs, anew=True)
+            log = open_log(*logs, anew=True)
             scheduler = InProcessScheduler(
                 cluster.store,
                 scheduler_port,
                 setup,
-                kept=kept,
+                kept=log,
                 api_server=cluster.url,
                 build=build,
                 delay=cluster.delay,
@@ -324,6 +336,8 @@ async def _run(
         if scheduler is not None:
             await scheduler.stop()
         await cluster.stop()
+    if kept is not None and kept.failure is not None:
+        raise kept.failure
 
 
 def _check_quantity(option: str, text: str) -> None:

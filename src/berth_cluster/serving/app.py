@@ -109,7 +109,10 @@ class Application:
         """Answer one request; whatever goes wrong becomes a Status."""
         self._in_flight += 1
         try:
-            return await self._answer(request)
+            try:
+                return await self._answer(request)
+            finally:  # refusals tell of objects, too
+                self._store.flush()
         except StoreError as error:
             return error_response(error)
         except web.HTTPException as error:

@@ -113,11 +113,15 @@ class Collection:
             if not space.objects:
                 del self._namespaces[namespace]
         else:
-            space = self._namespaces.setdefault(namespace, _Namespace())
-            self._count += space.put(name, change.entry)
+            self.put(change.entry)
         self._remember(change)
         for watch in tuple(self.watches):
             watch.offer(change)
+
+    def put(self, entry: Entry) -> None:
+        """Put an object in its place, and tell nobody."""
+        namespace, name = entry.place
+        self._count += self._namespaces.setdefault(namespace, _Namespace()).put(name, entry)
 
     def _remember(self, change: StoreChange) -> None:
         self._history.append(change)

@@ -107,11 +107,12 @@ class CustomKinds:
         if status != definition["status"]:
             self._store.update(DEFINITIONS, "", name, {**definition, "status": status}, "status")
             return  # to be called again by that change
-        self._load(definition)
+        self.load(definition)
         if is_being_deleted(definition):
             self._empty(definition)
 
-    def _load(self, definition: Object) -> None:
+    def load(self, definition: Object) -> None:
+        """Serve what a definition declares, if its names are accepted."""
         name, meta = definition["metadata"]["name"], definition["metadata"]
         known = (meta["uid"], meta["generation"], definition["status"]["acceptedNames"], is_being_deleted(definition))
         before = self._known.get(name)

@@ -24,6 +24,7 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -42,6 +43,7 @@ from berth_cluster.apimachinery.field_checks import check_patched, check_types
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.patches import PATCH_TYPES, apply_patch
 from berth_cluster.apimachinery.resource_types import (
+    DEFINITIONS,
     DISRUPTION_BUDGETS,
     EVENTS,
     NAMESPACES,
@@ -61,6 +63,7 @@ from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
 from berth_cluster.storage.field_managers import FieldManagers, Writer
 from berth_cluster.storage.namespace_contents import NamespaceContents
+from berth_cluster.storage.object_file import ObjectFile
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
@@ -91,6 +94,7 @@ class Store:
         "bindings",
         "clock",
         "custom",
+        "kept",
         "managers",
         "new_suffix",
         "new_uid",
@@ -111,8 +115,9 @@ class Store:
         max_events: int = MAX_EVENTS,
         system_objects: bool = True,
         service_accounts: bool = False,
+        kept: ObjectFile | None = None,
     ) -> None:
-        """An empty store; `system_objects` adds the namespaces and priority classes that every cluster has.
+        """A store with the objects that are `kept`; `system_objects` adds to an empty one those of every cluster.
 
         `service_accounts` turns on what a cluster does about them: every namespace gets the account `default` and the
         CA's certificate, and pods without an account get that one. An API server alone does neither.
@@ -135,9 +140,12 @@ class Store:
         self.custom = CustomKinds(self)
         self.managers = FieldManagers(self.custom.message_of)
         self.service_accounts = service_accounts
+        self.kept = kept
+        if kept is not None:
+            self._begin_with(kept)
         if service_accounts:
             NamespaceContents(self)
-        if system_objects:
+        if system_objects and not self.revision:
             for kind, obj in bootstrap.system_objects():
                 self.create(kind, "", obj)
 
@@ -333,6 +341,8 @@ class Store:
         written = self._write(kind, entry, _stored(kind, merged), subresource, dry_run)
         if not dry_run:
             self.managers.keep(written["metadata"]["uid"], owners)
+            if self.kept is not None:  # once more, now that it is known who owns what
+                self.kept.note(kind.key, self.entry(kind, namespace, name), is_gone=False)
         return _shown(kind, written)
 
     def delete(
@@ -456,11 +466,50 @@ class Store:
         collection.apply(change)
         if change_type == "DELETED":
             self.managers.gone(obj["metadata"]["uid"])
+        if self.kept is not None:
+            self.kept.note(collection.resource.key, entry, is_gone=change_type == "DELETED")
         self._tell_subscribers(change)
         if collection.resource is EVENTS and change_type != "DELETED":
             self._expiry.written(entry, self.clock().timestamp())
             self.expire_events(at_most=2)  # more than one is written, so that the old ones cannot pile up
         return obj
+
+    def flush(self) -> None:
+        """Have the file, if there is one, hold the present state: to be called before anything of it is told.
+
+        Raises `ObjectFileError` when that cannot be written; then nothing of it may be told.
+        """
+        if self.kept is not None:
+            self.kept.write(self.revision, self.clock().timestamp(), self.managers.saved)
+
+    def close(self) -> None:
+        """Flush for the last time, and let go of the file."""
+        if self.kept is not None:
+            with suppress(StoreError):  # which is known where it matters
+                self.flush()
+            self.kept.close()
+
+    def _begin_with(self, kept: ObjectFile) -> None:
+        """Take over the objects of a file. The history begins here; watches of what was before are refused (410)."""
+        self.revision = kept.revision()
+        for collection in self._collections.values():
+            collection.forgotten = self.revision
+        for saved in kept.read():
+            found = self._collections.get(saved.key)
+            if found is None:
+                raise kept.unreadable(f"it holds {'.'.join(reversed(saved.key))}, which nothing declares")
+            try:
+                entry = Entry(_decode(saved.encoded), saved.revision, saved.encoded)
+                if saved.owners is not None:
+                    self.managers.load(entry.obj["metadata"]["uid"], saved.owners)
+            except (msgspec.MsgspecError, KeyError, TypeError) as error:
+                name = f"{'/'.join(saved.key)} {saved.namespace}/{saved.name}"
+                raise kept.unreadable(f"{name} is damaged ({error})") from None
+            found.put(entry)
+            if found.resource is DEFINITIONS:
+                self.custom.load(entry.obj)
+            elif found.resource is EVENTS:
+                self._expiry.written(entry, saved.written_s)
 
     def expire_events(self, at_most: int = 1000) -> int:
         """Let events go whose time has come; the number of those that went."""

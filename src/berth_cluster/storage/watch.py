@@ -36,12 +36,12 @@ class Entry:
 
     __slots__ = ("_encoded", "obj", "place", "revision")
 
-    def __init__(self, obj: Object, revision: int) -> None:
+    def __init__(self, obj: Object, revision: int, encoded: bytes | None = None) -> None:
         self.obj = obj
         self.revision = revision
         meta = obj["metadata"]
         self.place: tuple[str, str] = (meta.get("namespace", ""), meta["name"])  # where lists show it
-        self._encoded: bytes | None = None
+        self._encoded = encoded
 
     @property
     def encoded(self) -> bytes:
