@@ -45,6 +45,7 @@ _PUT = """
 _DROP = f"DELETE FROM objects WHERE ({_PLACE}) = (?, ?, ?, ?)"
 # A definition comes before the objects that it declares, and events come in the order of their expiry.
 _READ = "SELECT * FROM objects ORDER BY (api_group, plural) <> (?, ?), written_s, revision"
+_REVISION = "SELECT max(revision) FROM (SELECT revision FROM counter UNION ALL SELECT revision FROM objects)"
 
 OwnersOf = Callable[[str], bytes | None]
 
@@ -112,9 +113,14 @@ class ObjectFile:
         """The error for a file that cannot be gone on with."""
         return ObjectFileError(f"cannot go on with {self._path}: {why}; move it away, or choose another --dir")
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something has been noted since the last `write`."""
+        return bool(self._noted)
+
     def revision(self) -> int:
         """The revision of the state that the file holds; 0 where it is new."""
-        return int(self._connection.execute("SELECT revision FROM counter").fetchone()[0])
+        return int(self._connection.execute(_REVISION).fetchone()[0])
 
     def read(self) -> Iterator[SavedObject]:
         """The objects, definitions of others first. Raises `ObjectFileError`."""
@@ -154,9 +160,9 @@ class ObjectFile:
         execute = self._connection.execute
         execute("BEGIN")
         self._connection.executemany(_PUT, put)
-        if len(put) < len(noted):
+        if len(put) < len(noted):  # else the object that was written last carries the revision
             self._connection.executemany(_DROP, [place for place, entry in noted.items() if entry is None])
-        execute("UPDATE counter SET revision = ?", (revision,))
+            execute("UPDATE counter SET revision = ?", (revision,))
         execute("COMMIT")
 
     def close(self) -> None:

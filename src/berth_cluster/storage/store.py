@@ -474,6 +474,11 @@ class Store:
             self.expire_events(at_most=2)  # more than one is written, so that the old ones cannot pile up
         return obj
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there is a file, and it does not hold the present state."""
+        return self.kept is not None and self.kept.is_behind
+
     def flush(self) -> None:
         """Have the file, if there is one, hold the present state: to be called before anything of it is told.
 
