@@ -90,7 +90,7 @@ class EmbeddedCluster:
         if keeps_objects:
             lock.acquire()
         kept = ObjectFile(directory) if keeps_objects else None
-        self.goes_on = kept is not None and kept.revision() > 0
+        self.goes_on = kept is not None and kept.found_revision > 0
         """Whether the directory had a cluster; then neither nodes nor `objects` are added to it."""
         now = partial(datetime.now, UTC)
         self.store = Store(now, system_objects=not objects, service_accounts=True, kept=kept)

@@ -72,7 +72,7 @@ class SavedObject(NamedTuple):
 class ObjectFile:
     """Opened by whoever makes the store, who holds the lock of the directory."""
 
-    __slots__ = ("_connection", "_noted", "_path", "failure", "on_failure", "on_noted")
+    __slots__ = ("_connection", "_noted", "_path", "failure", "found_revision", "on_failure", "on_noted")
 
     def __init__(self, directory: Path) -> None:
         """Open the directory's file, or make an empty one. Raises `ObjectFileError` and OSError."""
@@ -83,6 +83,8 @@ class ObjectFile:
         self.on_failure: Callable[[], object] | None = None
         self.on_noted: Callable[[], object] | None = None
         """Called when something is noted while all before it is written."""
+        self.found_revision = 0
+        """Of the state that the file held when it was opened; 0 where it is new."""
         path.touch(mode=0o600)  # there are Secrets in it
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -103,6 +105,7 @@ class ObjectFile:
             raise self.unreadable(f"a newer Berth has written it, in format {found}; this one knows {FORMAT}")
         for setting in (*_SETTINGS, *(_TABLES if is_new else ())):
             self._connection.execute(setting)
+        self.found_revision = self._connection.execute(_REVISION).fetchone()[0]
         if _VACUUM_PAGES < self._number("page_count") < 2 * self._number("freelist_count"):
             self._connection.execute("VACUUM")
 
@@ -117,10 +120,6 @@ class ObjectFile:
     def is_behind(self) -> bool:
         """Whether something has been noted since the last `write`."""
         return bool(self._noted)
-
-    def revision(self) -> int:
-        """The revision of the state that the file holds; 0 where it is new."""
-        return int(self._connection.execute(_REVISION).fetchone()[0])
 
     def read(self) -> Iterator[SavedObject]:
         """The objects, definitions of others first. Raises `ObjectFileError`."""

@@ -496,7 +496,7 @@ class Store:
 
     def _begin_with(self, kept: ObjectFile) -> None:
         """Take over the objects of a file. The history begins here; watches of what was before are refused (410)."""
-        self.revision = kept.revision()
+        self.revision = kept.found_revision
         for collection in self._collections.values():
             collection.forgotten = self.revision
         for saved in kept.read():
