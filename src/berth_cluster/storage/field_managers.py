@@ -93,7 +93,7 @@ class FieldManagers:
         for paths in owners.values():
             paths -= changed
         owners.setdefault(writer.identity, set()).update(changed & after.keys())
-        self._keep(old, owners)
+        self.keep(old["metadata"]["uid"], owners)
 
     def saved(self, uid: str) -> bytes | None:
         """The owners of an object's fields, for `load`; None where nobody owns any."""
@@ -128,9 +128,6 @@ class FieldManagers:
     def keep(self, uid: str, owners: dict[Owner, set[Path]]) -> None:
         """Note what `apply` said, once the object is written."""
         self._owners[uid] = {who: paths for who, paths in owners.items() if paths}
-
-    def _keep(self, obj: Object, owners: dict[Owner, set[Path]]) -> None:
-        self.keep(obj["metadata"]["uid"], owners)
 
     def _known(self, obj: Object) -> dict[Owner, set[Path]] | None:
         """The owners of an object, each with its paths; None for one that no client made."""

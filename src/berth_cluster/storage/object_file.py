@@ -89,12 +89,9 @@ class ObjectFile:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             self._open()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ObjectFileError) as error:
             self._connection.close()
-            raise self.unreadable(str(error)) from None
-        except ObjectFileError:
-            self._connection.close()
-            raise
+            raise error if isinstance(error, ObjectFileError) else self.unreadable(str(error)) from None
 
     def _open(self) -> None:
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")

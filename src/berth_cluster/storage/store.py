@@ -83,24 +83,9 @@ _decode = msgspec.json.decode
 class Store:
     """All objects of a cluster."""
 
-    __slots__ = (
-        "_collections",
-        "_dispatching",
-        "_expiry",
-        "_new_collection",
-        "_subscribers",
-        "_undelivered",
-        "_watch_limits",
-        "bindings",
-        "clock",
-        "custom",
-        "kept",
-        "managers",
-        "new_suffix",
-        "new_uid",
-        "revision",
-        "service_accounts",
-    )
+    __slots__ = ("_collections", "_dispatching", "_expiry", "_new_collection", "_subscribers", "_undelivered",
+                 "_watch_limits", "bindings", "clock", "custom", "kept", "managers", "new_suffix", "new_uid",
+                 "revision", "service_accounts")  # fmt: skip
 
     def __init__(
         self,
@@ -262,7 +247,7 @@ class Store:
         strategy.admit(new, self)
         if writer is not None:
             writer.warnings.extend(strategy.warnings(new))
-        if not metadata.has_free_name(new, partial(collection.holds, namespace), self.new_suffix):
+        if not metadata.has_free_name(new, partial(collection.find, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         quotas.charge(self, kind, new, None, dry_run=dry_run)
         if writer is not None and not dry_run:
@@ -361,24 +346,6 @@ class Store:
         if new == entry.obj and not is_gone:
             return _shown(kind, entry.obj)
         return _shown(kind, self.commit(kind, "DELETED" if is_gone else "MODIFIED", new, entry, dry_run=dry_run))
-
-    def delete_collection(
-        self,
-        resource: Addressed,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        options: Object | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> Objects:
-        """Delete everything that matches; returns what `delete` returns for each."""
-        kind = resource_type(resource)
-        gone = []
-        for entry in self.entries(kind, namespace, label_selector, field_selector):
-            meta = entry.obj["metadata"]
-            gone.append(self.delete(kind, meta.get("namespace", ""), meta["name"], options, dry_run=dry_run))
-        return gone
 
     def bind(self, namespace: str, name: str, body: Object, *, dry_run: bool = False) -> None:
         """Assign a pod to a node; every call is recorded in `bindings`."""

@@ -209,10 +209,9 @@ class ListAndWatch(RuleBasedStateMachine):
 
     @rule(selection=selections)
     def delete_all_of(self, selection):
-        before = self.store.revision
-        self.store.delete_collection(CONFIG_MAPS, *selection)
-        for number, (place, _) in enumerate(self.at(before, selection), before + 1):
-            self.changes.append(Change(number, place, self.now.pop(place)[0], None))
+        for entry in self.store.entries(CONFIG_MAPS, *selection):
+            self.store.delete(CONFIG_MAPS, *entry.place)
+            self.wrote(entry.place, self.now[entry.place][0], None)
 
     @rule()
     def write_elsewhere(self):

@@ -247,7 +247,8 @@ def test_what_is_free_is_given_back_at_the_next_start(directory):
     for number in range(3000):
         store.create(CONFIG_MAPS, "default", config_map(f"c{number}", text="x" * 4000))
     store.flush()
-    store.delete_collection(CONFIG_MAPS, "default")
+    for obj in store.objects(CONFIG_MAPS, "default"):
+        store.delete(CONFIG_MAPS, "default", obj["metadata"]["name"])
     store.close()
     large = (directory.path / FILE_NAME).stat().st_size
     directory.store().close()
