@@ -19,12 +19,7 @@ from berth_cluster.apimachinery.meta import (
     without_finalizer,
 )
 from berth_cluster.apimachinery.releases import Release
-from berth_cluster.apimachinery.resource_types import (
-    DEFINITIONS,
-    RESOURCE_TYPES,
-    Addressed,
-    ResourceType,
-)
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, RESOURCE_TYPES, Addressed, ResourceType
 from berth_cluster.apimachinery.schema import Message, type_of
 from berth_cluster.custom.version import types_of
 from berth_cluster.storage.deletion import CLEANUP_FINALIZER

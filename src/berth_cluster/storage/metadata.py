@@ -82,13 +82,9 @@ def refuse_missing_namespace(found: Object | None, kind: ResourceType, namespace
         name = obj["metadata"].get("name", "")
         error = forbidden(kind.plural, kind.group, name, why)
         assert error.details is not None
-        error.details["causes"] = [
-            {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-        ]
+        message = f"namespace {namespace} is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+        error.details["causes"] = [cause]
         raise error
 
 

@@ -519,9 +519,8 @@ class Store:
             self.managers.updated(entry.obj, new, writer)
         if writer is not None and new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
             writer.warnings.extend(strategy.warnings(new))
-        if deletion.is_finished(kind, new):
-            return self.commit(kind, "DELETED", new, entry, dry_run=dry_run)
-        return self.commit(kind, "MODIFIED", new, entry, dry_run=dry_run)
+        change_type: ChangeType = "DELETED" if deletion.is_finished(kind, new) else "MODIFIED"
+        return self.commit(kind, change_type, new, entry, dry_run=dry_run)
 
     def _tell_subscribers(self, change: StoreChange) -> None:
         # A subscriber that writes comes here again while the loop below is running; its change waits in the queue, so
