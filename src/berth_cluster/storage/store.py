@@ -324,10 +324,11 @@ class Store:
         merged = own(merged)
         check_types(kind, merged)
         written = self._write(kind, entry, _stored(kind, merged), subresource, dry_run)
-        if not dry_run:
+        left = None if dry_run else self.collection(kind).find(*entry.place)
+        if left is not None:
             self.managers.keep(written["metadata"]["uid"], owners)
             if self.kept is not None:  # once more, now that it is known who owns what
-                self.kept.note(kind.key, self.entry(kind, namespace, name), is_gone=False)
+                self.kept.note(self.collection(kind).resource.key, left, is_gone=False)
         return _shown(kind, written)
 
     def delete(

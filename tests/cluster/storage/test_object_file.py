@@ -190,6 +190,17 @@ def test_an_apply_that_changes_owners_alone_is_kept(directory):
     assert left["data"] == {"a": "1"}
 
 
+def test_an_apply_by_which_the_last_finalizer_goes(directory):
+    store = directory.store()
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held"}}
+    held = {**applied, "metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+    store.create(CONFIG_MAPS, "default", held, writer=by("first", is_apply=True))
+    store.delete(CONFIG_MAPS, "default", "held")
+    store.apply(CONFIG_MAPS, "default", "held", applied, by("first", is_apply=True))
+    store.flush()
+    assert directory.killed().store().find(CONFIG_MAPS, "default", "held") is None
+
+
 def test_watches_and_lists_of_what_was_before_are_refused(directory):
     store = directory.store()
     store.create(CONFIG_MAPS, "default", config_map("one"))
