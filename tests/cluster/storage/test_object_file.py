@@ -48,21 +48,27 @@ class Directory:
     def __init__(self, path):
         self.path = path
         self.stores = []
+        self.files = []
         path.mkdir()
 
     def store(self, clock=None, **options):
         numbers = iter(range(10_000))
         first = len(self.stores)
         options.setdefault("uid_factory", lambda: f"uid-{first}-{next(numbers)}")
-        self.stores.append(make_store(clock, kept=ObjectFile(self.path), **options))
+        kept = ObjectFile(self.path)
+        self.files.append(kept)
+        self.stores.append(make_store(clock, kept=kept, **options))
         return self.stores[-1]
+
+    def close(self):
+        for kept in self.files:
+            kept.close()
 
     def killed(self):
         """The directory as a killed process leaves it."""
         copy = self.path.with_name(f"{self.path.name}-{len(self.stores)}")
         shutil.copytree(self.path, copy)
-        for store in self.stores:
-            store.kept.close()
+        self.close()
         self.path, self.stores = copy, []
         return self
 
@@ -71,7 +77,7 @@ class Directory:
 def directory(tmp_path):
     made = Directory(tmp_path / "cluster")
     yield made
-    made.killed()
+    made.close()
 
 
 def everything(store):
