@@ -1,4 +1,4 @@
-"""ResourceQuotas: what is checked of them. What they count is in `storage.quotas`."""
+"""ResourceQuotas: what is checked of them. What they count is in `quota_usage`."""
 
 import msgspec
 
