@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import IDLE_KINDS, Addressed, ResourceType
+from berth_cluster.apimachinery.resource_types import Addressed, ResourceType
 from berth_cluster.strategies import names
 
 Objects = list[Object]
@@ -62,8 +62,6 @@ class RESTStrategy:
 
     def warnings(self, obj: Object) -> list[str]:
         """What the client that makes an object is warned of."""
-        if obj["kind"] in IDLE_KINDS:
-            return [f"{obj['kind']} is stored, and nothing in this cluster acts on it"]
         return []
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
@@ -103,6 +101,16 @@ class RESTStrategy:
         errors.repeat(_META_CHECKS.get(kind.plural, 3))
         self.check_update(new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
+
+
+class IdleStrategy(RESTStrategy):
+    """Kinds on which nothing in the cluster acts."""
+
+    __slots__ = ()
+
+    def warnings(self, obj: Object) -> list[str]:
+        """That nothing will come of it."""
+        return [f"{obj['kind']} is stored, and nothing in this cluster acts on it"]
 
 
 class DefaultsStrategy(RESTStrategy):

@@ -15,12 +15,13 @@ from berth_cluster.strategies import (
     volumes,
     workloads,
 )
-from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
+from berth_cluster.strategies.base import DefaultsStrategy, IdleStrategy, RESTStrategy
 from berth_cluster.strategies.custom_objects import CustomObjectStrategy
 from berth_cluster.strategies.definitions import DefinitionStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
 _DEFAULT = RESTStrategy()
+_IDLE = IdleStrategy()
 _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
     {
         ("", "pods"): PodStrategy(),
@@ -77,4 +78,4 @@ def strategy_of(kind: ResourceType) -> RESTStrategy:
     """What is special about a resource."""
     if kind.custom is not None:
         return CustomObjectStrategy(kind, kind.custom)
-    return _STRATEGIES.get(kind.key, _DEFAULT)
+    return _STRATEGIES.get(kind.key, _IDLE if kind.is_idle else _DEFAULT)
