@@ -172,8 +172,9 @@ class _Document(msgspec.Struct, rename={"definitions": "$defs"}):
 
 
 def type_name(group: str, version: str, kind: str) -> str:
-    """The name of a kind's type."""
-    return f"{group.partition('.')[0] or 'core'}.{version}.{kind}"
+    """The name of a kind's type; other groups than Kubernetes' own have none under theirs."""
+    package = group.removesuffix(".k8s.io").removesuffix(".authorization") or "core"
+    return f"{package}.{version}.{kind}"
 
 
 def message_of(group: str, version: str, kind: str) -> Message | None:

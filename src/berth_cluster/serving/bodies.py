@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, as_json, bad_request, too_large
 from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
@@ -90,6 +90,10 @@ def _check_fields(
         found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
         why = f"strict decoding error: {', '.join(found)}"
+        if partial and not request.headers.get("Content-Type", "").startswith("application/apply-patch"):
+            errors = FieldErrors()  # as upstream, where it is the patched object that cannot be decoded
+            errors.invalid("patch", as_json(obj), why)
+            raise errors.refusal("", "", "")
         raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
     return found if wanted == "Warn" else []
 
