@@ -70,3 +70,9 @@ def test_a_kind_of_somebody_elses_group_has_no_type_of_kubernetes(group):
     kind = {"apps": "Deployment", "scheduling": "PriorityClass", "batch": "Job"}[group.partition(".")[0]]
     assert message_of(group.partition(".")[0].replace("scheduling", "scheduling.k8s.io"), "v1", kind) is not None
     assert message_of(group, "v1", kind) is None
+
+
+def test_without_its_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(schema, "find_spec", lambda _name: None)
+    with pytest.raises(schema.SchemaError, match=r"pip install 'berth-scheduler\[cluster\]'"):
+        schema._definitions.__wrapped__(36)
