@@ -5,24 +5,15 @@ from collections.abc import Iterator
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.custom.rules import compile_mistake
-from berth_cluster.strategies.base import RESTStrategy
 from berth_cluster.strategies.pod_defaults import objects_in
 
 
-class AdmissionStrategy(RESTStrategy):
-    """Webhook configurations and admission policies.
-
-    Which variables and functions an expression may use is not known here, so that syntax alone is checked.
-    """
-
-    __slots__ = ()
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The expressions."""
-        for place, text in _expressions(obj):
-            mistake = compile_mistake(text, "bool")
-            if "Syntax error" in mistake:
-                errors.invalid(place, text, f"compilation failed: {mistake}")
+def expressions_are_cel(obj: Object, _path: str, errors: FieldErrors) -> None:
+    """Check the syntax alone: which variables and functions an expression may use is not known here."""
+    for place, text in _expressions(obj):
+        mistake = compile_mistake(text, "bool")
+        if "Syntax error" in mistake:
+            errors.invalid(place, text, f"compilation failed: {mistake}")
 
 
 def _expressions(obj: Object) -> Iterator[tuple[str, str]]:

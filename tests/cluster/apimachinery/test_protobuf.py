@@ -147,3 +147,25 @@ def test_no_part_of_a_kind_that_can_be_read_is_lost(kind):
     known = message_of(kind.group, kind.version, kind.kind)
     read = {field.name for field in known.numbers.values()}
     assert not read or read | {"apiVersion", "kind"} >= set(known.fields)
+
+
+def test_an_ingress_with_its_rules():
+    """The rule's value is a struct that Go embeds; the numbers are those of networking/v1/generated.proto."""
+    backend = data(4, data(1, "web") + data(2, data(1, "") + number(2, 80)))
+    path = data(1, "/") + data(2, backend) + data(3, "Prefix")
+    rule = data(1, "example.com") + data(2, data(1, data(1, path)))
+    raw = data(1, data(1, "front")) + data(2, data(3, rule) + data(4, "nginx"))
+    assert protobuf.decode(envelope("networking.k8s.io/v1", "Ingress", raw))["spec"] == {
+        "ingressClassName": "nginx",
+        "rules": [
+            {
+                "host": "example.com",
+                "http": {
+                    "paths": [
+                        {"path": "/", "pathType": "Prefix",
+                         "backend": {"service": {"name": "web", "port": {"number": 80}}}}
+                    ]
+                },
+            }
+        ],
+    }  # fmt: skip
