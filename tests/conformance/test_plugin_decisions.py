@@ -20,7 +20,6 @@ LEFT_OUT = {
     "CapacityScheduling",
     "NetworkOverhead",
     "TopologicalSort",
-    "NodeResourceTopologyMatch",
 }
 """What is recorded and not written yet."""
 ORDERS = ("queueOrder", "less", "queueOrderAfter")
