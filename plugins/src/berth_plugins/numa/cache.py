@@ -305,6 +305,9 @@ class WatchedPods(PodsOnNodes):
 # --- reserving everywhere ---------------------------------------------------------------------------------------------
 
 
+GONE = ""
+
+
 class Settings(NamedTuple):
     """How the over-reserving cache is kept, by the names of upstream's args."""
 
@@ -353,8 +356,11 @@ class OverReserve(TopologyCache):
         self._settings = settings
         self._is_own = is_own
         self._nodes: dict[str, _Node] = {}
-        self._foreign: set[str] = set()
-        """The nodes where pods of other schedulers have come, changed or gone, that no report is known to include."""
+        self._foreign: dict[str, set[str]] = {}
+        """The nodes where pods of other schedulers have come, changed or gone, which no report is known to include.
+
+        By node, the pods by uid; `GONE` stands for all that are gone.
+        """
         self._undecided: dict[str, dict[str, PodInfo]] = {}
         """Pods of which only a report will tell whether they count as foreign, by node and uid."""
         self._stale: set[str] = set()
@@ -388,7 +394,7 @@ class OverReserve(TopologyCache):
         """Note how the API server has a pod."""
         if pod.node_name:
             self._pods.put(pod)
-            self._look_at(pod)
+            self._look_at(pod, pod.uid)
 
     def pod_gone(self, pod: PodInfo) -> None:
         """Note that a pod is gone, and give back what it had reserved, wherever that was."""
@@ -396,17 +402,25 @@ class OverReserve(TopologyCache):
         if pod.node_name:
             self._undecided.get(pod.node_name, {}).pop(pod.uid, None)
             self.unreserve(pod.node_name, pod)
-            self._look_at(pod)
+            self._look_at(pod, GONE)
         else:
             for node_name in [name for name, node in self._nodes.items() if pod.uid in node.reserved]:
                 self.unreserve(node_name, pod)
 
-    def _look_at(self, pod: PodInfo) -> None:
+    def _look_at(self, pod: PodInfo, mark: str) -> None:
         """Have the node of a pod looked at again, which can be relied on no longer if the pod is foreign."""
-        if self._is_foreign(pod) and pod.node_name not in self._foreign:
-            self._foreign.add(pod.node_name)
-            self._touch(pod.node_name)
+        if self._is_foreign(pod):
+            self._mark(pod.node_name, mark)
+            if mark == GONE:
+                self._foreign[pod.node_name].discard(pod.uid)
         self._stale.add(pod.node_name)
+
+    def _mark(self, node_name: str, mark: str) -> None:
+        """Note that a node has a foreign pod, or had one."""
+        if node_name not in self._foreign:
+            self._foreign[node_name] = set()
+            self._touch(node_name)
+        self._foreign[node_name].add(mark)
 
     def _is_foreign(self, pod: PodInfo) -> bool:
         detect = self._settings.foreign_pods_detect
@@ -448,14 +462,19 @@ class OverReserve(TopologyCache):
         if node is None:
             node = self._nodes[node_name] = _Node(reported)
             self._touch(node_name)
-            if any(_has_exclusive(pod, reported) for pod in self._undecided.pop(node_name, {}).values()):
-                self._foreign.add(node_name)
+            for pod in self._undecided.pop(node_name, {}).values():
+                if _has_exclusive(pod, reported):
+                    self._mark(node_name, pod.uid)
         if not node.reserved and node_name not in self._foreign:
             self._take_over(node_name, node, reported)
         elif (included := self._included(node_name, node)) is not None:
-            # What is reserved for pods that do not run yet stays: no fingerprint can have told of them.
+            # What is known of pods that do not run yet stays: no fingerprint can have told of them.
             node.reserved = {uid: taken for uid, taken in node.reserved.items() if uid not in included}
-            self._foreign.discard(node_name)
+            foreign = self._foreign.get(node_name, set()) - included - {GONE}
+            if foreign:
+                self._foreign[node_name] = foreign
+            else:
+                self._foreign.pop(node_name, None)
             node.topology = reported
             self._touch(node_name)
         elif self._settings.resync_scope != ONLY_RESOURCES:
