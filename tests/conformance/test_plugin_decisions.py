@@ -17,9 +17,6 @@ from tests.guests import guests, registry_with_guests
 
 THEMES = ("small", "load", "gang", "quota", "network", "numa")
 LEFT_OUT = {
-    "CapacityScheduling",
-    "NetworkOverhead",
-    "TopologicalSort",
     "NodeResourceTopologyMatch",
 }
 """What is recorded and not written yet."""
