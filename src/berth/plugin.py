@@ -30,7 +30,9 @@ from berth.framework.interface import (
     DomainFilterPlugin,
     DomainScorePlugin,
     EventsPlugin,
+    ExplainingPlugin,
     FeasibleNodes,
+    FiguresPlugin,
     FilterColumn,
     FilterPlugin,
     GroupQuestion,
@@ -62,6 +64,7 @@ from berth.framework.interface import (
     PreFilterResult,
     PreScorePlugin,
     QueueSortPlugin,
+    RemedyPlugin,
     ReservePlugin,
     RowArray,
     RowFilterPlugin,
@@ -87,6 +90,7 @@ from berth.framework.readers import (
     WaitingPodsView,
 )
 from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
+from berth.framework.telling import Figure, Remedy
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.framework.work_budget import OutOfBudgetError, WorkBudget
 from berth.state.label_index import LabelColumn
@@ -128,7 +132,10 @@ __all__ = [
     "EmitEvent",
     "EventsPlugin",
     "EvictionReader",
+    "ExplainingPlugin",
     "FeasibleNodes",
+    "Figure",
+    "FiguresPlugin",
     "FilterColumn",
     "FilterPlugin",
     "GroupKey",
@@ -181,6 +188,8 @@ __all__ = [
     "QueueSortPlugin",
     "QueuedPod",
     "QueueingHint",
+    "Remedy",
+    "RemedyPlugin",
     "ReservePlugin",
     "RowArray",
     "RowFilterPlugin",

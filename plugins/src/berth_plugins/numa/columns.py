@@ -165,7 +165,7 @@ def _is_on_row(table: NodeTable, row: int, resource: str) -> bool:
     return node is not None and is_on(resource, node.status.allocatable)
 
 
-class Part(NamedTuple):
+class ZoneRows(NamedTuple):
     """Some rows of the columns, with amounts that may be taken from."""
 
     rows: Positions
@@ -182,14 +182,14 @@ class Part(NamedTuple):
         return self.free[resource]
 
 
-def part_of(columns: ZoneColumns, rows: Positions, names: Iterable[str]) -> Part:
+def part_of(columns: ZoneColumns, rows: Positions, names: Iterable[str]) -> ZoneRows:
     """Return some rows, with those of these resources that any zone lists."""
     found = {name: array for name in names if (array := columns.free.get(name)) is not None}
     first, last = int(rows[0]), int(rows[-1])
     # Rows without gaps need not be copied. They are in order already, but for what somebody else may ask for.
     if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():
-        return Part(rows, {name: array[:, first : last + 1] for name, array in found.items()}, set())
-    return Part(rows, {name: array[:, rows] for name, array in found.items()}, set(found))
+        return ZoneRows(rows, {name: array[:, first : last + 1] for name, array in found.items()}, set())
+    return ZoneRows(rows, {name: array[:, rows] for name, array in found.items()}, set(found))
 
 
 def names_of(all_asks: Iterable[Amounts]) -> frozenset[str]:
@@ -224,12 +224,12 @@ def _positions(table: NodeTable, rows: Rows) -> Positions:
     return np.arange(table.capacity)[rows] if isinstance(rows, slice) else rows
 
 
-def _whole_pod(columns: ZoneColumns, ask: Ask, table: NodeTable, part: Part) -> NDArray[np.int32]:
+def _whole_pod(columns: ZoneColumns, ask: Ask, table: NodeTable, part: ZoneRows) -> NDArray[np.int32]:
     fits, _ = lowest_zones(columns, ask, ask.whole, table, part)
     return np.where(fits, Verdict.FITS, Verdict.POD).astype(np.int32)
 
 
-def _parts(columns: ZoneColumns, ask: Ask, table: NodeTable, part: Part) -> NDArray[np.int32]:
+def _parts(columns: ZoneColumns, ask: Ask, table: NodeTable, part: ZoneRows) -> NDArray[np.int32]:
     found = np.zeros(len(part.rows), dtype=np.int32)
     last = len(ask.parts) - 1
     for number, each in enumerate(ask.parts):
@@ -245,7 +245,9 @@ def _parts(columns: ZoneColumns, ask: Ask, table: NodeTable, part: Part) -> NDAr
     return found
 
 
-def lowest_zones(columns: ZoneColumns, ask: Ask, asks: Amounts, table: NodeTable, part: Part) -> tuple[Mask, Positions]:
+def lowest_zones(
+    columns: ZoneColumns, ask: Ask, asks: Amounts, table: NodeTable, part: ZoneRows
+) -> tuple[Mask, Positions]:
     """Return where any zone has all of some amounts, bool (rows,), and the first such zone, intp (rows,)."""
     possible = np.ones(len(part.rows), dtype=np.bool_)
     zones: Mask | None = None
@@ -310,7 +312,7 @@ def scores(columns: ZoneColumns, ask: Ask, table: NodeTable, rows: Rows, strateg
     return found
 
 
-def _mean_of_lowest(columns: ZoneColumns, all_asks: Sequence[Amounts], part: Part, strategy: Strategy) -> Ints:
+def _mean_of_lowest(columns: ZoneColumns, all_asks: Sequence[Amounts], part: ZoneRows, strategy: Strategy) -> Ints:
     """Return the mean of the lowest zone scores, cut to whole numbers."""
     if len(all_asks) == 1:
         return _lowest(columns, all_asks[0], part, strategy)
@@ -324,7 +326,7 @@ def _mean_of_lowest(columns: ZoneColumns, all_asks: Sequence[Amounts], part: Par
     return mean
 
 
-def _lowest(columns: ZoneColumns, asks: Amounts, part: Part, strategy: Strategy) -> Ints:
+def _lowest(columns: ZoneColumns, asks: Amounts, part: ZoneRows, strategy: Strategy) -> Ints:
     """Return the lowest score of any zone that is not 0, int64 (rows,)."""
     found = _balances(columns, asks, part) if strategy.kind == BALANCED else _shares(columns, asks, part, strategy)
     lowest: Ints = np.where(found == 0, NO_SCORE, found).min(axis=0)
@@ -332,7 +334,7 @@ def _lowest(columns: ZoneColumns, asks: Amounts, part: Part, strategy: Strategy)
     return lowest
 
 
-def _shares(columns: ZoneColumns, asks: Amounts, part: Part, strategy: Strategy) -> Ints:
+def _shares(columns: ZoneColumns, asks: Amounts, part: ZoneRows, strategy: Strategy) -> Ints:
     """Return the scores of zones by how much is taken, or left, of each resource, int64 (zones, rows)."""
     total = np.zeros((columns.zones, len(part.rows)), dtype=np.int64)
     weights = 0
@@ -352,7 +354,7 @@ def _shares(columns: ZoneColumns, asks: Amounts, part: Part, strategy: Strategy)
     return total if weights in (0, 1) else total // weights
 
 
-def _balances(columns: ZoneColumns, asks: Amounts, part: Part) -> Ints:
+def _balances(columns: ZoneColumns, asks: Amounts, part: ZoneRows) -> Ints:
     """Return the scores of zones by how even the shares are that are asked for, int64 (zones, rows)."""
     shape = (columns.zones, len(part.rows))
     shares = []
@@ -390,7 +392,7 @@ def _units_of(resource: str, amount: int) -> int:
 # --- LeastNUMANodes ---------------------------------------------------------------------------------------------------
 
 
-def _least_zones(columns: ZoneColumns, all_asks: Sequence[Amounts], part: Part, spend: Spend) -> Ints:
+def _least_zones(columns: ZoneColumns, all_asks: Sequence[Amounts], part: ZoneRows, spend: Spend) -> Ints:
     """Return the scores of rows by how many zones it takes, int64 (rows,)."""
     count = len(part.rows)
     most, is_nearest, fits = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_), np.ones(count, np.bool_)
@@ -416,7 +418,7 @@ def _least_zones(columns: ZoneColumns, all_asks: Sequence[Amounts], part: Part, 
 
 
 def _sizes(
-    distances: Distances, asks: Amounts, part: Part, here: Positions, spend: Spend, *, takes: bool
+    distances: Distances, asks: Amounts, part: ZoneRows, here: Positions, spend: Spend, *, takes: bool
 ) -> tuple[Ints, Mask]:
     """Return how many zones it takes on rows with these distances, 0 where no number does, and whether these are
     nearest; with `takes` the amounts are taken from them."""
@@ -454,7 +456,7 @@ def _fits_in(zones: Sequence[int], asks: Amounts, all_free: Mapping[str, Ints], 
     return fits
 
 
-def _take(asks: Amounts, part: Part, zones: Sequence[int], rows: Positions) -> None:
+def _take(asks: Amounts, part: ZoneRows, zones: Sequence[int], rows: Positions) -> None:
     """Take amounts from zones, which all list them: all that the first one has, then from the next."""
     for name, amount in asks:
         free = part.taking(name)

@@ -55,6 +55,7 @@ from berth.plugin import (
     queue_if,
     unsupported,
 )
+from berth_plugins.node_resources_allocatable import ResourceSpec
 from berth_plugins.numa.alignment import STATUSES, Verdict, verdict
 from berth_plugins.numa.cache import (
     ALL,
@@ -77,13 +78,6 @@ from berth_plugins.numa.columns import ZoneColumns, scores, verdicts
 from berth_plugins.numa.requests import Ask, ask_of
 from berth_plugins.numa.scores import LEAST_ALLOCATED, STRATEGIES, Spend, Strategy, score_of
 from berth_plugins.numa.topology import TOPOLOGIES, NodeResourceTopology
-
-
-class ResourceSpec(msgspec.Struct, frozen=True):
-    """A resource and its weight."""
-
-    name: str = ""
-    weight: int = 0
 
 
 class ScoringStrategy(msgspec.Struct, frozen=True):
