@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 
 WORDS = st.text(alphabet="abc-/.0", min_size=1, max_size=30)
 CELLS = {"name": WORDS, "number": st.integers(0, 10**9).map(str), "text": st.lists(WORDS, max_size=30).map(" ".join)}
@@ -22,7 +22,7 @@ def printed(table, width, **options):
 @st.composite
 def tables(draw):
     kinds = draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=6))
-    table = Table(*(Column(f"H{number}", kind) for number, kind in enumerate(kinds)))
+    table = Table(*(TableColumn(f"H{number}", kind) for number, kind in enumerate(kinds)))
     for _ in range(draw(st.integers(0, 4))):
         table.add(*(draw(CELLS[kind]) for kind in kinds))
     return table
@@ -42,7 +42,7 @@ def test_every_word_is_there_whole_and_lines_keep_to_the_width(table, width):
 
 
 def test_sentences_stand_beside_their_row_while_they_are_short_and_under_it_when_not():
-    table = Table("Pod", Column("Nodes", "number"), Column("Why", "text"))
+    table = Table("Pod", TableColumn("Nodes", "number"), TableColumn("Why", "text"))
     table.add("web-1", 12, "no room")
     assert printed(table, 80) == ["Pod    Nodes  Why", "web-1     12  no room"]
     table.add("web-2", 7, "no room for as many words as " + "there are in this sentence, " * 8)
@@ -84,7 +84,7 @@ def test_cells_neither_steer_the_terminal_nor_count_as_markup():
 
 
 def test_wide_letters_take_two_places():
-    table = Table("Pod", Column("Nodes", "number"))
+    table = Table("Pod", TableColumn("Nodes", "number"))
     table.add("船", 1)
     assert printed(table, 80) == ["Pod  Nodes", "船       1"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ def _show_scores(decision: Json, console: "Console") -> None:
     telling = [name for name in weights if len({node["scores"].get(name) for node in best}) > 1]
     count = f"best {len(best)} of {decision['feasibleCount']} nodes" if len(best) > 1 else "node"
     headings = [_heading(plugin, weights[plugin], console.width, len(telling)) for plugin in telling]
-    table = Table("Node", *(Column(each, "number") for each in ("Total", *headings)), title=f"Scores of the {count}")
+    table = Table(
+        "Node", *(TableColumn(each, "number") for each in ("Total", *headings)), title=f"Scores of the {count}"
+    )
     for node in best:
         cells = [str(node["scores"].get(plugin, "")) for plugin in telling]
         style = "bold green" if node["node"] == decision["node"] else ""
@@ -160,10 +162,10 @@ def _show_rejected(decision: Json, console: "Console") -> None:
     if not decision["rejected"]:
         return
     table = Table(
-        Column("Nodes", "number"),
+        TableColumn("Nodes", "number"),
         "Plugin",
-        Column("Reason", "text"),
-        Column("Which", "text"),
+        TableColumn("Reason", "text"),
+        TableColumn("Which", "text"),
         title="Why not the others" if decision["node"] else "Why not these",
     )
     for group in decision["rejected"]:

@@ -13,7 +13,7 @@ import msgspec
 
 from berth.cli.output import console_for
 from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_setup
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 
 IN_TREE_SHOWN = "in-tree"
 
@@ -115,8 +115,8 @@ def _print(listed: list[PluginListing], problems: Iterable[str]) -> None:
 
 def _table(listed: list[PluginListing], *, with_origin: bool) -> Table:
     name = "Plugin" if with_origin else "Berth's own plugins"
-    origins = [Column("From", "text")] if with_origin else []
-    table = Table(name, "State", Column("Points", "text"), *origins, Column("Enabled in", "text"))
+    origins = [TableColumn("From", "text")] if with_origin else []
+    table = Table(name, "State", TableColumn("Points", "text"), *origins, TableColumn("Enabled in", "text"))
     for each in listed:
         origin = [each.origin.removeprefix("the distribution ").removeprefix("the ")] if with_origin else []
         state, style = ("ok", "") if each.healthy else ("broken", "bold red")

@@ -24,7 +24,7 @@ MOST_LINES = 3
 Kind = Literal["name", "number", "text"]
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column: what heads it, and whether its cells are names, numbers or sentences."""
 
     heading: str
@@ -44,10 +44,10 @@ class Table:
 
     __slots__ = ("columns", "rows", "title")
 
-    def __init__(self, *columns: Column | str, title: str = "") -> None:
+    def __init__(self, *columns: TableColumn | str, title: str = "") -> None:
         """Make an empty table; a heading alone stands for a column of names."""
         self.title = title
-        self.columns = [Column(each) if isinstance(each, str) else each for each in columns]
+        self.columns = [TableColumn(each) if isinstance(each, str) else each for each in columns]
         self.rows: list[Row] = []
 
     def add(self, *cells: object, style: str = "") -> None:
@@ -91,7 +91,7 @@ def _put(console: "Console", line: str, style: str) -> None:
 # -- the layout: which columns stand in the row, how wide, and what stands under it ------------------------------------
 
 
-def _laid_out(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Iterator[tuple[str, str]]:
+def _laid_out(columns: Sequence[TableColumn], rows: Sequence[Row], width: int) -> Iterator[tuple[str, str]]:
     """Yield each line and its style."""
     natural = [_natural(column, [row.cells[at] for row in rows]) for at, column in enumerate(columns)]
     beside = _beside(columns, natural, width)
@@ -108,7 +108,7 @@ def _laid_out(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Ite
         yield from ((line, row.style) for line in _under(columns, row.cells, under, width))
 
 
-def _beside(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
+def _beside(columns: Sequence[TableColumn], natural: Sequence[int], width: int) -> dict[int, int]:
     """Return the columns that stand in the row, and their widths: the first, and others for which there is room."""
     fixed: dict[int, int] = {}
     used = -GAP
@@ -134,11 +134,11 @@ def _shared_out(wanted: Mapping[int, int], room: int) -> dict[int, int]:
     return given
 
 
-def _natural(column: Column, cells: Sequence[str]) -> int:
+def _natural(column: TableColumn, cells: Sequence[str]) -> int:
     return max((_cell_len(text) for text in (*column.heading.split("\n"), *cells)), default=0)
 
 
-def _headings(columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str]:
+def _headings(columns: Sequence[TableColumn], widths: Sequence[int]) -> Iterator[str]:
     """Yield the lines of the headings; shorter ones stand at the bottom."""
     lines = [column.heading.split("\n") for column in columns]
     height = max(map(len, lines))
@@ -147,7 +147,7 @@ def _headings(columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str]
         yield _joined(cells, columns, widths)
 
 
-def _joined(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+def _joined(cells: Sequence[str], columns: Sequence[TableColumn], widths: Sequence[int]) -> str:
     told = []
     for text, column, size in zip(cells, columns, widths, strict=True):
         space = " " * (size - _cell_len(text))
@@ -155,7 +155,7 @@ def _joined(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[in
     return (" " * GAP).join(told).rstrip()
 
 
-def _under(columns: Sequence[Column], cells: Sequence[str], under: Sequence[int], width: int) -> Iterator[str]:
+def _under(columns: Sequence[TableColumn], cells: Sequence[str], under: Sequence[int], width: int) -> Iterator[str]:
     """Yield what stands under a row: names and numbers behind their headings, then the sentences."""
     headings = {at: columns[at].heading.replace("\n", "") for at in under}
     told = [(at, f"{headings[at]} {cells[at]}".strip()) for at in under if cells[at]]
@@ -176,7 +176,7 @@ def _under(columns: Sequence[Column], cells: Sequence[str], under: Sequence[int]
             yield from wrapped(part if several else cells[at], width, INDENT)
 
 
-def _is_text(column: Column) -> bool:
+def _is_text(column: TableColumn) -> bool:
     return column.kind == "text"
 
 

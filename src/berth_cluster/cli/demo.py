@@ -15,7 +15,7 @@ import click
 
 from berth.cli.output import console_for
 from berth.cli.setup import plugin_option, read_setup
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,9 +149,9 @@ def _has_come_to_rest(pod: JsonObject) -> bool:
 
 
 def _show_nodes(console: "Console", cluster: "EmbeddedCluster") -> None:
-    amounts = (Column("CPU", "number"), Column("Memory", "number"))
+    amounts = (TableColumn("CPU", "number"), TableColumn("Memory", "number"))
     title = "The cluster: hollow nodes, which only pretend to run pods"
-    table = Table("Node", "Zone", *amounts, Column("Special", "text"), title=title)
+    table = Table("Node", "Zone", *amounts, TableColumn("Special", "text"), title=title)
     for node in sorted(_objects(cluster, "Node"), key=lambda one: one["metadata"]["labels"]["kubernetes.io/hostname"]):
         labels, offered = node["metadata"]["labels"], node["status"]["allocatable"]
         special = [f"disk={labels['disk']}"] if "disk" in labels else []
@@ -164,7 +164,7 @@ def _show_nodes(console: "Console", cluster: "EmbeddedCluster") -> None:
 
 
 def _show_workloads(console: "Console", documents: list[JsonObject]) -> None:
-    table = Table("Kind", "Name", Column("Shows", "text"), title="The workloads")
+    table = Table("Kind", "Name", TableColumn("Shows", "text"), title="The workloads")
     for document in documents:
         metadata = document["metadata"]
         shows = (metadata.get("annotations") or {}).get("berth.dev/shows")

@@ -6,7 +6,7 @@ Pods as JSON and the scheduler's explanations by pod key go in; a table comes ou
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 
 if TYPE_CHECKING:
     from berth.decisions.explanation import Explanation
@@ -19,7 +19,7 @@ def placement_table(
     pods: Sequence[JsonObject], explanations: Mapping[str, "Explanation"], zones: Mapping[str, str]
 ) -> Table:
     """One line a pod: its node and zone, its state, and why it is there or nowhere."""
-    table = Table("Pod", "Node", "Zone", "State", Column("Why", "text"), title="Where every pod went, and why")
+    table = Table("Pod", "Node", "Zone", "State", TableColumn("Why", "text"), title="Where every pod went, and why")
     for pod in pods:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName", "")
         why = reason_of(pod, explanations.get(f"{metadata['namespace']}/{metadata['name']}"))

@@ -8,7 +8,7 @@ import msgspec
 
 from berth.cli.output import console_for
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.config.errors import ConfigError
 from berth_workbench.bench import CheckError, Figures, WorkloadError, run
 
@@ -56,7 +56,7 @@ def command(
 
 
 def _print(figures: Figures) -> None:
-    table = Table("Measure", Column("Value", "number"))
+    table = Table("Measure", TableColumn("Value", "number"))
     for name, figure in msgspec.structs.asdict(figures).items():
         table.add(name, f"{figure:,}")
     table.print(console_for())

@@ -7,7 +7,7 @@ import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import (
@@ -158,17 +158,19 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
     else:
         parts = " + ".join(f"{shape.per_set} {shape.shape}" for shape in found.shapes)
         console.print(legible(f"{least}{found.fits} more sets of {parts} fit, {found.pods} pods"), markup=False)
-        table = Table("Each on its own", Column("Fit", "number"), Column("Limited by", "text"))
+        table = Table("Each on its own", TableColumn("Fit", "number"), TableColumn("Limited by", "text"))
         for shape in found.shapes:
             table.add(shape.shape, shape.fits, _first(shape.limited_by))
         table.print(console)
     if found.limited_by:
-        table = Table(Column("Nodes", "number"), Column("What limits them", "text"))
+        table = Table(TableColumn("Nodes", "number"), TableColumn("What limits them", "text"))
         for each in found.limited_by:
             table.add(each.nodes, each.reason)
         table.print(console, shown)
     if len(found.by_pool) > 1 or any(found.by_pool):
-        table = Table("Pool", Column("Nodes", "number"), Column("Fit", "number"), Column("Limited by", "text"))
+        table = Table(
+            "Pool", TableColumn("Nodes", "number"), TableColumn("Fit", "number"), TableColumn("Limited by", "text")
+        )
         for name, pool in found.by_pool.items():
             table.add(name or "(none)", pool.nodes, pool.fits, _first(pool.limited_by))
         table.print(console, shown)
@@ -181,7 +183,7 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
 
 
 def _free_table(free: "dict[str, FreeResource]") -> "Table":
-    numbers = [Column(each, "number") for each in ("Free", "Usable", "Stranded", "Largest hole")]
+    numbers = [TableColumn(each, "number") for each in ("Free", "Usable", "Stranded", "Largest hole")]
     table = Table("Resource", *numbers, "On")
     for resource, each in free.items():
         amounts = (each.free, each.usable, each.stranded, each.largest_hole)

@@ -7,7 +7,7 @@ import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import gates_option, plugin_option
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option
 from berth_workbench.cli.load_input import load_options, read_any_load, read_configuration, read_prices
@@ -118,7 +118,7 @@ def _print_decisions(found: "ConfigurationsCompared", console: "Console", shown:
         console.print(legible(f"{count:>7}  left out: {reason}"), markup=False)
     if not decisions.changes:
         return
-    table = Table("Pod", legible(f"A: {found.a}"), legible(f"B: {found.b}"), Column("Because of", "text"))
+    table = Table("Pod", legible(f"A: {found.a}"), legible(f"B: {found.b}"), TableColumn("Because of", "text"))
     for change in decisions.changes:
         table.add(change.pod, change.a or "no node", change.b or "no node", because(change))
     table.print(console, shown)
@@ -139,7 +139,7 @@ def _print_measures(found: "ConfigurationsCompared", console: "Console") -> None
     several = len(found.seeds) > 1
     title = f"Each on its own, mean of {len(found.seeds)} seeds" if several else "Each on its own"
     numbers = ("A", "B", "B - A", *(("±",) if several else ()))
-    table = Table("Measure", *(Column(each, "number") for each in numbers), "Better", title=title)
+    table = Table("Measure", *(TableColumn(each, "number") for each in numbers), "Better", title=title)
     for figure in found.measures:
         cells = [shown_figure(figure.name, value) for value in (figure.a, figure.b)]
         cells.append(shown_figure(figure.name, figure.difference) if figure.difference else "")

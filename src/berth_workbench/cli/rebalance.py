@@ -11,7 +11,7 @@ from berth.cli.numbers import FiniteFloatRange
 from berth.cli.option_rules import only_with
 from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
 from berth_workbench.cli.plot_flag import plot_option
@@ -304,7 +304,7 @@ def print_plan(plan: "RebalancePlan", console: "Console") -> None:
 
     console.print(plain(headline(plan)))
     if plan.steps:
-        table = Table(Column("#", "number"), "Step", "Pod or node", "From", "To", Column("Why", "text"))
+        table = Table(TableColumn("#", "number"), "Step", "Pod or node", "From", "To", TableColumn("Why", "text"))
         for number, group in enumerate(in_groups(plan.steps), 1):
             step = group[0]
             moves = bool(step.to)
@@ -347,7 +347,7 @@ def _print_balance(before: "Balance", after: "Balance", console: "Console") -> N
     def percent(share: float) -> str:
         return f"{100 * share:.1f}%"
 
-    table = Table("", Column("Before", "number"), Column("After", "number"))
+    table = Table("", TableColumn("Before", "number"), TableColumn("After", "number"))
     for label, one, other in (
         ("nodes used", f"{before.nodes_used} of {before.nodes}", f"{after.nodes_used} of {after.nodes}"),
         ("cost of the used nodes", f"{before.cost:g}", f"{after.cost:g}"),

@@ -8,7 +8,7 @@ import click
 from berth.cli.numbers import FiniteFloatRange
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.cli.progress import working
@@ -112,7 +112,7 @@ def show(result: "SimulatedTime", console: "Console") -> None:
         + (f"; the nodes cost {result.cost:g}" if result.cost else ""),
         markup=False,
     )
-    numbers = (Column(each, "number") for each in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"))
+    numbers = (TableColumn(each, "number") for each in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"))
     table = Table("Namespace", *numbers, title="How long pods waited for a node, in seconds")
     table.add("all", *_cells(result.waits), style="bold")
     for name, waits in result.waits_by_namespace.items():

@@ -8,7 +8,7 @@ import click
 
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
         cells.setdefault((each.load, each.configuration), {})[each.measure] = each
     known = {each.measure for each in found.summaries}
     shown = tuple(name for name in measures if name in known) or tuple(name for name in USUAL if name in known)[:FEW]
-    table = Table("Load", "Configuration", *(Column(legible(name.replace(".", " ")), "number") for name in shown))
+    table = Table("Load", "Configuration", *(TableColumn(legible(name.replace(".", " ")), "number") for name in shown))
     for (load, configuration), by_measure in cells.items():
         table.add(load, configuration, *(_cell(by_measure.get(name)) for name in shown))
     console.print(f"{_runs(found.runs)}: {found.done} carried out, {found.kept} kept from before", markup=False)

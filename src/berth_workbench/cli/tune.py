@@ -11,7 +11,7 @@ import click
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option
 from berth_workbench.cli.load_input import load_options, read_any_load, read_configuration, read_prices
@@ -185,8 +185,8 @@ def _verdict(found: "TuningResult") -> str:
 
 def _print_front(found: "TuningResult", console: "Console") -> None:
     table = Table(
-        *(Column(legible(objective), "number") for objective in found.objectives),
-        Column("Changes", "text"),
+        *(TableColumn(legible(objective), "number") for objective in found.objectives),
+        TableColumn("Changes", "text"),
         title="The front: nothing that was tried beats these in both",
     )
     front: list[TunedPoint] = sorted(found.front, key=lambda point: point.outcomes[0].mean)

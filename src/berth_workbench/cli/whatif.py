@@ -9,7 +9,7 @@ import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
-from berth.cli.table import Column, Table
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import (
@@ -142,7 +142,9 @@ def _print_broken(broken: "Iterable[Broken]", console: "Console", shown: int | N
     """Print what breaks: a row for each reason, with the names of the first few."""
     from berth_workbench.planning.whatif import broken_groups
 
-    table = Table(Column("Broken", "number"), "Kind", "What", Column("Which", "text"), Column("Why", "text"))
+    table = Table(
+        TableColumn("Broken", "number"), "Kind", "What", TableColumn("Which", "text"), TableColumn("Why", "text")
+    )
     for group in broken_groups(broken):
         names = listed(group.names, None if shown is None else NAMES_SHOWN)
         table.add(len(group.names), group.kind, group.reason, names, group.message)
@@ -168,7 +170,7 @@ def _print_pods(title: str, outcomes: "Sequence[PodOutcome]", console: "Console"
 def _print_reasons(unplaced: "Iterable[PodOutcome]", console: "Console", shown: int | None) -> None:
     """Print why pods have no node, each reason once, the most frequent first."""
     reasons = Counter(each.message for each in unplaced)
-    table = Table(Column("Pods", "number"), Column("Without a node because", "text"))
+    table = Table(TableColumn("Pods", "number"), TableColumn("Without a node because", "text"))
     for reason, count in reasons.most_common():
         table.add(count, reason)
     _spaced(table, console, shown)
@@ -183,15 +185,15 @@ def _print_preempted(found: "WhatIfResult", console: "Console", shown: int | Non
 
 
 def _print_steps(found: "WhatIfResult", console: "Console") -> None:
-    numbers = (Column(each, "number") for each in ("Left", "Preempted", "Pending after"))
-    table = Table(Column("Step", "text"), *numbers)
+    numbers = (TableColumn(each, "number") for each in ("Left", "Preempted", "Pending after"))
+    table = Table(TableColumn("Step", "text"), *numbers)
     for step in found.steps:
         table.add(step.step, step.evicted, step.preempted, step.pending)
     _spaced(table, console, None)
 
 
 def _print_measures(before: "Measures", after: "Measures", console: "Console") -> None:
-    table = Table("The cluster", Column("Before", "number"), Column("After", "number"))
+    table = Table("The cluster", TableColumn("Before", "number"), TableColumn("After", "number"))
     for name, was, now in _figures(before, after):
         table.add(name, was, now)
     _spaced(table, console, None)

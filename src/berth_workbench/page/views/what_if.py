@@ -60,7 +60,7 @@ HINT = (
 MANIFESTS_HINT = "Pods, Deployments, StatefulSets, Jobs, DaemonSets, pod groups: YAML or JSON."
 
 
-class Tried(NamedTuple):
+class PicturedTrial(NamedTuple):
     """What came of a trial, and how it looks."""
 
     result: WhatIfResult
@@ -97,12 +97,12 @@ class WhatIfView:
                     )  # fmt: skip
             TrialPanel(form, result_place(), self._jobs, REFUSED).runs(self._prepare, _show)
 
-    async def _prepare(self, values: dict[str, Any]) -> Callable[[Watch], Tried]:
+    async def _prepare(self, values: dict[str, Any]) -> Callable[[Watch], PicturedTrial]:
         steps = typed_steps(str(values.get("changes", "")), str(values.get("manifests", "")))
         snapshot = await self._source.snapshot()
         configuration = await self._source.configuration()
 
-        def work(watch: Watch) -> Tried:
+        def work(watch: Watch) -> PicturedTrial:
             def progress(pods: int) -> None:
                 if watch(pods):
                     raise StoppedEarlyError
@@ -139,16 +139,16 @@ def _change(number: int, line: str) -> Step:
 
 def tried(
     snapshot: Snapshot, steps: Sequence[Step], configuration: ConfigurationSource, progress: Callable[[int], None]
-) -> Tried:
+) -> PicturedTrial:
     """Carry steps out on a copy of a cluster."""
     config, registry = configuration.load()
     cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry)
     before = copy_columns(cluster.core.cache.table).columns()
     result = WhatIfRun(cluster, Site(cluster, snapshot.documents, progress=progress)).run(steps)
-    return Tried(result, picture_of(before, copy_columns(cluster.core.cache.table).columns(), result))
+    return PicturedTrial(result, picture_of(before, copy_columns(cluster.core.cache.table).columns(), result))
 
 
-def _show(found: Tried) -> None:
+def _show(found: PicturedTrial) -> None:
     result, who = found.result, WhoIsWhere.of(found.result.pods)
     if not result.is_complete:
         tag("p", "Stopped before the end; this is what was done by then.", "warn")
