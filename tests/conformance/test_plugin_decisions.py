@@ -17,7 +17,7 @@ from tests.guests import guests, registry_with_guests
 
 THEMES = ("small", "load", "gang", "quota", "network", "numa")
 ORDERS = ("queueOrder", "less", "queueOrderAfter")
-FASTER_FORMS = ("filter_columns", "filter_row", "score_columns", "score_row")
+FASTER_FORMS = ("filter_columns", "filter_row", "score_columns", "score_row", "is_affected_by")
 QUANTITY = re.compile(r"\{\{[^{}]*\} \{[^{}]*\} [^{}]*\}")
 """What Go prints of a quantity's insides: only the names before it matter."""
 

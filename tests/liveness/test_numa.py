@@ -201,10 +201,12 @@ class Life:
 @pytest.mark.parametrize("caching", CACHES)
 def test_nobody_waits_in_vain_for_zones(caching):
     waited = 0
-    for seed in range(6):
+    for seed in range(3):
         life = Life(seed, CACHES[caching])
         for number in range(160):
             life.happen()
+            if number % 4 == 0:
+                remembers_right(life)
             if number % 20 == 0:
                 life.cluster.advance(700.0)
                 core = life.cluster.core
@@ -212,13 +214,23 @@ def test_nobody_waits_in_vain_for_zones(caching):
                 waited += len(core.queue.unschedulable)
         life.settle()
         assert not waits_in_vain(life.cluster.core), f"seed {seed}, in the end"
-    assert waited > 20
+    assert waited > 10
+
+
+def remembers_right(life):
+    """What is remembered of some pods equals what is worked out."""
+    core = life.cluster.core
+    if core.is_cycle_open:
+        return
+    for queued in life.rng.sample(list(core.queue), min(2, len(core.queue))):
+        kept, afresh = (shown(core, decide(core, queued.pod, memos=memos)) for memos in (True, False))
+        assert kept == afresh
 
 
 @pytest.mark.parametrize("caching", ["passthrough", "shared", "dedicated"])
 def test_a_scheduler_that_starts_anew_knows_the_same_once_all_is_reported(caching):
     """What is reserved is forgotten, but by then every report includes what was."""
-    for seed in range(6):
+    for seed in range(3):
         life = Life(seed, CACHES[caching])
         for _ in range(120):
             life.happen()

@@ -53,6 +53,7 @@ class TopologyCache:
         self._version = -1
         self._read: dict[str, tuple[NodeResourceTopology, Topology]] = {}
         self._changed: set[str] | None = None
+        self._touched: set[str] = set()
 
     def known(self, node_name: str) -> Known:
         """Return what is known of a node."""
@@ -64,6 +65,12 @@ class TopologyCache:
         self._renew()
         changed, self._changed = self._changed, set()
         return changed
+
+    def take_touched(self) -> set[str]:
+        """Return the nodes that pods, or what is reserved for them, may have changed since the last call."""
+        self._renew()
+        touched, self._touched = self._touched, set()
+        return touched
 
     def reserve(self, node_name: str, pod: PodInfo) -> None:
         """Note that a node was chosen for a pod."""
@@ -97,6 +104,10 @@ class TopologyCache:
         if self._changed is not None:
             self._changed.update(node_names)
 
+    def _touch(self, node_name: str) -> None:
+        self._touched.add(node_name)
+        self._note((node_name,))
+
     def _reported(self, node_name: str) -> Topology | None:
         """Return what the last report says."""
         report: NodeResourceTopology | None = self._reports.get(node_name)
@@ -129,7 +140,7 @@ class DiscardReserved(TopologyCache):
     def reserve(self, node_name: str, pod: PodInfo) -> None:
         """Note that a node was chosen for a pod."""
         self._reserved.setdefault(node_name, set()).add(pod.uid)
-        self._note((node_name,))
+        self._touch(node_name)
 
     def unreserve(self, node_name: str, pod: PodInfo) -> None:
         """Note that the pod will not go there, or is there."""
@@ -138,7 +149,7 @@ class DiscardReserved(TopologyCache):
             reserved.discard(pod.uid)
             if not reserved:
                 del self._reserved[node_name]
-            self._note((node_name,))
+            self._touch(node_name)
 
     def pod_seen(self, pod: PodInfo) -> None:
         """Note that a pod is bound."""
@@ -448,7 +459,7 @@ class OverReserve(TopologyCache):
         node = self._nodes.get(node_name)
         if node is not None:
             node.known = None
-        self._note((node_name,))
+        super()._touch(node_name)
 
     def _sync(self, node_name: str) -> None:
         """Take the last report over, if it is known to include all that was reserved; else its alignment alone."""
@@ -457,7 +468,7 @@ class OverReserve(TopologyCache):
         if reported is None:
             if node is not None:
                 del self._nodes[node_name]
-                self._note((node_name,))
+                self._touch(node_name)
             return
         if node is None:
             node = self._nodes[node_name] = _Node(reported)

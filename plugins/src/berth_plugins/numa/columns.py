@@ -33,6 +33,7 @@ from berth_plugins.numa.scores import (
     Spend,
     Strategy,
     distances_of,
+    units,
     zone_sets,
 )
 from berth_plugins.numa.topology import POD, Topology
@@ -43,7 +44,6 @@ Mask = NDArray[np.bool_]
 Positions = NDArray[np.intp]
 
 UNLISTED = -1
-NO_SCORE = np.iinfo(np.int64).max
 
 
 class ZoneColumns:
@@ -75,6 +75,8 @@ class ZoneColumns:
         self.distances: list[Distances] = []
         self._layouts = {}
         self.free: dict[str, Ints] = {}
+        self.units: dict[str, Floats] = {}
+        """The same in whole units, rounded up, as floating point numbers, which divide faster; 0 where not listed."""
 
     def renew(self, table: NodeTable) -> None:
         """Write the rows that have changed."""
@@ -124,14 +126,16 @@ class ZoneColumns:
     def _widen(self, zones: int) -> None:
         more = np.full((zones - self.zones, self._capacity), UNLISTED, dtype=np.int64)
         self.free = {name: np.concatenate([array, more]) for name, array in self.free.items()}
+        nothing = np.zeros(more.shape)
+        self.units = {name: np.concatenate([array, nothing]) for name, array in self.units.items()}
         self.zones = zones
 
     def _write(self, row: int, known: Known) -> None:
         topology = known.topology
         self.is_stale[row] = not known.is_fresh
         self.is_known[row] = is_known = known.is_fresh and topology is not None
-        for array in self.free.values():
-            array[:, row] = UNLISTED
+        for name, array in self.free.items():
+            array[:, row], self.units[name][:, row] = UNLISTED, 0
         if topology is None or not is_known:
             self.is_single[row] = False
             self.count[row] = 0
@@ -145,7 +149,8 @@ class ZoneColumns:
             for name, amount in zone.free.items():
                 if name not in self.free:
                     self.free[name] = np.full((self.zones, self._capacity), UNLISTED, dtype=np.int64)
-                self.free[name][place, row] = amount
+                    self.units[name] = np.zeros((self.zones, self._capacity))
+                self.free[name][place, row], self.units[name][place, row] = amount, units(name, amount)
 
     def _layout_of(self, topology: Topology) -> int:
         distances = distances_of(topology)
@@ -166,13 +171,16 @@ def _is_on_row(table: NodeTable, row: int, resource: str) -> bool:
 
 
 class ZoneRows(NamedTuple):
-    """Some rows of the columns, with amounts that may be taken from."""
+    """Some rows of the columns."""
 
-    rows: Positions
+    rows: Rows
+    """Without gaps, a slice."""
+    size: int
     free: dict[str, Ints]
-    """(zones, rows), copied before they are written to."""
+    """What is free of the resources asked for that any zone lists, (zones, rows); copied before it is written to."""
+    units: dict[str, Floats]
     is_own: set[str]
-    """The resources of which the arrays are copies."""
+    """The resources of which `free` is a copy."""
 
     def taking(self, resource: str) -> Ints:
         """Return the amounts of a resource, to be written to."""
@@ -182,14 +190,16 @@ class ZoneRows(NamedTuple):
         return self.free[resource]
 
 
-def part_of(columns: ZoneColumns, rows: Positions, names: Iterable[str]) -> ZoneRows:
-    """Return some rows, with those of these resources that any zone lists."""
-    found = {name: array for name in names if (array := columns.free.get(name)) is not None}
-    first, last = int(rows[0]), int(rows[-1])
-    # Rows without gaps need not be copied. They are in order already, but for what somebody else may ask for.
-    if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():
-        return ZoneRows(rows, {name: array[:, first : last + 1] for name, array in found.items()}, set())
-    return ZoneRows(rows, {name: array[:, rows] for name, array in found.items()}, set(found))
+def zone_rows(columns: ZoneColumns, positions: Positions, names: Iterable[str]) -> ZoneRows:
+    """Return some rows, which are in order unless somebody asks otherwise."""
+    first, last, count = int(positions[0]), int(positions[-1]), len(positions)
+    # Views cost nothing, so rows without gaps are not copied.
+    has_gaps = last - first + 1 != count or (count > 1 and not (np.diff(positions) == 1).all())
+    rows: Rows = positions if has_gaps else slice(first, last + 1)
+    listed = [name for name in names if name in columns.free]
+    free = {name: columns.free[name][:, rows] for name in listed}
+    in_units = {name: columns.units[name][:, rows] for name in listed}
+    return ZoneRows(rows, count, free, in_units, set(listed) if has_gaps else set())
 
 
 def names_of(all_asks: Iterable[Amounts]) -> frozenset[str]:
@@ -202,89 +212,103 @@ def names_of(all_asks: Iterable[Amounts]) -> frozenset[str]:
 
 def verdicts(columns: ZoneColumns, ask: Ask, table: NodeTable, rows: Rows, strategy: str) -> NDArray[np.int32]:
     """Return what `alignment.verdict` says of each row, and STALE where nothing can be relied on; int32 (rows,)."""
-    positions = _positions(table, rows)
-    found = np.zeros(len(positions), dtype=np.int32)
+    is_stale = columns.is_stale[rows]
+    found = np.zeros(len(is_stale), dtype=np.int32)
     if ask.is_exempt:
         return found
-    found[columns.is_stale[positions]] = Verdict.STALE
-    is_single, is_by_pod = columns.is_single[positions], columns.is_by_pod[positions]
+    if is_stale.any():
+        found[is_stale] = Verdict.STALE
+    is_single, is_by_pod = columns.is_single[rows], columns.is_by_pod[rows]
     for is_whole in (True, False):
-        where = np.flatnonzero(is_single & (is_by_pod == is_whole))
+        where = np.flatnonzero(is_single & is_by_pod if is_whole else is_single & ~is_by_pod)
         if len(where):
-            part = part_of(
-                columns, positions[where], names_of((ask.whole,) if is_whole else (p.asks for p in ask.parts))
-            )
-            found[where] = _whole_pod(columns, ask, table, part) if is_whole else _parts(columns, ask, table, part)
+            all_asks = [ask.whole] if is_whole else [part.asks for part in ask.parts]
+            some = zone_rows(columns, _positions(table, rows, where), names_of(all_asks))
+            found[where] = _whole_pod(columns, ask, table, some) if is_whole else _parts(columns, ask, table, some)
     if ask.is_guaranteed:
-        _refuse_scoring(columns, ask, positions, strategy, found)
+        _refuse_scoring(columns, ask, rows, strategy, found)
     return found
 
 
-def _positions(table: NodeTable, rows: Rows) -> Positions:
-    return np.arange(table.capacity)[rows] if isinstance(rows, slice) else rows
+def _positions(table: NodeTable, rows: Rows, where: Positions) -> Positions:
+    """Return the rows of the table that are at some places of `rows`."""
+    if isinstance(rows, slice):
+        start, _, step = rows.indices(table.capacity)
+        return where * step + start
+    return rows[where]
 
 
-def _whole_pod(columns: ZoneColumns, ask: Ask, table: NodeTable, part: ZoneRows) -> NDArray[np.int32]:
-    fits, _ = lowest_zones(columns, ask, ask.whole, table, part)
+def _whole_pod(columns: ZoneColumns, ask: Ask, table: NodeTable, some: ZoneRows) -> NDArray[np.int32]:
+    fits, _ = fitting_zones(columns, ask, ask.whole, table, some)
     return np.where(fits, Verdict.FITS, Verdict.POD).astype(np.int32)
 
 
-def _parts(columns: ZoneColumns, ask: Ask, table: NodeTable, part: ZoneRows) -> NDArray[np.int32]:
-    found = np.zeros(len(part.rows), dtype=np.int32)
+def _parts(columns: ZoneColumns, ask: Ask, table: NodeTable, some: ZoneRows) -> NDArray[np.int32]:
+    found = np.zeros(some.size, dtype=np.int32)
     last = len(ask.parts) - 1
-    for number, each in enumerate(ask.parts):
-        fits, zone = lowest_zones(columns, ask, each.asks, table, part)
-        found[(found == Verdict.FITS) & ~fits] = VERDICT_OF_KIND[each.kind]
-        if each.kind == APP and number < last:
-            where = np.flatnonzero(fits)
-            for name, amount in each.asks:
-                if amount and name in part.free and is_scarce(ask, name):
-                    free = part.taking(name)
-                    taken = free[zone[where], where]
-                    free[zone[where], where] = np.where(taken == UNLISTED, UNLISTED, taken - amount)
+    for number, part in enumerate(ask.parts):
+        fits, zones = fitting_zones(columns, ask, part.asks, table, some)
+        found[~fits & (found == Verdict.FITS)] = VERDICT_OF_KIND[part.kind]
+        if part.kind == APP and number < last and zones is not None:
+            scarce = [(name, amount) for name, amount in part.asks if name in some.free and is_scarce(ask, name)]
+            _take_from_lowest(scarce, fits, zones, some)
     return found
 
 
-def lowest_zones(
-    columns: ZoneColumns, ask: Ask, asks: Amounts, table: NodeTable, part: ZoneRows
-) -> tuple[Mask, Positions]:
-    """Return where any zone has all of some amounts, bool (rows,), and the first such zone, intp (rows,)."""
-    possible = np.ones(len(part.rows), dtype=np.bool_)
+def _take_from_lowest(asks: Iterable[tuple[str, int]], fits: Mask, zones: Mask, some: ZoneRows) -> None:
+    """Take amounts from the first zone that has all of them, where there is one."""
+    left = fits.copy()
+    for zone, has_room in enumerate(zones):
+        chosen = left & has_room
+        left &= ~has_room
+        for name, amount in asks:
+            free = some.taking(name)[zone]
+            # Where it has less, it does not list what the node has as a whole.
+            np.subtract(free, amount, out=free, where=chosen & (free >= amount))
+
+
+def fitting_zones(
+    columns: ZoneColumns, ask: Ask, asks: Amounts, table: NodeTable, some: ZoneRows
+) -> tuple[Mask, Mask | None]:
+    """Return where any zone has all of some amounts, bool (rows,), and which have, bool (zones, rows); None where it
+    does not matter, since only the node as a whole has them."""
+    possible: Mask | None = None
     zones: Mask | None = None
     for name, amount in asks:
         if not amount:
             continue
         present = columns.on_nodes(name, table)
         if present is not None:
-            possible &= present[part.rows]
-        free = part.free.get(name)
+            possible = present[some.rows] if possible is None else possible & present[some.rows]
+        free = some.free.get(name)
         if free is None:  # no zone of any node lists it
             if not may_be_node_wide(name):
-                possible[:] = False
+                return np.zeros(some.size, dtype=np.bool_), None
             continue
         suits = free >= (amount if is_scarce(ask, name) else 0)
         if may_be_node_wide(name):
             suits |= (free == UNLISTED).all(axis=0)
         zones = suits if zones is None else zones & suits
     if zones is None:
-        return possible, np.zeros(len(part.rows), dtype=np.intp)
-    return possible & zones.any(axis=0), zones.argmax(axis=0)
+        return np.ones(some.size, dtype=np.bool_) if possible is None else possible, None
+    fits = np.logical_or.reduce(zones)
+    return fits if possible is None else fits & possible, zones
 
 
-def _refuse_scoring(columns: ZoneColumns, ask: Ask, rows: Positions, strategy: str, found: NDArray[np.int32]) -> None:
+def _refuse_scoring(columns: ZoneColumns, ask: Ask, rows: Rows, strategy: str, found: NDArray[np.int32]) -> None:
     """Note the rows where a Guaranteed pod fits but cannot be scored."""
+    by_count = strategy == LEAST_NUMA_NODES
+    irregular = ~columns.is_regular[rows]
+    nothing = {by_container: not by_count and asks_for_nothing(ask, by_container=by_container)
+               for by_container in (True, False)}  # fmt: skip
+    if not irregular.any() and not any(nothing.values()):
+        return
     is_by_pod = columns.is_by_pod[rows]
-    is_scored = columns.is_known[rows] & (found == Verdict.FITS)
-    if strategy != LEAST_NUMA_NODES:
-        is_scored &= columns.is_single[rows]
-    irregular = is_scored & ~columns.is_regular[rows]
-    if strategy == LEAST_NUMA_NODES:
-        irregular &= ~is_by_pod
-    else:
-        for is_whole in (True, False):
-            if asks_for_nothing(ask, by_container=not is_whole):
-                found[is_scored & (is_by_pod == is_whole)] = Verdict.ASKS_FOR_NOTHING
-    found[irregular] = Verdict.IRREGULAR
+    is_scored = (columns.is_known if by_count else columns.is_single)[rows] & (found == Verdict.FITS)
+    for by_container, asks_nothing in nothing.items():
+        if asks_nothing:
+            found[is_scored & (is_by_pod != by_container)] = Verdict.ASKS_FOR_NOTHING
+    found[is_scored & irregular & ~(is_by_pod & by_count)] = Verdict.IRREGULAR
 
 
 # --- Score ------------------------------------------------------------------------------------------------------------
@@ -292,125 +316,114 @@ def _refuse_scoring(columns: ZoneColumns, ask: Ask, rows: Positions, strategy: s
 
 def scores(columns: ZoneColumns, ask: Ask, table: NodeTable, rows: Rows, strategy: Strategy, spend: Spend) -> Ints:
     """Return what `scores.score_of` gives each row, int64 (rows,); 0 where nothing can be relied on."""
-    positions = _positions(table, rows)
+    is_scored = (columns.is_known if strategy.kind == LEAST_NUMA_NODES else columns.is_single)[rows]
     if not ask.is_guaranteed:
-        return np.full(len(positions), MAX_NODE_SCORE, dtype=np.int64)
-    found = np.zeros(len(positions), dtype=np.int64)
-    is_scored = columns.is_known[positions]
-    if strategy.kind != LEAST_NUMA_NODES:
-        is_scored &= columns.is_single[positions]
-    is_by_pod = columns.is_by_pod[positions]
+        return np.full(len(is_scored), MAX_NODE_SCORE, dtype=np.int64)
+    found = np.zeros(len(is_scored), dtype=np.int64)
+    is_by_pod = columns.is_by_pod[rows]
     for is_whole in (True, False):
-        where = np.flatnonzero(is_scored & (is_by_pod == is_whole))
+        where = np.flatnonzero(is_scored & is_by_pod if is_whole else is_scored & ~is_by_pod)
         if len(where):
             all_asks = [ask.whole] if is_whole else [part.asks for part in ask.parts]
-            part = part_of(columns, positions[where], names_of(all_asks))
+            some = zone_rows(columns, _positions(table, rows, where), names_of(all_asks))
             if strategy.kind == LEAST_NUMA_NODES:
-                found[where] = _least_zones(columns, all_asks, part, spend)
+                found[where] = _least_zones(columns, all_asks, some, spend)
             else:
-                found[where] = _mean_of_lowest(columns, all_asks, part, strategy)
+                found[where] = _mean_of_lowest(columns, all_asks, some, strategy)
     return found
 
 
-def _mean_of_lowest(columns: ZoneColumns, all_asks: Sequence[Amounts], part: ZoneRows, strategy: Strategy) -> Ints:
-    """Return the mean of the lowest zone scores, cut to whole numbers."""
-    if len(all_asks) == 1:
-        return _lowest(columns, all_asks[0], part, strategy)
-    known: dict[Amounts, Ints] = {}
-    total: Floats = np.zeros(len(part.rows))
+def _mean_of_lowest(columns: ZoneColumns, all_asks: Sequence[Amounts], some: ZoneRows, strategy: Strategy) -> Ints:
+    """Return the mean of the lowest zone scores, cut to whole numbers, int64 (rows,)."""
+    lowest = {asks: _lowest(columns, asks, some, strategy) for asks in dict.fromkeys(all_asks)}
+    if len(lowest) == 1:
+        return lowest[all_asks[0]].astype(np.int64)
+    total: Floats = np.zeros(some.size)
     for asks in all_asks:
-        if asks not in known:
-            known[asks] = _lowest(columns, asks, part, strategy)
-        total += known[asks]
+        total += lowest[asks]
     mean: Ints = (total / len(all_asks)).astype(np.int64)
     return mean
 
 
-def _lowest(columns: ZoneColumns, asks: Amounts, part: ZoneRows, strategy: Strategy) -> Ints:
-    """Return the lowest score of any zone that is not 0, int64 (rows,)."""
-    found = _balances(columns, asks, part) if strategy.kind == BALANCED else _shares(columns, asks, part, strategy)
-    lowest: Ints = np.where(found == 0, NO_SCORE, found).min(axis=0)
-    lowest[lowest == NO_SCORE] = 0
+def _lowest(columns: ZoneColumns, asks: Amounts, some: ZoneRows, strategy: Strategy) -> Floats:
+    """Return the lowest score of any zone that is not 0: whole numbers, float64 (rows,)."""
+    found = _balances(columns, asks, some) if strategy.kind == BALANCED else _shares(columns, asks, some, strategy)
+    found[found == 0] = np.inf
+    lowest: Floats = np.minimum.reduce(found)
+    lowest[lowest == np.inf] = 0
     return lowest
 
 
-def _shares(columns: ZoneColumns, asks: Amounts, part: ZoneRows, strategy: Strategy) -> Ints:
-    """Return the scores of zones by how much is taken, or left, of each resource, int64 (zones, rows)."""
-    total = np.zeros((columns.zones, len(part.rows)), dtype=np.int64)
+def _shares(columns: ZoneColumns, asks: Amounts, some: ZoneRows, strategy: Strategy) -> Floats:
+    """Return the scores of zones by how much is taken, or left, of each resource, float64 (zones, rows).
+
+    Amounts and weights are small enough that quotients, cut to whole numbers, are those of whole numbers.
+    """
+    total: Floats = np.zeros((columns.zones, some.size))
     weights = 0
     for name, amount in asks:
         weight = strategy.weight(name)
         weights += weight
-        free = part.free.get(name)
-        if free is None:
+        if name not in some.free:
             continue
-        left, asked = _units(name, free), float(_units_of(name, amount))
-        share = asked if strategy.kind == MOST_ALLOCATED else left - asked
-        # Amounts are small enough that the quotients, cut to whole numbers, are those of whole numbers.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            score = np.floor(share * MAX_NODE_SCORE / left)
-        fits = (free >= amount) & (free > 0)
-        total += weight * np.where(fits, score, 0).astype(np.int64)
-    return total if weights in (0, 1) else total // weights
+        has, asked = some.units[name], float(units(name, amount))
+        share = asked * MAX_NODE_SCORE if strategy.kind == MOST_ALLOCATED else (has - asked) * MAX_NODE_SCORE
+        score: Floats = np.zeros(total.shape)
+        np.divide(share, has, out=score, where=some.free[name] >= max(amount, 1))
+        np.floor(score, out=score)
+        total += score if weight == 1 else weight * score
+    if weights > 1:
+        total /= weights
+        np.floor(total, out=total)
+    return total
 
 
-def _balances(columns: ZoneColumns, asks: Amounts, part: ZoneRows) -> Ints:
-    """Return the scores of zones by how even the shares are that are asked for, int64 (zones, rows)."""
-    shape = (columns.zones, len(part.rows))
-    shares = []
+def _balances(columns: ZoneColumns, asks: Amounts, some: ZoneRows) -> Floats:
+    """Return the scores of zones by how even the shares are that are asked for, float64 (zones, rows)."""
+    shape = (columns.zones, some.size)
+    shares: list[Floats] = []
     for name, amount in asks:
-        free = part.free.get(name)
-        if free is None:
-            shares.append(np.ones(shape))
-            continue
-        has = _units(name, np.maximum(free, 0))
-        shares.append(np.divide(float(_units_of(name, amount)), has, out=np.ones(shape), where=has != 0))
-    exists = np.arange(columns.zones)[:, np.newaxis] < columns.count[part.rows]
-    fits = exists.copy()
+        share: Floats = np.ones(shape)
+        if name in some.free:
+            has = some.units[name]
+            np.divide(float(units(name, amount)), has, out=share, where=has != 0)
+        shares.append(share)
+    fits = np.arange(columns.zones)[:, np.newaxis] < columns.count[some.rows]
     for share in shares:
         fits &= share <= 1
     if len(shares) < 2:
-        return np.where(fits, NOT_A_NUMBER, 0)
+        return np.where(fits, float(NOT_A_NUMBER), 0.0)
     mean = sum(shares) / len(shares)
     squares, differences = np.zeros(shape), np.zeros(shape)
     for share in shares:
         squares += (share - mean) * (share - mean)
         differences += share - mean
     variance = (squares - differences * differences / len(shares)) / (len(shares) - 1)
-    return np.where(fits, ((1 - variance) * MAX_NODE_SCORE).astype(np.int64), 0)
-
-
-def _units(resource: str, amounts: Ints) -> Floats:
-    """Return amounts in whole units, rounded up, as floating point numbers, which divide faster."""
-    return np.ceil(amounts / 1000) if resource == "cpu" else amounts.astype(np.float64)
-
-
-def _units_of(resource: str, amount: int) -> int:
-    return -(-amount // 1000) if resource == "cpu" else amount
+    return np.where(fits, np.trunc((1 - variance) * MAX_NODE_SCORE), 0.0)
 
 
 # --- LeastNUMANodes ---------------------------------------------------------------------------------------------------
 
 
-def _least_zones(columns: ZoneColumns, all_asks: Sequence[Amounts], part: ZoneRows, spend: Spend) -> Ints:
+def _least_zones(columns: ZoneColumns, all_asks: Sequence[Amounts], some: ZoneRows, spend: Spend) -> Ints:
     """Return the scores of rows by how many zones it takes, int64 (rows,)."""
-    count = len(part.rows)
+    count = some.size
     most, is_nearest, fits = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_), np.ones(count, np.bool_)
-    layouts = columns.layout[part.rows]
+    layouts = columns.layout[some.rows]
     which = np.unique(layouts).tolist()
     for number, asks in enumerate(all_asks):
-        listed = [free for name, _ in asks if (free := part.free.get(name)) is not None]
+        listed = [free for name, _ in asks if (free := some.free.get(name)) is not None]
         if not listed:
             continue
         concerned = np.logical_or.reduce([(free != UNLISTED).any(axis=0) for free in listed]) & fits
         is_last = number == len(all_asks) - 1
         for layout in which:
             here = np.flatnonzero(concerned & (layouts == layout)) if len(which) > 1 else np.flatnonzero(concerned)
-            size, nearest = _sizes(columns.distances[layout], asks, part, here, spend, takes=not is_last)
+            size, nearest = _sizes(columns.distances[layout], asks, some, here, spend, takes=not is_last)
             most[here] = np.maximum(most[here], size)
             is_nearest[here] &= nearest
             fits[here] = size > 0
-    steps = MAX_NODE_SCORE // columns.max_zones[part.rows]
+    steps = MAX_NODE_SCORE // columns.max_zones[some.rows]
     scores: Ints = MAX_NODE_SCORE - most * steps + np.where(is_nearest, steps // 2, 0)
     scores[most == 0] = MAX_NODE_SCORE
     scores[~fits] = 0
@@ -418,27 +431,27 @@ def _least_zones(columns: ZoneColumns, all_asks: Sequence[Amounts], part: ZoneRo
 
 
 def _sizes(
-    distances: Distances, asks: Amounts, part: ZoneRows, here: Positions, spend: Spend, *, takes: bool
+    distances: Distances, asks: Amounts, some: ZoneRows, here: Positions, spend: Spend, *, takes: bool
 ) -> tuple[Ints, Mask]:
     """Return how many zones it takes on rows with these distances, 0 where no number does, and whether these are
     nearest; with `takes` the amounts are taken from them."""
     sizes, nearest = np.zeros(len(here), dtype=np.int64), np.zeros(len(here), dtype=np.bool_)
-    if any(name not in part.free for name, _ in asks):
+    if any(name not in some.free for name, _ in asks):
         return sizes, nearest
     left = np.arange(len(here))
     for size in range(1, len(distances) + 1):
         sets = zone_sets(distances, size, spend)
-        spend(len(sets) * (1 + len(left) // 100))
+        spend(len(sets) * (20 + len(left) // 50))
         for found in sets:
             if not len(left):
                 return sizes, nearest
             rows = here[left]
-            fits = _fits_in(found.zones, asks, part.free, rows)
+            fits = _fits_in(found.zones, asks, some.free, rows)
             if not fits.any():
                 continue
             sizes[left[fits]], nearest[left[fits]] = size, found.is_nearest
             if takes:
-                _take(asks, part, found.zones, rows[fits])
+                _take(asks, some, found.zones, rows[fits])
             left = left[~fits]
     return sizes, nearest
 
@@ -456,10 +469,10 @@ def _fits_in(zones: Sequence[int], asks: Amounts, all_free: Mapping[str, Ints], 
     return fits
 
 
-def _take(asks: Amounts, part: ZoneRows, zones: Sequence[int], rows: Positions) -> None:
+def _take(asks: Amounts, some: ZoneRows, zones: Sequence[int], rows: Positions) -> None:
     """Take amounts from zones, which all list them: all that the first one has, then from the next."""
     for name, amount in asks:
-        free = part.taking(name)
+        free = some.taking(name)
         left: Ints = np.full(len(rows), amount, dtype=np.int64)
         for zone in zones:
             has = free[zone, rows]

@@ -43,10 +43,13 @@ from berth.plugin import (
     PodEventHandlerPlugin,
     PodInfo,
     PodUpdateHandlerPlugin,
+    PodWhatIfPlugin,
     Promises,
     QueueingHint,
     ReservePlugin,
+    RowFilterPlugin,
     Rows,
+    RowScorePlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
@@ -152,12 +155,21 @@ class NodeResourceTopologyMatchArgs(msgspec.Struct, frozen=True, rename="camel")
                 yield unsupported(f"{path}.cache.{name}", said, allowed)
 
 
+# What pods change, beside what the API server says in objects, is told by `node_changed`, and counts as their doing.
+DEPENDENCIES: frozenset[Dependency | Objects] = frozenset(
+    {Dependency.NODE, Dependency.PODS_ON_NODE, Objects((TOPOLOGIES.name, PODS.name))}
+)
+
+
 @final
 class NodeResourceTopologyMatch(
     FilterPlugin,
     ColumnFilterPlugin,
+    RowFilterPlugin,
+    PodWhatIfPlugin,
     ScorePlugin,
     ColumnScorePlugin,
+    RowScorePlugin,
     SignaturePlugin,
     ReservePlugin,
     PodEventHandlerPlugin,
@@ -169,12 +181,11 @@ class NodeResourceTopologyMatch(
     name: ClassVar[str] = "NodeResourceTopologyMatch"
     args_type: ClassVar[type[msgspec.Struct]] = NodeResourceTopologyMatchArgs
     promises: ClassVar[Promises] = Promises(
-        filter_depends_on=frozenset(
-            {Dependency.NODE, Dependency.OWN_RESERVATIONS, Objects((TOPOLOGIES.name, PODS.name))}
-        ),
-        score_depends_on=frozenset(
-            {Dependency.NODE, Dependency.OWN_RESERVATIONS, Objects((TOPOLOGIES.name, PODS.name))}
-        ),
+        filter_depends_on=DEPENDENCIES,
+        score_depends_on=DEPENDENCIES,
+        filters_by_row=True,
+        scores_by_row=True,
+        filters_by_affecting_pods=True,
         hints_by_shape=True,
     )
 
@@ -205,26 +216,34 @@ class NodeResourceTopologyMatch(
         """Note that a node was chosen for a pod."""
         if self._cache.follows_pods:
             self._cache.reserve(node_name, pod)
-            self._handle.reservation_changed(self.name)
+            self._tell_memos()
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Note that the pod will not go there."""
         if self._cache.follows_pods:
             self._cache.unreserve(node_name, pod)
-            self._handle.reservation_changed(self.name)
+            self._tell_memos()
 
     def pod_added(self, pod: PodInfo) -> None:
         """Note a pod."""
-        self._cache.pod_seen(pod)
+        if self._cache.follows_pods:
+            self._cache.pod_seen(pod)
+            self._tell_memos()
 
     def pod_updated(self, old: PodInfo, new: PodInfo) -> None:
         """Note what has become of a pod."""
-        self._cache.pod_seen(new)
+        self.pod_added(new)
 
     def pod_removed(self, pod: PodInfo) -> None:
         """Note that a pod is gone."""
-        self._cache.pod_gone(pod)
+        if self._cache.follows_pods:
+            self._cache.pod_gone(pod)
+            self._tell_memos()
+
+    def _tell_memos(self) -> None:
+        for node_name in self._cache.take_touched():
+            self._handle.node_changed(node_name)
 
     # -- Filter and Score --
 
@@ -252,12 +271,27 @@ class NodeResourceTopologyMatch(
         codes = verdicts(self._columns, ask_of(pod), table, rows, self._strategy.kind)
         return FilterColumn(codes, STATUSES.__getitem__)
 
+    def filter_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
+        """Do the same for one row."""
+        node = table.nodes[row]
+        return 0 if node is None else int(self._verdict(ask_of(pod), node))
+
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """What zones have is a matter of reports: no what-if changes that."""
+        return False
+
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Score one node."""
-        ask = ask_of(pod)
+        return self._score(state, ask_of(pod), node.name)
+
+    def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
+        """Do the same for one row."""
+        return self._score(state, ask_of(pod), table.names[row])
+
+    def _score(self, state: CycleState, ask: Ask, node_name: str) -> int:
         if not ask.is_guaranteed:
             return MAX_NODE_SCORE
-        known = self._cache.known(node.name)
+        known = self._cache.known(node_name)
         if known.topology is None or not known.is_fresh:
             return 0
         return score_of(ask, known.topology, self._strategy, self._spender(state))

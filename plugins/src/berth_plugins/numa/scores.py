@@ -29,6 +29,8 @@ FARTHEST = 255
 """The distance of zones of which it is not known."""
 NOT_A_NUMBER = -(1 << 63)
 """What Go makes of a variance that is none: that of fewer than two shares."""
+HEAVIEST = 1 << 32
+"""No resource weighs more, so that sums are exact in floating point."""
 KEPT_SETS = 4096
 """Orders of more sets of zones than this are not kept."""
 
@@ -44,7 +46,7 @@ class Strategy(NamedTuple):
 
     def weight(self, resource: str) -> int:
         """Return the weight of a resource, at least 1."""
-        return max(1, self.weights.get(resource, 1))
+        return max(1, min(self.weights.get(resource, 1), HEAVIEST))
 
 
 def score_of(ask: Ask, topology: Topology, strategy: Strategy, spend: Spend) -> int:
@@ -130,7 +132,7 @@ def zone_sets(distances: Distances, size: int, spend: Spend) -> tuple[ZoneSet, .
     count = comb(len(distances), size)
     if count <= KEPT_SETS:
         return _kept_sets(distances, size)
-    spend(4 * count)
+    spend((4 + size * size) * count)
     return tuple(_ordered_sets(distances, size))
 
 
@@ -176,7 +178,9 @@ def _first_set(asks: Amounts, free: list[dict[str, int]], distances: Distances, 
     Each zone of it must list all that is asked for.
     """
     for size in range(1, len(free) + 1):
-        for found in zone_sets(distances, size, spend):
+        sets = zone_sets(distances, size, spend)
+        spend(len(sets) * (1 + size * len(asks)))
+        for found in sets:
             if all(
                 all(name in free[zone] for zone in found.zones)
                 and sum(free[zone][name] for zone in found.zones) >= amount
