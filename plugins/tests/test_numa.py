@@ -5,7 +5,7 @@ specification.
 """
 
 import pytest
-from topologies import GPU, cluster, guaranteed, node, report, told, zone
+from topologies import GPU, cluster, guaranteed, node, plugin_of, report, told, zone
 
 from berth.testing import make_pod
 from berth_plugins.numa.fingerprint import fingerprint, xxh64
@@ -252,3 +252,60 @@ def test_a_binding_that_fails_gives_back_what_was_reserved(config):
 def test_wrong_args_are_refused(config, args, words):
     with pytest.raises(ValueError, match=words.replace("[", r"\[")):
         cluster(config, **args)
+
+
+# --- for people ---
+
+
+def explained(found, pod):
+    return plugin_of(found).explain_rejection(pod.info())
+
+
+def test_the_nearest_node_is_told_zone_by_zone(config):
+    reports = [report("a", zone("2"), zone("1")), report("b", zone("3"), zone("5"), zone("4"))]
+    found = cluster(config, node("a"), node("b", cpu="12"), *reports)
+    (sentence,) = explained(found, guaranteed("p", cpu="6"))
+    assert sentence == (
+        "a container needs 6 CPU in one NUMA zone; b, the nearest of 2 nodes rejected for it, has "
+        "5 CPU free in node-1; 3 CPU free in node-0; 4 CPU free in node-2"
+    )
+
+
+def test_a_zone_lacks_several_things_at_a_time(config):
+    found = cluster(config, node("a"), report("a", zone("8", "1Gi", gpu=2), zone("2", "8Gi", gpu=0), scope="pod"))
+    (sentence,) = explained(found, guaranteed("p", cpu="4", memory="6Gi", gpu=3))
+    assert sentence == (
+        "the pod needs 3 example.com/gpu and 6Gi memory in one NUMA zone; a, the only node rejected for it, has "
+        "2 example.com/gpu and 1Gi memory free in node-0; 0 example.com/gpu and 8Gi memory free in node-1"
+    )
+
+
+def test_what_is_reserved_and_what_cannot_be_relied_on_is_told(config):
+    found = cluster(config, node("a"), node("b"), report("a", zone("4")), report("b", zone("4")), **RESERVING)
+    found.put(guaranteed("other").scheduler("other").node("b"))
+    found.put(guaranteed("first", cpu="3"))
+    found.run()
+    lacking, unknown = explained(found, guaranteed("p", cpu="2"))
+    assert lacking == (
+        "a container needs 2 CPU in one NUMA zone; a, the only node rejected for it, has 1 CPU free in node-0, "
+        "without what is reserved for 1 pod"
+    )
+    assert (
+        unknown == "b is not used: pods of other schedulers have come or gone, and no report is known to include that"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (guaranteed("p", cpu="6"), {"cpu": 5000}),
+        (guaranteed("p", cpu="5"), {}),
+        (guaranteed("p", cpu="4", containers=3), {"cpu": 9000}),
+        (guaranteed("p", cpu="6", gpu=1), {"cpu": 5000}),
+    ],
+)
+def test_less_that_would_do_is_said_for_the_whole_pod(config, pod, expected):
+    found = cluster(config, node("a"), report("a", zone("5"), zone("4")))
+    table = found.core.cache.table
+    view = table.view(table.row_of["a"])
+    assert plugin_of(found).lesser_requests(pod.info(), view) == expected

@@ -401,6 +401,13 @@ def _remedies(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
     return None if are_remedies else "a list of Remedy is expected"
 
 
+def _amounts(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    is_right = isinstance(answer, Mapping) and all(
+        isinstance(name, str) and isinstance(amount, int) and amount >= 0 for name, amount in answer.items()
+    )
+    return None if is_right else "a mapping of resources to integers that are not negative is expected"
+
+
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 _CHECKS: Mapping[str, Check] = MappingProxyType(
@@ -428,6 +435,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "figures": _figures,
         "explain_rejection": _sentences,
         "remedies": _remedies,
+        "lesser_requests": _amounts,
         "reserve": _status(),
         "unreserve": lambda _answer, _arguments: None,
         "permit": _permit,

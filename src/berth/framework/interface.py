@@ -147,6 +147,18 @@ class RemedyPlugin(Plugin, Protocol):
     def remedies(self, pod: PodInfo) -> Sequence[Remedy]: ...
 
 
+class LesserRequestsPlugin(Plugin, Protocol):
+    """Says how much less a pod could request to pass on a node that the plugin rejects, where that is all it takes.
+
+    The most that the whole pod may request of each resource that is too much, counted as in `PodInfo.requests`; nothing
+    where no less would do. Asked only where somebody looks for what would help the pod, and tried before it is told.
+    """
+
+    __slots__ = ()
+
+    def lesser_requests(self, pod: PodInfo, node: NodeView) -> Mapping[str, int]: ...
+
+
 class PreFilterResult(NamedTuple):
     """The only nodes worth looking at, by name; None for all."""
 

@@ -66,6 +66,14 @@ class TopologyCache:
         changed, self._changed = self._changed, set()
         return changed
 
+    def reserved_on(self, node_name: str) -> int:
+        """Return for how many pods something is reserved on a node."""
+        return 0
+
+    def why_stale(self, node_name: str) -> str:
+        """Say why a node cannot be relied on, where that is so."""
+        return ""
+
     def take_touched(self) -> set[str]:
         """Return the nodes that pods, or what is reserved for them, may have changed since the last call."""
         self._renew()
@@ -136,6 +144,14 @@ class DiscardReserved(TopologyCache):
     def known(self, node_name: str) -> Known:
         """Return what is known of a node."""
         return super().known(node_name)._replace(is_fresh=node_name not in self._reserved)
+
+    def reserved_on(self, node_name: str) -> int:
+        """Return how many pods are on their way to a node."""
+        return len(self._reserved.get(node_name, ()))
+
+    def why_stale(self, node_name: str) -> str:
+        """Say why a node cannot be relied on, where that is so."""
+        return "pods are on their way there that are not bound yet"
 
     def reserve(self, node_name: str, pod: PodInfo) -> None:
         """Note that a node was chosen for a pod."""
@@ -385,6 +401,15 @@ class OverReserve(TopologyCache):
         if node.known is None:
             node.known = Known(node.take_from_all(), node_name not in self._foreign)
         return node.known
+
+    def reserved_on(self, node_name: str) -> int:
+        """Return of how many pods what they ask for is taken from every zone of a node."""
+        node = self._nodes.get(node_name)
+        return 0 if node is None else len(node.reserved)
+
+    def why_stale(self, node_name: str) -> str:
+        """Say why a node cannot be relied on, where that is so."""
+        return "pods of other schedulers have come or gone, and no report is known to include that"
 
     def reserve(self, node_name: str, pod: PodInfo) -> None:
         """Take what the pod asks for from every zone."""

@@ -18,7 +18,7 @@ Deviations, in what upstream leaves to time or to crashes:
 - `preemptionMode` is not supported but as `Disabled`, its default.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, final
 
 import msgspec
@@ -33,9 +33,11 @@ from berth.plugin import (
     CycleState,
     Dependency,
     EventsPlugin,
+    ExplainingPlugin,
     FilterColumn,
     FilterPlugin,
     Handle,
+    LesserRequestsPlugin,
     Node,
     NodeTable,
     NodeView,
@@ -78,6 +80,7 @@ from berth_plugins.numa.cache import (
     WatchedPods,
 )
 from berth_plugins.numa.columns import ZoneColumns, scores, verdicts
+from berth_plugins.numa.explanations import RejectedNode, lesser_requests, sentences
 from berth_plugins.numa.requests import Ask, ask_of
 from berth_plugins.numa.scores import LEAST_ALLOCATED, STRATEGIES, Spend, Strategy, score_of
 from berth_plugins.numa.topology import TOPOLOGIES, NodeResourceTopology
@@ -174,6 +177,8 @@ class NodeResourceTopologyMatch(
     ReservePlugin,
     PodEventHandlerPlugin,
     PodUpdateHandlerPlugin,
+    ExplainingPlugin,
+    LesserRequestsPlugin,
     EventsPlugin,
 ):
     """Filter, Score, and Reserve for the caches that need it."""
@@ -303,6 +308,26 @@ class NodeResourceTopologyMatch(
 
     def _spender(self, state: CycleState) -> Spend:
         return lambda steps: state.work.spend(self.name, steps, lambda: "which tries sets of NUMA zones")
+
+    # -- for people --
+
+    def explain_rejection(self, pod: PodInfo) -> list[str]:
+        """Say what zones lack, on the node that comes nearest, and which nodes cannot be relied on."""
+        ask, table = ask_of(pod), self._handle.cache.table
+        rejected = []
+        for row in table.rows().tolist():
+            node = table.node(row)
+            said = self._verdict(ask, node)
+            if said is not Verdict.FITS:
+                name = node.metadata.name
+                topology, reserved = self._cache.known(name).topology, self._cache.reserved_on(name)
+                rejected.append(RejectedNode(node, said, topology, reserved, self._cache.why_stale(name)))
+        return list(sentences(ask, rejected))
+
+    def lesser_requests(self, pod: PodInfo, node: NodeView) -> Mapping[str, int]:
+        """Return how much of each resource the pod could request at most to fit a zone of a node."""
+        topology = self._cache.known(node.name).topology
+        return {} if topology is None else lesser_requests(ask_of(pod), topology, node.node)
 
     # -- events and hints --
 
