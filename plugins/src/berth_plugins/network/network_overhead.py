@@ -11,6 +11,7 @@ Deviations: a pod whose AppGroup does not exist, or that needs a NetworkTopology
 it does; upstream's scheduler crashes. Pods that have finished are not depended on any more.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, final
 
@@ -66,7 +67,6 @@ from berth_plugins.network.app_groups import (
 from berth_plugins.network.network_topology import (
     NETWORK_TOPOLOGIES,
     REGION,
-    SAME_NODE,
     ZONE,
     NetworkCosts,
     NetworkTopology,
@@ -111,34 +111,50 @@ class Toll:
 class Requirements:
     """What a pod's attempt goes by: its dependencies that have bound pods, with the nodes of these."""
 
-    __slots__ = ("_toll", "costs", "dependencies")
+    __slots__ = ("_by_place", "_table", "_toll", "costs", "dependencies")
 
-    def __init__(self, costs: NetworkCosts, dependencies: Sequence[tuple[WorkloadDependency, Hosts]]) -> None:
+    def __init__(
+        self, costs: NetworkCosts, dependencies: Sequence[tuple[WorkloadDependency, Hosts]], table: NodeTable
+    ) -> None:
         self.costs = costs
         self.dependencies = dependencies
+        self._table = table
+        self._by_place: list[Counter[Place]] = []
+        """For each dependency, how many of its pods are where, once the plain form has asked."""
         self._toll: Toll | None = None
 
-    def on(self, node: NodeView, table: NodeTable) -> tuple[int, int, int]:
+    def on(self, node: NodeView) -> tuple[int, int, int]:
         """Return of one node how many dependencies are near enough, how many too far away, and the sum of the costs."""
         satisfied = violated = cost = 0
         here = _place_of(node.node)
-        for dependency, hosts in self.dependencies:
-            for name, count in hosts.counts.items():
-                there = table.node(table.row_of[name])
-                distance = SAME_NODE if name == node.name else self.costs.distance(here, _place_of(there))
-                satisfied += count * (distance.limited <= dependency.max_network_cost)
-                violated += count * (distance.limited > dependency.max_network_cost)
-                cost += count * distance.cost
+        for (dependency, hosts), by_place in zip(self.dependencies, self._counted(), strict=True):
+            own, limit = hosts.counts.get(node.name, 0), dependency.max_network_cost
+            satisfied += own
+            for place, count in by_place.items():
+                there = count - own if place == here else count
+                distance = self.costs.distance(here, place)
+                satisfied += there * (distance.limited <= limit)
+                violated += there * (distance.limited > limit)
+                cost += there * distance.cost
         return satisfied, violated, cost
 
-    def too_far(self, node: NodeView, table: NodeTable) -> list[str]:
+    def _counted(self) -> list[Counter[Place]]:
+        if not self._by_place:
+            for _, hosts in self.dependencies:
+                found: Counter[Place] = Counter()
+                for name, count in hosts.counts.items():
+                    found[_place_of(self._table.node(self._table.row_of[name]))] += count
+                self._by_place.append(found)
+        return self._by_place
+
+    def too_far(self, node: NodeView) -> list[str]:
         """Return some of the dependencies that are too far away from a node, in words."""
         here = _place_of(node.node)
         found: list[str] = []
         for dependency, hosts in self.dependencies:
             limit = dependency.max_network_cost
             for name in hosts.counts:
-                distance = self.costs.distance(here, _place_of(table.node(table.row_of[name])))
+                distance = self.costs.distance(here, _place_of(self._table.node(self._table.row_of[name])))
                 if name != node.name and distance.limited > limit and len(found) < NAMED:
                     to = f"to {dependency.workload.selector} on {name}"
                     found.append(f"from {node.name} {to}: cost {distance.cost}, at most {limit}")
@@ -291,7 +307,7 @@ class NetworkOverhead(
         for _, hosts in dependencies:
             if len(self._table) and (missing := hosts.missing(self._places)) is not None:
                 return error(NO_HOST.format(missing))
-        return Requirements(costs, dependencies)
+        return Requirements(costs, dependencies, self._table)
 
     def _costs_in_force(self) -> NetworkCosts | None:
         found = found_in(self._namespaces, self._topologies, self._topology_name)
@@ -305,7 +321,7 @@ class NetworkOverhead(
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Rule a node out where more dependencies are too far away than near enough."""
         found: Requirements = state.read(self.name)
-        satisfied, violated, _ = found.on(node, self._table)
+        satisfied, violated, _ = found.on(node)
         return _too_far(node.name, satisfied, violated) if violated > satisfied else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
@@ -323,7 +339,7 @@ class NetworkOverhead(
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return the sum of the costs."""
         found: Requirements | None = state.get(self.name)
-        return 0 if found is None else found.on(node, self._table)[2]
+        return 0 if found is None else found.on(node)[2]
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Do the same for many rows."""
@@ -354,7 +370,7 @@ class NetworkOverhead(
         said = [self._in_words("nearest is", row, toll) for row in order[:1].tolist() if not toll.is_too_far[row]]
         for row in order[toll.is_too_far[order]][:1].tolist():
             said.append(self._in_words("nearest of those too far away is", row, toll))
-            said += found.too_far(self._table.view(row), self._table)
+            said += found.too_far(self._table.view(row))
         return said
 
     def _in_words(self, what: str, row: int, toll: Toll) -> str:
