@@ -45,6 +45,7 @@ from berth.plugin import (
     PreFilterPlugin,
     Promises,
     QueueingHint,
+    RowArray,
     Rows,
     ScorePlugin,
     Scores,
@@ -72,7 +73,7 @@ from berth_plugins.network.network_topology import (
     NetworkTopology,
     Place,
 )
-from berth_plugins.network.places import Hosts, Places
+from berth_plugins.network.places import HostRows, Hosts, Int64, Places
 
 NO_GROUP = "AppGroup {name} was not found in {namespaces}"
 NO_TOPOLOGY = "NetworkTopology {name} was not found in {namespaces}"
@@ -99,13 +100,32 @@ class NetworkOverheadArgs(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Toll:
-    """What the network says of each row: dependencies near enough, those too far away, and the sum of the costs."""
+    """What the network says of each row: whether too many dependencies are too far away, and the sum of the costs."""
 
-    __slots__ = ("cost", "is_too_far", "satisfied", "violated")
+    __slots__ = ("_by_place", "_corrections", "_of_row", "cost", "is_too_far")
 
-    def __init__(self, satisfied: NDArray[np.int64], violated: NDArray[np.int64], cost: NDArray[np.int64]) -> None:
-        self.satisfied, self.violated, self.cost = satisfied, violated, cost
-        self.is_too_far: NDArray[np.bool_] = violated > satisfied
+    def __init__(
+        self, by_place: Int64, of_row: NDArray[np.intp], corrections: Sequence[tuple[RowArray, Int64]]
+    ) -> None:
+        """`by_place` is (3, places): how many are near enough, how many too far away, and the sum of the costs.
+
+        `corrections` say of some rows, each once, what differs there, int64 (3, rows).
+        """
+        self._by_place, self._of_row, self._corrections = by_place, of_row, corrections
+        excess = (by_place[1] - by_place[0])[of_row]
+        self.cost: Int64 = by_place[2][of_row]
+        for rows, amounts in corrections:
+            excess[rows] += amounts[1] - amounts[0]
+            self.cost[rows] += amounts[2]
+        self.is_too_far: NDArray[np.bool_] = excess > 0
+
+    def counts(self, row: int) -> tuple[int, int]:
+        """Return how many dependencies are near enough to a row, and how many too far away."""
+        near, far = self._by_place[:2, self._of_row[row]].tolist()
+        for rows, amounts in self._corrections:
+            for position in np.flatnonzero(rows == row).tolist():
+                near, far = near + int(amounts[0, position]), far + int(amounts[1, position])
+        return near, far
 
 
 class Requirements:
@@ -172,20 +192,18 @@ class Requirements:
         corrections = []
         for dependency, hosts in self.dependencies:
             found, limit = hosts.rows(places), dependency.max_network_cost
-            to = places.distances(found.numbers)
+            assert isinstance(found, HostRows), "PreFilter has turned away the pod else"
+            numbers = np.flatnonzero(found.by_place)
+            counts, to = found.by_place[numbers], places.distances(numbers)
             near, far = to.limited <= limit, to.limited > limit
-            by_place[0] += near @ found.by_place
-            by_place[1] += far @ found.by_place
-            by_place[2] += to.costs @ found.by_place
+            by_place[0] += near @ counts
+            by_place[1] += far @ counts
+            by_place[2] += to.costs @ counts
             # A host is in its own place: what its pods count there is taken back, and they count as on the same node.
-            own = np.searchsorted(found.numbers, found.places)
-            corrections.append((0, found.rows, found.counts * (1 - near[found.places, own])))
-            corrections.append((1, found.rows, found.counts * -far[found.places, own].astype(np.int64)))
-            corrections.append((2, found.rows, found.counts * -to.costs[found.places, own]))
-        by_row = by_place[:, places.of_row]
-        for which, rows, amounts in corrections:
-            by_row[which, rows] += amounts
-        return Toll(*by_row)
+            own = found.of_row, np.searchsorted(numbers, found.of_row).clip(max=len(numbers) - 1)
+            change = np.stack([1 - near[own], -far[own].astype(np.int64), -to.costs[own]])
+            corrections.append((found.rows, change * found.counts))
+        return Toll(by_place, places.of_row, corrections)
 
 
 def _place_of(node: Node) -> Place:
@@ -262,7 +280,7 @@ class NetworkOverhead(
             return
         key = group, workload_of(pod)
         hosts = self._hosts.setdefault(key, Hosts())
-        hosts.change(pod.node_name, by)
+        hosts.change(pod.node_name, by, self._places)
         if not hosts.counts:
             del self._hosts[key]
         self._reservation_changed(self.name)
@@ -305,8 +323,9 @@ class NetworkOverhead(
             return unresolvable(NO_TOPOLOGY.format(name=self._topology_name, namespaces=_listed(self._namespaces)))
         self._places.follow(costs)
         for _, hosts in dependencies:
-            if len(self._table) and (missing := hosts.missing(self._places)) is not None:
-                return error(NO_HOST.format(missing))
+            rows = hosts.rows(self._places)
+            if isinstance(rows, str) and len(self._table):
+                return error(NO_HOST.format(rows))
         return Requirements(costs, dependencies, self._table)
 
     def _costs_in_force(self) -> NetworkCosts | None:
@@ -330,10 +349,11 @@ class NetworkOverhead(
         toll = found.toll(self._places)
 
         def describe(code: int) -> Status:
-            row = code - 1
-            return _too_far(table.names[row], int(toll.satisfied[row]), int(toll.violated[row]))
+            return _too_far(table.names[code - 1], *toll.counts(code - 1))
 
-        codes = np.where(toll.is_too_far, np.arange(1, table.capacity + 1, dtype=np.int32), np.int32(0))
+        codes = np.zeros(table.capacity, dtype=np.int32)
+        rejected = np.flatnonzero(toll.is_too_far)
+        codes[rejected] = rejected + 1
         return FilterColumn(codes[rows], describe)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
@@ -354,7 +374,8 @@ class NetworkOverhead(
             return scores
         lowest = scores.min()
         span = max(int(scores.max() - lowest), 1)
-        found: Scores = MAX_NODE_SCORE - (scores - lowest) * MAX_NODE_SCORE // span
+        # In floats and cut, as upstream has it; that is several times faster than dividing int64, too.
+        found: Scores = MAX_NODE_SCORE - ((scores - lowest) * float(MAX_NODE_SCORE) / span).astype(np.int64)
         return found
 
     # -- what is told of it --
@@ -366,7 +387,7 @@ class NetworkOverhead(
             return ()
         rows = self._table.rows()
         toll = found.toll(self._places)
-        order = rows[np.lexsort((toll.cost[rows], (toll.violated - toll.satisfied)[rows]))]
+        order = rows[np.lexsort((toll.cost[rows], toll.is_too_far[rows]))]
         said = [self._in_words("nearest is", row, toll) for row in order[:1].tolist() if not toll.is_too_far[row]]
         for row in order[toll.is_too_far[order]][:1].tolist():
             said.append(self._in_words("nearest of those too far away is", row, toll))
@@ -374,7 +395,7 @@ class NetworkOverhead(
         return said
 
     def _in_words(self, what: str, row: int, toll: Toll) -> str:
-        near, far = toll.satisfied[row], toll.violated[row]
+        near, far = toll.counts(row)
         return f"{what} {self._table.names[row]}: {near} near enough, {far} too far away, cost {toll.cost[row]}"
 
     # -- events and hints --
