@@ -128,6 +128,22 @@ def test_pods_of_other_namespaces_wake_those_that_wait_for_the_sum(cluster):
     assert found.advance(10).nodes_of()["a-2"] == "n1"
 
 
+def test_another_quota_that_lends_more_wakes_those_that_wait_for_the_sum(cluster):
+    found = cluster(node(), quota("a", cpu("1")), quota("b", cpu("0")), pod("a-1")).run()
+    found.put(pod("a-2"))
+    found.run().put(quota("b", cpu("1")))
+    assert found.advance(10).nodes_of()["a-2"] == "n1"
+
+
+def test_room_in_its_namespace_that_victims_complete_wakes_a_pod(cluster):
+    found = cluster(node(), quota("a", cpu("4"), cpu("4")), pod("low").priority(1), pod("high", cpu="3").priority(9))
+    found.run().put(pod("new", cpu="3").priority(5))
+    found.run().put(quota("a", cpu("3"), cpu("3")))
+    assert found.advance(10).nodes_of() == {"low": "n1", "high": "n1", "new": ""}
+    found.delete("Pod", "a/high")
+    assert found.advance(10).nodes_of() == {"new": "n1"}
+
+
 def test_what_others_borrow_later_is_taken_back_at_once(cluster):
     """Upstream waits for the flush: a pod that is added is none of its events."""
     quotas = [quota("a", cpu("2")), quota("b", cpu("2")), quota("c", cpu("0"))]

@@ -151,7 +151,8 @@ def test_columns_say_what_the_plain_form_says_as_everything_changes(cluster):
         act = rng.randrange(5)
         if act == 0 or step < 5:
             region = rng.choice(["", "r1", "r2", "z1"])
-            found.put(node(f"n{rng.randrange(9)}", rng.choice(["", *ZONES]), region))
+            nowhere = rng.random() < 0.3
+            found.put(node(f"n{rng.randrange(9)}", *(("", "") if nowhere else (rng.choice(ZONES), region))))
         elif act == 1:
             there = [name for name in table.row_of if table.valid[table.row_of[name]]]
             found.put(member(f"p{step}", rng.choice("abc")).node(rng.choice(there)))
