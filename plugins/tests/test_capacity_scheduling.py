@@ -1,5 +1,7 @@
 """CapacityScheduling in a scheduler in virtual time; expectations from upstream's README (KEP 9) and records' words."""
 
+import random
+
 import pytest
 
 from berth.testing import VirtualCluster, make_node, make_pod
@@ -126,6 +128,22 @@ def test_pods_of_other_namespaces_wake_those_that_wait_for_the_sum(cluster):
     assert found.advance(10).nodes_of()["a-2"] == "n1"
 
 
+def test_another_quota_that_lends_more_wakes_those_that_wait_for_the_sum(cluster):
+    found = cluster(node(), quota("a", cpu("1")), quota("b", cpu("0")), pod("a-1")).run()
+    found.put(pod("a-2"))
+    found.run().put(quota("b", cpu("1")))
+    assert found.advance(10).nodes_of()["a-2"] == "n1"
+
+
+def test_room_in_its_namespace_that_victims_complete_wakes_a_pod(cluster):
+    found = cluster(node(), quota("a", cpu("4"), cpu("4")), pod("low").priority(1), pod("high", cpu="3").priority(9))
+    found.run().put(pod("new", cpu="3").priority(5))
+    found.run().put(quota("a", cpu("3"), cpu("3")))
+    assert found.advance(10).nodes_of() == {"low": "n1", "high": "n1", "new": ""}
+    found.delete("Pod", "a/high")
+    assert found.advance(10).nodes_of() == {"new": "n1"}
+
+
 def test_what_others_borrow_later_is_taken_back_at_once(cluster):
     """Upstream waits for the flush: a pod that is added is none of its events."""
     quotas = [quota("a", cpu("2")), quota("b", cpu("2")), quota("c", cpu("0"))]
@@ -184,3 +202,35 @@ def test_it_says_of_what_there_is_too_much_and_what_would_help(cluster):
     found.put(pod("a-2", cpu="1500m"))
     assert found.run().nodes_of()["a-2"] == "n1"
     assert plugin.explain_rejection(pod("free", "c").info()) == ()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nobody_waits_in_vain_and_nothing_is_counted_twice_whatever_happens(cluster, seed):
+    """A scheduler that starts anew tries every pod: it finds no place for one that the old one had left waiting."""
+    rng = random.Random(seed)
+    found = cluster(node("n0", "4"), quota("a", cpu("2"), cpu("4")), quota("b", cpu("2"), cpu("3")))
+    for step in range(80):
+        act = rng.randrange(8)
+        keys = [key for kind, key in found.objects if kind == "Pod"]
+        namespace = rng.choice("abc")
+        if act < 4:
+            made = pod(f"p{step}", namespace, cpu=rng.choice(["500m", "1", "2"])).priority(rng.randrange(3))
+            found.put(made.node("n0") if rng.random() < 0.1 else made)
+        elif act < 6 and keys:
+            found.delete("Pod", rng.choice(keys))
+        elif act == 6:
+            found.put(node(f"n{rng.randrange(3)}", rng.choice(["2", "4"])))
+        elif rng.random() < 0.2 and (ELASTIC_QUOTAS.name, f"{namespace}/quota") in found.objects:
+            found.delete(ELASTIC_QUOTAS.name, f"{namespace}/quota")
+        else:
+            found.put(quota(namespace, cpu(rng.choice(["1", "3"])), rng.choice([None, cpu("4")])))
+        if rng.random() < 0.2:
+            found.refuse("the object has been modified (Conflict, HTTP 409)")
+        found.run()
+        if rng.random() < 0.3:
+            found.advance(20)
+    found.advance(700)
+    before, counted = found.nodes_of(), used(found)
+    assert "" in before.values(), "nobody had to wait"
+    assert found.restart().advance(700).nodes_of() == before
+    assert used(found) == counted

@@ -151,7 +151,8 @@ def test_columns_say_what_the_plain_form_says_as_everything_changes(cluster):
         act = rng.randrange(5)
         if act == 0 or step < 5:
             region = rng.choice(["", "r1", "r2", "z1"])
-            found.put(node(f"n{rng.randrange(9)}", rng.choice(["", *ZONES]), region))
+            nowhere = rng.random() < 0.3
+            found.put(node(f"n{rng.randrange(9)}", *(("", "") if nowhere else (rng.choice(ZONES), region))))
         elif act == 1:
             there = [name for name in table.row_of if table.valid[table.row_of[name]]]
             found.put(member(f"p{step}", rng.choice("abc")).node(rng.choice(there)))
@@ -192,3 +193,31 @@ def test_without_its_group_the_queue_is_by_priority(cluster):
     for pod in (member("web-1", "web"), member("db-1", "db").priority(5)):
         found.put(pod)
     assert [each.pod.name for each in found.core.queue.active.ordered()] == ["db-1", "web-1"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_waits_in_vain_whatever_happens(cluster, seed):
+    """A scheduler that starts anew tries every pod: it finds no place for one that the old one had left waiting."""
+    rng = random.Random(seed)
+    found = cluster(topology(COSTS), app_group(NEEDS_DB), node("n0", "z1"), node("n1", "z3"))
+    for step in range(60):
+        act = rng.randrange(6)
+        running = [each for each in found.objects.values() if getattr(each, "key", "").startswith("default/p")]
+        if act == 0:
+            found.put(node(f"n{rng.randrange(4)}", rng.choice(["", *ZONES]), rng.choice(["r1", "r2"])))
+        elif act < 3:
+            made = member(f"p{step}", rng.choice(["web", "db", "db"]))
+            if rng.random() < 0.4:
+                made.node(f"n{rng.randrange(2)}")
+            found.put(made)
+        elif act == 3 and running:
+            found.delete("Pod", rng.choice(running).key)
+        elif act == 4:
+            found.put(topology({(a, b): rng.randrange(12) for a in ZONES for b in ZONES if rng.random() < 0.7}))
+        else:
+            found.put(app_group({"web": {"db": rng.randrange(12)}, "db": {"web": rng.randrange(12)}}))
+        found.run()
+    found.advance(700)
+    before = found.nodes_of()
+    assert found.restart().advance(700).nodes_of() == before
+    assert set(before.values()) - {"", "n0", "n1"}, "all have stayed on the first nodes"

@@ -86,7 +86,6 @@ class Distance(NamedTuple):
     limited: float
 
 
-SAME_NODE = Distance(0, ALWAYS)
 SAME_ZONE = Distance(SAME_ZONE_COST, ALWAYS)
 NOWHERE = Distance(MAX_COST, NEVER)
 UNKNOWN = Distance(MAX_COST, NEITHER)
