@@ -1,4 +1,5 @@
-"""What plugins tell people beside their decisions: asked for here, for metrics, records and explanations.
+"""What plugins tell people beside their decisions: asked for here, for metrics, records, explanations and those who
+look for what would help.
 
 A plugin's bug costs its own answer and nothing else: the guard has logged it by then.
 """
@@ -11,7 +12,8 @@ import msgspec
 from berth.cycle.decision import Decision
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
-from berth.framework.telling import Figure
+from berth.framework.telling import Figure, Remedy
+from berth.state.pod_info import PodInfo
 
 Answer = TypeVar("Answer")
 Arguments = TypeVarTuple("Arguments")
@@ -61,6 +63,12 @@ def rejection_details(decision: Decision, profile: Profile | None) -> tuple[Reje
     ]
     told = (RejectionDetails(name, tuple(_answer(each.explain_rejection, decision.pod))) for name, each in asked)
     return tuple(details for details in told if details.sentences)
+
+
+def remedies_for(pod: PodInfo, profile: Profile) -> list[Remedy]:
+    """Return the changes of objects that plugins say would have them let a pod pass, none of them tried yet."""
+    asked = [plugin.remedies for plugin in profile.plugins if plugin.remedies is not None]
+    return [remedy for plugin in asked for remedy in _answer(plugin.remedies, pod)]
 
 
 def _answer(ask: Callable[[*Arguments], Sequence[Answer]], *arguments: *Arguments) -> Sequence[Answer]:

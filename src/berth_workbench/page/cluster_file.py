@@ -48,6 +48,7 @@ class ClusterFileSource:
         self._configuration = configuration or ConfigurationSource(DEFAULT)
         config, registry = self._configuration.load()
         self._cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
+        self._cluster.add_followed(snapshot.documents)
         self._asking = asyncio.Lock()
         pods = self._cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
