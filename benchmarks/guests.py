@@ -31,7 +31,9 @@ from berth_workbench.bench import long_lived
 Json = dict[str, Any]
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
-FASTER_FORMS = ("filter_columns", "filter_row", "score_columns", "score_row", "signature", "promises")
+FASTER_FORMS = (
+    "filter_columns", "filter_row", "score_columns", "score_row", "signature", "promises", "is_affected_by",
+)  # fmt: skip
 CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 REGIONS, ZONES_EACH = 3, 4
@@ -178,6 +180,22 @@ def measured_load(nodes: int) -> Json:
     return {"window": {"end": LONG_AGO}, "data": {"NodeMetricsMap": data}}
 
 
+def numa_zones(nodes: int, pods: int) -> Iterator[Json]:
+    """Two zones on each node, and Guaranteed pods of two containers, each of which must have room in one."""
+    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container"}
+    listed = [{"name": name, "value": value} for name, value in attributes.items()]
+    for number in range(nodes):
+        amounts = (("cpu", f"{6 + number % 3}"), ("memory", "32Gi"))
+        resources = [{"name": name, "allocatable": most, "available": most} for name, most in amounts]
+        zones = [{"name": f"node-{zone}", "type": "Node", "resources": resources} for zone in range(2)]
+        yield manifest("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", node_name(number),
+                       attributes=listed, zones=zones)  # fmt: skip
+    asked = {"cpu": "1", "memory": "1Gi"}
+    containers = [{"name": name, "resources": {"requests": asked, "limits": asked}} for name in ("c", "d")]
+    yield from (pod(f"p-{number:05d}", containers=containers) for number in range(pods))
+
+
+RESERVING = {"cacheResyncPeriodSeconds": 5, "cache": {"informerMode": "Shared"}}
 WATCHER = {"watcherAddress": "http://127.0.0.1:1"}
 SCENARIOS: Mapping[str, GuestScenario] = {
     "CapacityScheduling": GuestScenario(quotas, points={"DefaultPreemption": False}),
@@ -186,6 +204,7 @@ SCENARIOS: Mapping[str, GuestScenario] = {
     "Coscheduling": GuestScenario(gangs, points={"PrioritySort": False}),
     "LoadVariationRiskBalancing": GuestScenario(plain_pods, WATCHER, load=measured_load),
     "LowRiskOverCommitment": GuestScenario(plain_pods, WATCHER, load=measured_load),
+    "NodeResourceTopologyMatch": GuestScenario(numa_zones, RESERVING),
     "NodeResourcesAllocatable": GuestScenario(plain_pods),
     "PodState": GuestScenario(plain_pods),
     "PreemptionToleration": GuestScenario(plain_pods, points={"DefaultPreemption": False}),
