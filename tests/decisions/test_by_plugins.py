@@ -62,7 +62,7 @@ def test_a_bug_costs_the_plugins_own_answer_alone():
     assert rejection_details(decision, found.core.profiles[PROFILE]) == ()
     found, _ = decided(broken, seats())
     profile = found.core.profiles[PROFILE]
-    assert {(each.plugin, each.figure) for each in figures_of([profile])} == {("Seats", each) for each in TAKEN}
+    assert [(each.plugin, each.figure) for each in figures_of([profile])] == [("Seats", each) for each in TAKEN]
 
 
 def test_figures_are_metrics_with_the_labels_of_all_who_use_the_name():
