@@ -410,12 +410,12 @@ def _least_zones(columns: ZoneColumns, all_asks: Sequence[Amounts], some: ZoneRo
     count = some.size
     most, is_nearest, fits = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_), np.ones(count, np.bool_)
     layouts = columns.layout[some.rows]
-    which = np.unique(layouts).tolist()
+    which = np.unique(layouts).tolist() if len(columns.distances) > 1 else [0]
     for number, asks in enumerate(all_asks):
         listed = [free for name, _ in asks if (free := some.free.get(name)) is not None]
         if not listed:
             continue
-        concerned = np.logical_or.reduce([(free != UNLISTED).any(axis=0) for free in listed]) & fits
+        concerned = np.logical_or.reduce([np.maximum.reduce(free) != UNLISTED for free in listed]) & fits
         is_last = number == len(all_asks) - 1
         for layout in which:
             here = np.flatnonzero(concerned & (layouts == layout)) if len(which) > 1 else np.flatnonzero(concerned)
@@ -446,7 +446,8 @@ def _sizes(
             if not len(left):
                 return sizes, nearest
             rows = here[left]
-            fits = _fits_in(found.zones, asks, some.free, rows)
+            # The first set is asked for all rows, mostly, and these need not be picked out.
+            fits = _fits_in(found.zones, asks, some.free, rows if len(rows) < some.size else slice(None))
             if not fits.any():
                 continue
             sizes[left[fits]], nearest[left[fits]] = size, found.is_nearest
@@ -456,16 +457,16 @@ def _sizes(
     return sizes, nearest
 
 
-def _fits_in(zones: Sequence[int], asks: Amounts, all_free: Mapping[str, Ints], rows: Positions) -> Mask:
-    fits = np.ones(len(rows), dtype=np.bool_)
+def _fits_in(zones: Sequence[int], asks: Amounts, all_free: Mapping[str, Ints], rows: Rows) -> Mask:
+    """Return where these zones, which must all list what is asked for, have enough of it together, bool (rows,)."""
+    fits: Mask | None = None
     for name, amount in asks:
-        free = all_free[name]
-        total: Ints = np.zeros(len(rows), dtype=np.int64)
-        for zone in zones:
-            has = free[zone, rows]
-            fits &= has != UNLISTED
-            total += has
-        fits &= total >= amount
+        free = [all_free[name][zone, rows] for zone in zones]
+        enough: Mask = sum(free[1:], start=free[0]) >= amount
+        if len(free) > 1 or amount <= 0:  # a single zone that does not list it has less than nothing
+            enough &= np.minimum.reduce(free) != UNLISTED
+        fits = enough if fits is None else fits & enough
+    assert fits is not None, "who asks for nothing is not asked about"
     return fits
 
 
