@@ -5,10 +5,11 @@ here may change from release to release.
 """
 
 from berth.api.custom import CustomObject, CustomResource
-from berth.api.meta import ObjectMeta
+from berth.api.meta import LabelSelector, ObjectMeta
 from berth.api.node import Node
 from berth.api.qos import QosClass
 from berth.api.quantity import Quantity, milli_value, value
+from berth.api.selectors import Requirement, Selector, SelectorError, compile_selector
 from berth.api.web import WebResource
 from berth.config.errors import invalid, required, unsupported
 from berth.framework.custom_resources import CustomObjects, WebDocument
@@ -35,6 +36,8 @@ from berth.framework.interface import (
     FilterPlugin,
     GroupQuestion,
     LoadWhatIfPlugin,
+    Narrowed,
+    NarrowingPlugin,
     NormalizePlacementScorePlugin,
     NormalizeScorePlugin,
     OverDomains,
@@ -72,11 +75,12 @@ from berth.framework.interface import (
     Scores,
     SignaturePlugin,
     SortKeyPlugin,
+    TenantSortPlugin,
     VersionedPreFilterPlugin,
     VersionedPreScorePlugin,
     same_for_all,
 )
-from berth.framework.preemption import Preemption, VictimRules
+from berth.framework.preemption import Preemption, VictimCost, VictimRules, VictimSets
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.readers import (
     CacheReader,
@@ -136,7 +140,10 @@ __all__ = [
     "Handle",
     "HintFunction",
     "LabelColumn",
+    "LabelSelector",
     "LoadWhatIfPlugin",
+    "Narrowed",
+    "NarrowingPlugin",
     "Node",
     "NodeTable",
     "NodeView",
@@ -181,6 +188,7 @@ __all__ = [
     "QueueSortPlugin",
     "QueuedPod",
     "QueueingHint",
+    "Requirement",
     "ReservePlugin",
     "RowArray",
     "RowFilterPlugin",
@@ -189,13 +197,18 @@ __all__ = [
     "Rows",
     "ScorePlugin",
     "Scores",
+    "Selector",
+    "SelectorError",
     "SignaturePlugin",
     "SortKeyPlugin",
     "Status",
     "Steps",
+    "TenantSortPlugin",
     "VersionedPreFilterPlugin",
     "VersionedPreScorePlugin",
+    "VictimCost",
     "VictimRules",
+    "VictimSets",
     "WaitUntil",
     "WaitingPod",
     "WaitingPods",
@@ -203,6 +216,7 @@ __all__ = [
     "WebDocument",
     "WebResource",
     "WorkBudget",
+    "compile_selector",
     "error",
     "group_of",
     "invalid",

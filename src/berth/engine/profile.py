@@ -171,6 +171,7 @@ class Profile:
             _present(p.post_filter for p in at(Point.POST_FILTER)), lambda p: {"post_filter": p.post_filter}
         )
         self.pod_group_post_filter = _present(plugin.pod_group_post_filter for plugin in at(Point.POST_FILTER))
+        self.narrowing = _present(plugin.narrow for plugin in at(Point.PRE_SCORE))
         self.pre_score = runner.forms(
             _present(p.pre_score for p in at(Point.PRE_SCORE)), lambda p: {"pre_score": p.pre_score}
         )
