@@ -9,7 +9,7 @@ from berth.api.meta import LabelSelector, ObjectMeta
 from berth.api.node import Node
 from berth.api.qos import QosClass
 from berth.api.quantity import Quantity, milli_value, value
-from berth.api.selectors import Requirement, Selector, SelectorError, compile_selector
+from berth.api.selectors import Selector, SelectorError, compile_selector
 from berth.api.web import WebResource
 from berth.config.errors import invalid, required, unsupported
 from berth.framework.custom_resources import CustomObjects, WebDocument
@@ -188,7 +188,6 @@ __all__ = [
     "QueueSortPlugin",
     "QueuedPod",
     "QueueingHint",
-    "Requirement",
     "ReservePlugin",
     "RowArray",
     "RowFilterPlugin",
