@@ -6,11 +6,12 @@ annotation may give another number for that pod. Nodes without the topology's la
 All pods count that have a node or are about to get one, whoever placed them, until they are gone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple, final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from berth.plugin import (
     SKIP,
@@ -23,6 +24,7 @@ from berth.plugin import (
     FilterColumn,
     FilterPlugin,
     Handle,
+    LabelColumn,
     LabelSelector,
     Node,
     NodeTable,
@@ -106,6 +108,41 @@ Counts = dict[str, int]
 """How many pods there are, by domain."""
 
 
+class Domains:
+    """How many pods of a workload there are by domain, as a map and, where it is asked for, as an array."""
+
+    __slots__ = ("_array", "_column", "counts")
+
+    def __init__(self) -> None:
+        self.counts: Counts = {}
+        self._column: LabelColumn | None = None
+        self._array: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """By the domains' ids in `_column`, once that was asked for, and kept up to date from then on."""
+
+    def add(self, domain: str, change: int) -> None:
+        """Count more pods in a domain, or fewer."""
+        _add(self.counts, domain, change)
+        if self._column is not None:
+            at = self._column.intern(domain)
+            self._make_room(at + 1)
+            self._array[at] += change
+
+    def by_id(self, column: LabelColumn) -> NDArray[np.int64]:
+        """Return the counts by id in a column, with at least one 0 more, for the id -1; not to be written to."""
+        if self._column is not column:
+            self._column, self._array = None, np.zeros(0, dtype=np.int64)
+            ids = [column.intern(domain) for domain in self.counts]
+            self._make_room(max(ids, default=0) + 1)
+            self._array[ids] = list(self.counts.values())
+            self._column = column
+        self._make_room(len(column.values))
+        return self._array
+
+    def _make_room(self, count: int) -> None:
+        if len(self._array) <= count:
+            self._array = np.concatenate([self._array, np.zeros(count + 1, dtype=np.int64)])
+
+
 class Applied(NamedTuple):
     """A limit as it holds for one pod: the domains where the pod may not go are those with `most` pods or more."""
 
@@ -113,14 +150,14 @@ class Applied(NamedTuple):
     key: str
     workload: Workload
     most: int
-    counts: Mapping[str, int]
-    """By domain, as the cluster is; not to be changed."""
+    domains: Domains
+    """As the cluster is; not to be changed."""
     changes: Counts
     """What a what-if has added to them."""
 
     def there(self, domain: str) -> int:
         """Return how many pods of the workload a domain has."""
-        return self.counts.get(domain, 0) + self.changes.get(domain, 0)
+        return self.domains.counts.get(domain, 0) + self.changes.get(domain, 0)
 
 
 class AppliedLimits(tuple[Applied, ...]):
@@ -152,7 +189,7 @@ class Census:
         self._table = table
         self._places: dict[str, Place] = {}
         self._by_node: list[dict[Workload, Counts]] = [{} for _ in limits]
-        self._by_domain: list[dict[Workload, Counts]] = [{} for _ in limits]
+        self._by_domain: list[dict[Workload, Domains]] = [{} for _ in limits]
         """As of `_position` in the log of nodes. A workload is here once it was asked for, and until nodes change."""
         self._position = -1
 
@@ -178,14 +215,14 @@ class Census:
             del self._places[uid]
             self._count(place, -1)
 
-    def counts(self, index: int, workload: Workload) -> Counts:
+    def domains(self, index: int, workload: Workload) -> Domains:
         """Return the pods of a workload by domain; not to be changed, and as of now."""
         self._follow_nodes()
         known = self._by_domain[index].get(workload)
         if known is None:
-            known = self._by_domain[index][workload] = {}
+            known = self._by_domain[index][workload] = Domains()
             for node_name, count in self._by_node[index].get(workload, {}).items():
-                _add(known, self._domain(index, node_name), count)
+                self._add(known, index, node_name, count)
         return known
 
     def _count(self, place: Place, sign: int) -> None:
@@ -198,7 +235,7 @@ class Census:
                     del self._by_node[index][workload]
                     self._by_domain[index].pop(workload, None)
                 elif (known := self._by_domain[index].get(workload)) is not None:
-                    _add(known, self._domain(index, place.node_name), sign)
+                    self._add(known, index, place.node_name, sign)
 
     def _follow_nodes(self) -> None:
         """Forget what was counted by domain once any node has changed."""
@@ -207,18 +244,20 @@ class Census:
             for known in self._by_domain:
                 known.clear()
 
-    def _domain(self, index: int, node_name: str) -> str | None:
+    def _add(self, domains: Domains, index: int, node_name: str, change: int) -> None:
+        """Change the count of a node's domain; a node that is in none does not count."""
         row = self._table.row_of.get(node_name)
         node = None if row is None else self._table.nodes[row]
-        return None if node is None else node.metadata.labels.get(self._limits[index].topology_key)
+        domain = None if node is None else node.metadata.labels.get(self._limits[index].topology_key)
+        if domain is not None:
+            domains.add(domain, change)
 
 
-def _add(counts: Counts, key: str | None, change: int) -> None:
-    """Change a count; what comes to 0 is forgotten, and what has no key does not count."""
-    if key is not None:
-        counts[key] = counts.get(key, 0) + change
-        if not counts[key]:
-            del counts[key]
+def _add(counts: Counts, key: str, change: int) -> None:
+    """Change a count; what comes to 0 is forgotten."""
+    counts[key] = counts.get(key, 0) + change
+    if not counts[key]:
+        del counts[key]
 
 
 @final
@@ -234,8 +273,8 @@ class WorkloadLimit(
 ):
     """PreFilter, Filter and Reserve.
 
-    No column is kept, as an annotation decides that pods of one shape need not share. A column costs a step for each
-    domain where the workload has pods.
+    No column is kept, as an annotation decides that pods of one shape need not share. A column is read off an array of
+    the workload's pods by domain, which follows pods as they come and go and is made anew when nodes have changed.
     """
 
     name: ClassVar[str] = "WorkloadLimit"
@@ -283,8 +322,8 @@ class WorkloadLimit(
             if isinstance(most, Status):
                 return most
             if most is not None:
-                counts = self._census.counts(index, workload)
-                found.append(Applied(index, limit.topology_key, workload, most, counts, {}))
+                domains = self._census.domains(index, workload)
+                found.append(Applied(index, limit.topology_key, workload, most, domains, {}))
         if not found:
             return SKIP
         state.write(self.name, AppliedLimits(found))
@@ -315,13 +354,12 @@ class WorkloadLimit(
         for number in range(len(limits), 0, -1):  # the first that rejects a node is the last to write its code
             limit = limits[number - 1]
             column = table.label(limit.key)
-            full = [domain for domain in {*limit.counts, *limit.changes} if limit.there(domain) >= limit.most]
-            if limit.most <= 0:  # even where there are none
-                is_full = np.ones(len(column.values) + 1, dtype=np.bool_)
-            else:
-                ids = [column.intern(domain) for domain in full]  # before the values are counted, as it may add some
-                is_full = np.zeros(len(column.values) + 1, dtype=np.bool_)
-                is_full[ids] = True
+            counts = limit.domains.by_id(column)
+            if limit.changes:
+                counts = counts.copy()
+                for domain, change in limit.changes.items():
+                    counts[column.intern(domain)] += change
+            is_full = counts >= limit.most
             is_full[-1] = False  # the id of nodes without the label
             codes[is_full[column.ids[rows]]] = number
         return FilterColumn(codes, lambda code: _full(limits[code - 1]))
