@@ -5,13 +5,17 @@ Expectations follow from the contract (`berth.framework.interface.NarrowingPlugi
 
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
+from berth.decisions.exchange import Side, best_nodes
+from berth.extender.wire import ExtenderArgs
 from berth.framework.interface import Narrowed
 from berth.framework.status import Code, Status, unschedulable
+from berth.runtime.serving.extender_answers import ExtenderAnswers
 
 TOLD = unschedulable("node(s) were not a")
 
@@ -106,3 +110,20 @@ def test_a_wrong_answer_ends_the_attempt_in_words(answer, words):
     found = cluster("a1", plugin=type("OnlyA", (OnlyA,), {"narrow": narrow}))
     assert placed(found) == ""
     assert words in found.core.trace["default/p"].message
+
+
+@pytest.mark.parametrize("fillers", [{"a1": "3", "b1": "1"}, {"a1": "4"}, {}])
+def test_a_decision_that_is_divided_by_plugin_is_the_one_that_is_made(fillers):
+    pods = [make_pod(f"on-{name}").request(cpu=cpu).node(name) for name, cpu in fillers.items()]
+    found = cluster("a1", "b1", "b2", pods=pods)
+    pod = make_pod("p").request(cpu="1")
+    divided = best_nodes(Side.of(found.core).divided(pod.build(), {}))
+    assert placed(found) in divided
+
+
+def test_an_extender_answers_without_the_nodes_that_are_left_out():
+    found = cluster("a1", "b1", "b2")
+    raw = msgspec.Raw(msgspec.json.encode(make_pod("p").document))
+    answer = ExtenderAnswers(found.core).filter(ExtenderArgs(raw, node_names=("b1", "a1", "b2")))
+    assert answer.node_names == ("a1",)
+    assert answer.failed_nodes == {"b1": "node(s) were not a", "b2": "node(s) were not a"}

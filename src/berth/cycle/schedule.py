@@ -28,7 +28,7 @@ from berth.engine.sums import BestRows
 from berth.engine.verdicts import Mask, Verdicts
 from berth.framework.blame import PluginBrokenError, contained
 from berth.framework.cycle_policy import CyclePolicy
-from berth.framework.diagnosis import Diagnosis, RejectedNodes
+from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Steps
 from berth.framework.interface import FeasibleNodes
 from berth.framework.status import Code, Status, error, is_success
@@ -255,7 +255,8 @@ def _look_everywhere(search: Search, attempt: Attempt, pre: PreFiltered, searche
 
 def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
     """Keep only as many feasible nodes as the profile's percentage asks for, of those that plugins leave."""
-    table, feasible = search.table, _narrowed(search, attempt, verdicts.feasible())
+    table = search.table
+    feasible, attempt.found.narrowed = attempt.profile.run_narrow(attempt.state, attempt.pod, verdicts.feasible())
     percentage = attempt.profile.percentage_of_nodes_to_score
     if percentage is None:
         return feasible
@@ -269,26 +270,6 @@ def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
     # The next search goes on from there, or the first nodes would get all the pods.
     search.start_index = attempt.found.sampled.next_start
     return _only(attempt.found.sampled, feasible)
-
-
-def _narrowed(search: Search, attempt: Attempt, feasible: Mask) -> Mask:
-    """Have plugins keep some of the feasible nodes; a plugin that would keep none keeps all."""
-    if not attempt.profile.narrowing or not feasible.any():
-        return feasible
-    found = attempt.found
-    for plugin in attempt.profile.narrowing:
-        try:
-            answer = plugin.narrow(attempt.state, attempt.pod, FeasibleNodes(search.table, feasible))
-        except BaseException as raised:
-            bug = contained(raised, THROWN_IN)
-            raise PluginBrokenError("PreScore", plugin.name, bug) from bug
-        if answer is None:
-            continue
-        left, left_out = feasible & answer.mask, np.flatnonzero(feasible & ~answer.mask)
-        if len(left_out) and left.any():
-            feasible = left
-            found.narrowed += (RejectedNodes(answer.status.by(plugin.name), left_out),)
-    return feasible
 
 
 def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bool:

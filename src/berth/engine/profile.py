@@ -278,6 +278,26 @@ class Profile:
             self.runner.asked_about_nodes(verdicts, table.node_log.position)
         return verdicts
 
+    def run_narrow(
+        self, state: CycleState, pod: PodInfo, feasible: Mask, names: frozenset[str] | None = None
+    ) -> tuple[Mask, tuple[RejectedNodes, ...]]:
+        """Have plugins keep some of the feasible nodes; return what is left, and what they left out.
+
+        A plugin that would keep none keeps all. With `names` only these are asked.
+        """
+        left_out: list[RejectedNodes] = []
+        for plugin in self.narrowing if self.narrowing and feasible.any() else ():
+            if names is not None and plugin.name not in names:
+                continue
+            answer = ask("PreScore", plugin, plugin.narrow, state, pod, FeasibleNodes(self.table, feasible))
+            if answer is None:
+                continue
+            left, others = feasible & answer.mask, np.flatnonzero(feasible & ~answer.mask)
+            if len(others) and left.any():
+                feasible = left
+                left_out.append(RejectedNodes(answer.status.by(plugin.name), others))
+        return feasible, tuple(left_out)
+
     def _overlay_of(
         self, searched: Mask, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable
     ) -> Sequence[RejectedNodes]:
