@@ -71,6 +71,20 @@ def test_an_allowance_is_spent_once(config):
     assert sorted(cluster.advance(60.0).nodes_of().values()) == ["n1", "n2"]
 
 
+def test_a_budget_that_its_controller_has_not_seen_yet_allows_for_nobody(config):
+    def changed(seen, version):
+        metadata = {"name": "b", "namespace": "default", "uid": "b", "generation": 2, "resourceVersion": version}
+        status = {"disruptionsAllowed": 1, "observedGeneration": seen}
+        spec = {"selector": {"matchLabels": {"app": "db"}}}
+        return make_object({"kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec, "status": status})
+
+    cluster = preempting(config, node("n1"), changed(1, "1"), running("db", 4, app="db"))
+    cluster.put(new(4))
+    assert cluster.advance(5.0).nodes_of() == {"db": "n1", "new": ""}
+    cluster.put(changed(2, "2"))
+    assert cluster.advance(20.0).nodes_of() == {"new": "n1"}
+
+
 def test_a_pod_that_goes_already_is_not_counted_twice(config):
     pods = [running("going", 2, app="db"), running("other", 2, app="db")]
     cluster = preempting(config, node("n1"), budget("b", 1, disrupted=["going"], app="db"), *pods)

@@ -249,11 +249,12 @@ class BudgetSafePreemption(PostFilterPlugin, EventsPlugin, VictimRules):
         ]
 
     def _after_budget(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
-        """A budget helps that allows for more than before, or selects other pods than before."""
+        """A budget helps that allows for more, selects other pods, or has been looked at by its controller."""
         if old is None or new is None:
             return QueueingHint.SKIP
+        is_seen = new.status.observed_generation > old.status.observed_generation
         allows_more = new.status.disruptions_allowed > old.status.disruptions_allowed
-        return queue_if(allows_more or new.spec.selector != old.spec.selector)
+        return queue_if(is_seen or allows_more or new.spec.selector != old.spec.selector)
 
     def _allowances(self) -> list[Budget]:
         """Return the budgets that select anything, with what victims that were chosen leave of their allowance."""
@@ -267,7 +268,9 @@ class BudgetSafePreemption(PostFilterPlugin, EventsPlugin, VictimRules):
                 meta, status = each.metadata, each.status
                 key = f"{meta.namespace}/{meta.name}"
                 disrupted = frozenset(status.disrupted_pods)
-                budget = Budget(key, meta.namespace, selector, status.disruptions_allowed, disrupted)
+                # Where the controller has not seen the budget as it is now, nobody knows what it allows for.
+                allowed = 0 if status.observed_generation < meta.generation else status.disruptions_allowed
+                budget = Budget(key, meta.namespace, selector, allowed, disrupted)
                 found.append(budget._replace(allowed=budget.allowed - self._counted(budget, meta.resource_version)))
         for uid in [uid for uid, spent in self._spent.items() if not spent.versions]:
             del self._spent[uid]
