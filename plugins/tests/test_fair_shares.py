@@ -120,6 +120,27 @@ def test_a_binding_that_fails_gives_the_share_back(config):
     assert plugin.share("a") == 0 and not plugin._used and not plugin._holdings
 
 
+@pytest.mark.parametrize("profile", ["default-scheduler", "second"])
+def test_pods_of_every_profile_count_and_have_their_turns(config, profile):
+    """The queue asks the plugin of the first profile; Reserve tells that of the pod's own."""
+    document = config("FairShares", sorts=True, args={"weights": {"a": 2}})
+    document["profiles"].append({**document["profiles"][0], "schedulerName": "second"})
+    cluster = VirtualCluster(plugins=PLUGINS, config=document)
+    cluster.put(node("n1", 6, 100))
+    cluster.answers_binds = False  # so that nothing is seen of bindings but what the scheduler intends
+    for number in range(6):
+        for tenant in "ab":
+            cluster.put(pod(f"{tenant}{number}", tenant).scheduler(profile))
+    cluster.run()
+    intended = sorted(request.effect.pod.key for request in cluster.requests)
+    assert intended == ["a/a0", "a/a1", "a/a2", "a/a3", "b/b0", "b/b1"]
+    (request,) = [each for each in cluster.requests if each.effect.pod.key == "a/a0"]
+    cluster.answer(request, "refused")
+    cluster.advance(30.0)  # it has its turn again, as the share of a is smaller now
+    assert sorted(request.effect.pod.key for request in cluster.requests)[0].startswith("a/")
+    assert sum(request.effect.pod.key.startswith("a/") for request in cluster.requests) == 4
+
+
 def simulated(totals, free, used, weights, waiting):
     """Dominant resource fairness by hand: the order in which tenants' pods are tried, all pods known from the start."""
     waiting = {tenant: list(pods) for tenant, pods in waiting.items()}

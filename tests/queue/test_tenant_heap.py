@@ -135,14 +135,15 @@ def test_tenants_take_turns_in_the_active_queue_and_in_backoff():
 
 def test_backoffs_end_in_their_order_whoever_is_next():
     queue = tenants_queue()
-    for name in "ab":
-        queue.add(make_pod(name, namespace=name).info(), 0.0)
-    for at in (1.0, 2.0):
+    for name, at in (("b", 1.0), ("a", 2.0)):
+        queue.add(make_pod(name, namespace=name).info(), at)
         each = queue.pop(at)
         queue.add_unschedulable(each, {"Fit"}, (), at)
         queue.retry(each.pod.uid, at)
-    queue.flush(3.0)
-    assert [each.pod.name for each in queue.active] == ["a"]
+    queue.flush(3.0)  # when it would be the turn of a
+    check_queue(queue)
+    assert [each.pod.name for each in queue.active] == ["b"]
+    assert [each.pod.name for each in queue.backoff] == ["a"]
     queue.flush(4.5)
     assert sorted(each.pod.name for each in queue.active) == ["a", "b"]
     check_queue(queue)

@@ -81,7 +81,7 @@ class FairShares(
 
     def __init__(self, args: FairSharesArgs, handle: Handle) -> None:
         self._args = args
-        self._table = handle.cache.table
+        self._cache, self._table = handle.cache, handle.cache.table
         self._holdings: dict[str, Holding] = {}
         """What each pod has that has a node or is about to get one, by uid."""
         self._used: dict[str, dict[str, int]] = {}
@@ -95,6 +95,8 @@ class FairShares(
         """The turn in which a tenant's pod found no node, where that was the tenant's last."""
         self._tried = ("", "")
         """Tenant and uid of the pod whose turn it is, until it gets a node."""
+        self._looked_up: set[str] = set()
+        """The uids of pods that get a node, as far as Reserve has not told of them."""
 
     # -- the order ---------------------------------------------------------------------------------------------------
 
@@ -114,9 +116,7 @@ class FairShares(
         """Return the tenant of the smallest share, of those that need not wait for others to have a turn."""
         if CRITICAL in heads:
             return CRITICAL
-        tried, uid = self._tried
-        if uid:
-            self._rejected_at[tried] = self._turns
+        self._settle()
         waits_longest = min(self._last_turn.get(tenant, 0) for tenant in heads)
         allowed = [tenant for tenant in heads if self._rejected_at.get(tenant, 0) <= waits_longest]
         chosen = min(allowed, key=lambda tenant: (self.share(str(tenant)), heads[tenant].timestamp, str(tenant)))
@@ -129,6 +129,26 @@ class FairShares(
             self._last_turn = {tenant: turn for tenant, turn in self._last_turn.items() if tenant in heads}
             self._rejected_at = {tenant: turn for tenant, turn in self._rejected_at.items() if tenant in heads}
         return chosen
+
+    def _settle(self) -> None:
+        """See what became of the pod that was tried last.
+
+        Where there are several profiles, the queue asks the plugin of the first, and Reserve that of the pod's own. So
+        what Reserve has not told of is looked up among the pods that the scheduler counts.
+        """
+        for other in [other for other in self._looked_up if self._cache.state_of(other) is None]:
+            self._looked_up.discard(other)
+            self._give_up(other)
+        tenant, uid = self._tried
+        if not uid:
+            return
+        self._tried = ("", "")
+        counted = self._cache.state_of(uid)
+        if counted is None:
+            self._rejected_at[tenant] = self._turns
+        elif uid not in self._holdings:
+            self._put(counted.pod, is_bound=False)
+            self._looked_up.add(uid)
 
     def share(self, tenant: str) -> float:
         """Return a tenant's dominant share, divided by its weight; 0 for one that has nothing."""
@@ -176,9 +196,12 @@ class FairShares(
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Count a pod no more that does not get its node after all."""
-        holding = self._holdings.get(pod.uid)
+        self._give_up(pod.uid)
+
+    def _give_up(self, uid: str) -> None:
+        holding = self._holdings.get(uid)
         if holding is not None and not holding.is_bound:
-            self._take(pod.uid)
+            self._take(uid)
 
     def _put(self, pod: PodInfo, *, is_bound: bool) -> None:
         holding = Holding(pod.namespace, pod.requests, is_bound)
