@@ -136,6 +136,9 @@ def test_pods_of_every_profile_count_and_have_their_turns(config, profile):
     assert intended == ["a/a0", "a/a1", "a/a2", "a/a3", "b/b0", "b/b1"]
     (request,) = [each for each in cluster.requests if each.effect.pod.key == "a/a0"]
     cluster.answer(request, "refused")
+    asked = next(p.plugin for p in cluster.core.profiles["default-scheduler"].plugins if p.name == "FairShares")
+    asked._settle()
+    assert asked.share("a") == 0.25  # 3 of 6, with twice the weight
     cluster.advance(30.0)  # it has its turn again, as the share of a is smaller now
     assert sorted(request.effect.pod.key for request in cluster.requests)[0].startswith("a/")
     assert sum(request.effect.pod.key.startswith("a/") for request in cluster.requests) == 4

@@ -94,7 +94,7 @@ class FairShares(
         self._rejected_at: dict[Hashable, int] = {}
         """The turn in which a tenant's pod found no node, where that was the tenant's last."""
         self._tried = ("", "")
-        """Tenant and uid of the pod whose turn it is, until it gets a node."""
+        """Tenant and uid of the pod whose turn it was last."""
         self._looked_up: set[str] = set()
         """The uids of pods that get a node, as far as Reserve has not told of them."""
 
@@ -190,8 +190,6 @@ class FairShares(
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count a pod that is about to get a node."""
         self._put(pod, is_bound=False)
-        if self._tried[1] == pod.uid:
-            self._tried = ("", "")
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
