@@ -10,6 +10,7 @@ from berth.decisions.exchange import ComparedDecision
 from berth.framework.blame import PluginBrokenError
 from berth_workbench.comparison.comparison import ConfigurationsCompared, FigureCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.figures import SHARES, shown_figure
 from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.page.jobs import Jobs, Watch
 from berth_workbench.page.source import Source, SourceError
@@ -34,7 +35,6 @@ profiles:
 """
 ABOUT = "Both configurations place the same pods on a copy of the cluster in memory. The cluster itself is not touched."
 KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
-SHARES = ("utilisation", "packing", "fragmentation")
 
 
 class CompareView:
@@ -166,9 +166,5 @@ def _measure(figure: FigureCompared) -> list[str]:
 
 
 def figure_text(name: str, value: float | None) -> str:
-    """A figure for people: shares in percent, whole numbers whole, others with three digits."""
-    if value is None:
-        return NOTHING
-    if name.split(".")[0] in SHARES:
-        return f"{value:.1%}"
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    """A figure for people, in a table."""
+    return NOTHING if value is None else shown_figure(name, value)
