@@ -5,10 +5,11 @@ here may change from release to release.
 """
 
 from berth.api.custom import CustomObject, CustomResource
-from berth.api.meta import ObjectMeta
+from berth.api.meta import LabelSelector, ObjectMeta
 from berth.api.node import Node
 from berth.api.qos import QosClass
 from berth.api.quantity import Quantity, milli_value, value
+from berth.api.selectors import Selector, SelectorError, compile_selector
 from berth.api.web import WebResource
 from berth.config.errors import invalid, required, unsupported
 from berth.framework.custom_resources import CustomObjects, WebDocument
@@ -38,6 +39,8 @@ from berth.framework.interface import (
     GroupQuestion,
     LesserRequestsPlugin,
     LoadWhatIfPlugin,
+    Narrowed,
+    NarrowingPlugin,
     NormalizePlacementScorePlugin,
     NormalizeScorePlugin,
     OverDomains,
@@ -76,11 +79,12 @@ from berth.framework.interface import (
     Scores,
     SignaturePlugin,
     SortKeyPlugin,
+    TenantSortPlugin,
     VersionedPreFilterPlugin,
     VersionedPreScorePlugin,
     same_for_all,
 )
-from berth.framework.preemption import Preemption, VictimRules
+from berth.framework.preemption import Preemption, VictimCost, VictimRules, VictimSets
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.readers import (
     CacheReader,
@@ -144,8 +148,11 @@ __all__ = [
     "Handle",
     "HintFunction",
     "LabelColumn",
+    "LabelSelector",
     "LesserRequestsPlugin",
     "LoadWhatIfPlugin",
+    "Narrowed",
+    "NarrowingPlugin",
     "Node",
     "NodeTable",
     "NodeView",
@@ -200,13 +207,18 @@ __all__ = [
     "Rows",
     "ScorePlugin",
     "Scores",
+    "Selector",
+    "SelectorError",
     "SignaturePlugin",
     "SortKeyPlugin",
     "Status",
     "Steps",
+    "TenantSortPlugin",
     "VersionedPreFilterPlugin",
     "VersionedPreScorePlugin",
+    "VictimCost",
     "VictimRules",
+    "VictimSets",
     "WaitUntil",
     "WaitingPod",
     "WaitingPods",
@@ -214,6 +226,7 @@ __all__ = [
     "WebDocument",
     "WebResource",
     "WorkBudget",
+    "compile_selector",
     "error",
     "group_of",
     "invalid",

@@ -229,4 +229,5 @@ def build_queue(
         policy=policy,
         on_incoming=observer.queue_incoming,
         on_left=observer.queue_left,
+        tenants=sorter.tenants,
     )

@@ -22,6 +22,7 @@ from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingH
 from berth.framework.interface import (
     DomainCodes,
     FilterColumn,
+    Narrowed,
     OverDomains,
     Placement,
     PostFilterResult,
@@ -145,7 +146,7 @@ _LARGE = 1 << 62
 _MAY_BE_NONE = frozenset(
     {
         "pre_enqueue", "pre_filter", "add_pod", "remove_pod", "filter", "pre_score", "reserve", "unreserve", "permit",
-        "post_bind",
+        "post_bind", "narrow",
     }
 )  # fmt: skip
 _HANDLERS = frozenset({"pod_added", "pod_updated", "pod_removed"})
@@ -322,6 +323,15 @@ def _post_filter(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     return _status()(status, arguments)
 
 
+def _narrow(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, Narrowed):
+        return "None or a Narrowed(mask, status) is expected"
+    mask, shape = answer.mask, arguments[2].mask.shape
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != shape:
+        return f"its mask is a NumPy array of bool and shape {shape}"
+    return _rejection(answer.status)
+
+
 def _permit(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     if not isinstance(answer, tuple) or len(answer) != 2:
         return "None or a tuple (Status or None, seconds) is expected"
@@ -336,6 +346,10 @@ def _signature(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
         return None if isinstance(answer, Hashable) and hash(answer) is not None else "something hashable is expected"
     except TypeError:
         return "something hashable is expected, all the way down"
+
+
+def _next_tenant(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    return _signature(answer, arguments) or (None if answer in arguments[0] else "one of the tenants is expected")
 
 
 def _placements(answer: Any, arguments: tuple[Any, ...]) -> Fault:
@@ -415,6 +429,8 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         **dict.fromkeys(_HANDLERS, lambda _answer, _arguments: None),
         "pre_enqueue": _status(),
         "less": _true_or_false,
+        "tenant_of": _signature,
+        "next_tenant": _next_tenant,
         "pre_filter": _pre_filter,
         "add_pod": _status(),
         "remove_pod": _status(),
@@ -425,6 +441,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "filter_domains": _filter_domains,
         "is_affected_by": _true_or_false,
         "post_filter": _post_filter,
+        "narrow": _narrow,
         "pre_score": _status(Code.SKIP),
         "score": _score,
         "score_columns": _score_column,

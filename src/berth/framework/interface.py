@@ -74,6 +74,22 @@ class SortKeyPlugin(Plugin, Protocol):
     def sort_key(self, queued: QueuedPod) -> Any: ...  # anything that can be compared with its like
 
 
+class TenantSortPlugin(Plugin, Protocol):
+    """A QueueSort plugin that shares the queue among tenants: `less` orders the pods of each.
+
+    `tenant_of` says whose a pod is, when it is queued. `next_tenant` is asked each time a pod is to be tried, with the
+    first pod of every tenant that has any, at least one; the pod of the tenant that it names is tried now. What a
+    tenant's share is may change with every pod that gets a node, which the plugin hears of by Reserve and as a
+    `PodEventHandlerPlugin`.
+    """
+
+    __slots__ = ()
+
+    def tenant_of(self, queued: QueuedPod) -> Hashable: ...
+
+    def next_tenant(self, heads: Mapping[Hashable, QueuedPod]) -> Hashable: ...
+
+
 class EventsPlugin(Plugin, Protocol):
     """Says which events may cure its rejections."""
 
@@ -362,6 +378,25 @@ class FeasibleNodes:
     def views(self) -> list[NodeView]:
         """The nodes one by one."""
         return [self.table.view(row) for row in self.row_array().tolist()]
+
+
+class Narrowed(NamedTuple):
+    """Which of the feasible nodes are left for scoring, bool by row of the table, and why the others are not."""
+
+    mask: NDArray[np.bool_]
+    status: Status
+
+
+class NarrowingPlugin(Plugin, Protocol):
+    """Keeps some of the nodes that pass all filters: a preference that no score may outweigh.
+
+    It is asked once for a pod that fits anywhere, before the nodes to score are sampled and before extenders, and not
+    about a node that was nominated. None keeps all, and so does a mask that would leave no node.
+    """
+
+    __slots__ = ()
+
+    def narrow(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Narrowed | None: ...
 
 
 class PreScorePlugin(Plugin, Protocol):
