@@ -244,7 +244,7 @@ def ms_per_pod(guest: str, nodes: int, pods: int, found: Registry | None, warm_u
         custom = resources.of_manifest(each)
         if custom is not None:
             cluster.put(custom.read(each))
-        elif each["kind"] == "Pod":
+        if each["kind"] == "Pod":
             made = decode("Pod", each)
             (cluster.put if made.spec.node_name else coming.append)(made)
     for made in coming[:warm_up]:
