@@ -67,10 +67,13 @@ BEYOND = "min.{} of its namespace, beyond which it may preempt lower priorities 
 class QuotaQuestion:
     """A pod's attempt: what it requests, with what is nominated besides, and what is used, also in what-ifs."""
 
-    __slots__ = ("in_all", "in_namespace", "is_reprieving", "requests", "usage")
+    __slots__ = ("_borrows", "_lending", "_namespace", "in_all", "in_namespace", "is_reprieving", "requests", "usage")
 
-    def __init__(self, usage: UsageWhatIf, requests: Amounts, in_namespace: Amounts, in_all: Amounts) -> None:
+    def __init__(
+        self, usage: UsageWhatIf, namespace: str, requests: Amounts, in_namespace: Amounts, in_all: Amounts
+    ) -> None:
         self.usage = usage
+        self._namespace = namespace
         self.requests = requests
         self.in_namespace = in_namespace
         """What it requests together with nominated pods of its namespace."""
@@ -78,10 +81,29 @@ class QuotaQuestion:
         """With those of other namespaces as well."""
         self.is_reprieving = False
         """Whether potential victims are being put back: then what is nominated counts, too."""
+        self._borrows: bool | None = None
+        self._lending: dict[str, bool] = {}
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the pod is beyond its namespace's minimum; worked out once, and the same in what-ifs about it."""
+        if self._borrows is None:
+            self._borrows = is_any(self.usage.over_least(self._namespace, self.in_namespace))
+        return self._borrows
+
+    def is_over_least(self, namespace: str) -> bool:
+        """Say whether another namespace is over its minimum as things are, not in a what-if; worked out once for each.
+
+        It is asked for each node, before any pod is taken off there.
+        """
+        found = self._lending.get(namespace)
+        if found is None:
+            found = self._lending[namespace] = self.usage.is_over_least(namespace)
+        return found
 
     def clone(self) -> "QuotaQuestion":
         """Return a copy for a what-if."""
-        copy = QuotaQuestion(self.usage.clone(), self.requests, self.in_namespace, self.in_all)
+        copy = QuotaQuestion(self.usage.clone(), self._namespace, self.requests, self.in_namespace, self.in_all)
         copy.is_reprieving = self.is_reprieving
         return copy
 
@@ -224,7 +246,7 @@ class CapacityScheduling(
     def _question(self, pod: PodInfo) -> QuotaQuestion:
         requests, what_if = requests_of(pod), UsageWhatIf(self._usage)
         if pod.namespace not in self._usage.quotas:
-            return QuotaQuestion(what_if, requests, requests, requests)
+            return QuotaQuestion(what_if, pod.namespace, requests, requests, requests)
         in_namespace, in_all = dict(requests), dict(requests)
         for other, asked in self._nominated_pods():
             if other.uid == pod.uid:
@@ -235,7 +257,7 @@ class CapacityScheduling(
             elif other.priority >= pod.priority:
                 add(in_namespace, asked)
                 add(in_all, asked)
-        return QuotaQuestion(what_if, requests, in_namespace, in_all)
+        return QuotaQuestion(what_if, pod.namespace, requests, in_namespace, in_all)
 
     def _nominated_pods(self) -> Iterable[tuple[PodInfo, Amounts]]:
         """Return the pods of namespaces with a quota that are nominated to nodes, with what they request."""
@@ -284,15 +306,14 @@ class CapacityScheduling(
         leaving = [] if nominated is None else [each for each in nominated.pods.values() if each.is_terminating]
         if not leaving:
             return None
-        quotas, usage = self._usage.quotas, self._asked.usage
+        quotas, asked = self._usage.quotas, self._asked
         if pod.namespace not in quotas:
             waits = any(each.namespace not in quotas and each.priority < pod.priority for each in leaving)
         else:
-            borrows = is_any(usage.over_least(pod.namespace, self._asked.in_namespace))
             waits = any(
                 each.priority < pod.priority
                 if each.namespace == pod.namespace
-                else not borrows and each.namespace in quotas and usage.is_over_least(each.namespace)
+                else not asked.borrows and each.namespace in quotas and asked.is_over_least(each.namespace)
                 for each in leaving
             )
         return VICTIMS_TERMINATING if waits else None
@@ -304,12 +325,12 @@ class CapacityScheduling(
         found: Sequence[PodInfo]
         if pod.namespace not in quotas:
             found = [each for each in others if each.namespace not in quotas and each.priority < pod.priority]
-        elif is_any(question.usage.over_least(pod.namespace, question.in_namespace)):
+        elif question.borrows:
             found = [each for each in others if each.namespace == pod.namespace and each.priority < pod.priority]
         else:
-            found = _borrowers(question.usage, [
-                each for each in others if each.namespace != pod.namespace and each.namespace in quotas
-            ])  # fmt: skip
+            found = _borrowers(
+                question, [each for each in others if each.namespace in quotas and each.namespace != pod.namespace]
+            )
         return found or unresolvable(NO_VICTIMS.format(node=node.name, pod=pod.name))
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
@@ -369,14 +390,14 @@ class CapacityScheduling(
         return is_any(UsageWhatIf(self._usage).over_most(pod.namespace, requests_of(pod)))
 
 
-def _borrowers(usage: UsageWhatIf, others: Sequence[PodInfo]) -> Sequence[PodInfo]:
-    """Return the pods of namespaces over their minimum, the least important first, as long as these are over it."""
-    over = {namespace for namespace in {each.namespace for each in others} if usage.is_over_least(namespace)}
-    if not over:
+def _borrowers(question: QuotaQuestion, others: Sequence[PodInfo]) -> Sequence[PodInfo]:
+    """Return the pods whose namespaces are over their minimum, the least important first, as long as these are over."""
+    others = [each for each in others if question.is_over_least(each.namespace)]
+    if not others:
         return ()
-    found, left = [], usage.clone()
+    found, left = [], question.usage.clone()
     for each in sorted(others, key=lambda pod: (pod.priority, -_started_s(pod))):
-        if each.namespace in over and left.is_over_least(each.namespace):
+        if left.is_over_least(each.namespace):
             found.append(each)
             left.take(each)
     return found

@@ -52,6 +52,11 @@ class Usage:
         """Say whether a pod counts."""
         return uid in self._counted
 
+    def requests_of(self, pod: PodInfo) -> Amounts:
+        """Return what a pod requests, as it is counted if it is."""
+        found = self._counted.get(pod.uid)
+        return requests_of(pod) if found is None else found.requests
+
     def bind(self, pod: PodInfo) -> None:
         """Count a pod that is on a node, as much as it requests now."""
         self._bound[pod.uid] = found = CountedPod(pod.namespace, requests_of(pod))
@@ -123,7 +128,7 @@ class UsageWhatIf:
     def _move(self, pod: PodInfo, *, counts: bool) -> None:
         if pod.namespace in self._usage.quotas and self._moved.get(pod.uid, self._usage.counts(pod.uid)) != counts:
             self._moved[pod.uid] = counts
-            requests, sign = requests_of(pod), 1 if counts else -1
+            requests, sign = self._usage.requests_of(pod), 1 if counts else -1
             add(self._changes.setdefault(pod.namespace, {}), requests, sign)
             add(self._total_change, requests, sign)
 

@@ -228,7 +228,7 @@ class NetworkOverhead(
     """PreFilter, Filter and Score.
 
     A column depends on the labels of all nodes, on both kinds of objects, and on which pods of groups are bound where,
-    which this plugin notes by itself and tells of as reservations of its own.
+    which this plugin notes by itself: its own reservations, which count as changed whenever it hears of a pod.
     """
 
     name: ClassVar[str] = "NetworkOverhead"
@@ -250,7 +250,6 @@ class NetworkOverhead(
         self._groups = handle.follow(APP_GROUPS)
         self._topologies = handle.follow(NETWORK_TOPOLOGIES)
         self._table = handle.cache.table
-        self._reservation_changed = handle.reservation_changed
         self._places = Places(self._table)
         self._hosts: dict[tuple[str, str], Hosts] = {}
         """Where the bound pods of each group and workload are."""
@@ -283,7 +282,6 @@ class NetworkOverhead(
         hosts.change(pod.node_name, by, self._places)
         if not hosts.counts:
             del self._hosts[key]
-        self._reservation_changed(self.name)
 
     # -- the cycle --
 
