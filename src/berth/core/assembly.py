@@ -126,6 +126,7 @@ def build_core(
         now=dispatcher.now,
         activate=activate,
         reservation_changed=kept.note_reservation,
+        node_changed=cache.touch,
         rng=rng,
         tell=dispatcher.tell,
         observe=observer.plugin_observed,
@@ -228,4 +229,5 @@ def build_queue(
         policy=policy,
         on_incoming=observer.queue_incoming,
         on_left=observer.queue_left,
+        tenants=sorter.tenants,
     )

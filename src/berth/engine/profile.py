@@ -171,6 +171,7 @@ class Profile:
             _present(p.post_filter for p in at(Point.POST_FILTER)), lambda p: {"post_filter": p.post_filter}
         )
         self.pod_group_post_filter = _present(plugin.pod_group_post_filter for plugin in at(Point.POST_FILTER))
+        self.narrowing = _present(plugin.narrow for plugin in at(Point.PRE_SCORE))
         self.pre_score = runner.forms(
             _present(p.pre_score for p in at(Point.PRE_SCORE)), lambda p: {"pre_score": p.pre_score}
         )
@@ -276,6 +277,26 @@ class Profile:
         if self._is_told:
             self.runner.asked_about_nodes(verdicts, table.node_log.position)
         return verdicts
+
+    def run_narrow(
+        self, state: CycleState, pod: PodInfo, feasible: Mask, names: frozenset[str] | None = None
+    ) -> tuple[Mask, tuple[RejectedNodes, ...]]:
+        """Have plugins keep some of the feasible nodes; return what is left, and what they left out.
+
+        A plugin that would keep none keeps all. With `names` only these are asked.
+        """
+        left_out: list[RejectedNodes] = []
+        for plugin in self.narrowing if self.narrowing and feasible.any() else ():
+            if names is not None and plugin.name not in names:
+                continue
+            answer = ask("PreScore", plugin, plugin.narrow, state, pod, FeasibleNodes(self.table, feasible))
+            if answer is None:
+                continue
+            left, others = feasible & answer.mask, np.flatnonzero(feasible & ~answer.mask)
+            if len(others) and left.any():
+                feasible = left
+                left_out.append(RejectedNodes(answer.status.by(plugin.name), others))
+        return feasible, tuple(left_out)
 
     def _overlay_of(
         self, searched: Mask, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable

@@ -9,6 +9,7 @@ Berth's own plugins are not guarded, so that the main path pays nothing: the typ
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,7 @@ from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingH
 from berth.framework.interface import (
     DomainCodes,
     FilterColumn,
+    Narrowed,
     OverDomains,
     Placement,
     PostFilterResult,
@@ -31,6 +33,7 @@ from berth.framework.loader import STEPWISE
 from berth.framework.promises import promises_of
 from berth.framework.registry import fills
 from berth.framework.status import Code, Status
+from berth.framework.telling import Figure, Remedy
 from berth.framework.work_budget import OutOfBudgetError
 
 Report = Callable[[str, str, Exception], None]
@@ -143,7 +146,7 @@ _LARGE = 1 << 62
 _MAY_BE_NONE = frozenset(
     {
         "pre_enqueue", "pre_filter", "add_pod", "remove_pod", "filter", "pre_score", "reserve", "unreserve", "permit",
-        "post_bind",
+        "post_bind", "narrow",
     }
 )  # fmt: skip
 _HANDLERS = frozenset({"pod_added", "pod_updated", "pod_removed"})
@@ -320,6 +323,15 @@ def _post_filter(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     return _status()(status, arguments)
 
 
+def _narrow(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, Narrowed):
+        return "None or a Narrowed(mask, status) is expected"
+    mask, shape = answer.mask, arguments[2].mask.shape
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != shape:
+        return f"its mask is a NumPy array of bool and shape {shape}"
+    return _rejection(answer.status)
+
+
 def _permit(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     if not isinstance(answer, tuple) or len(answer) != 2:
         return "None or a tuple (Status or None, seconds) is expected"
@@ -334,6 +346,10 @@ def _signature(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
         return None if isinstance(answer, Hashable) and hash(answer) is not None else "something hashable is expected"
     except TypeError:
         return "something hashable is expected, all the way down"
+
+
+def _next_tenant(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    return _signature(answer, arguments) or (None if answer in arguments[0] else "one of the tenants is expected")
 
 
 def _placements(answer: Any, arguments: tuple[Any, ...]) -> Fault:
@@ -375,11 +391,46 @@ def _score_domains(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
     return None
 
 
+def _figures(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, list | tuple) or not all(isinstance(each, Figure) for each in answer):
+        return "a list of Figure is expected"
+    labels: dict[str, tuple[str, ...]] = {}
+    for name, own, number in answer:
+        words = (name, *own)
+        if not all(isinstance(word, str) and _SNAKE_CASE.fullmatch(word) for word in words):
+            return f"the name of a figure and its labels are in snake_case, not {shown(words)}"
+        if labels.setdefault(name, words[1:]) != words[1:]:
+            return f"all figures called {name} have the same labels"
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            return f"the figure {name} is a number"
+    return None
+
+
+def _sentences(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    return None if isinstance(answer, list | tuple) and _are_texts(tuple(answer)) else "a list of strings is expected"
+
+
+def _remedies(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    are_remedies = isinstance(answer, list | tuple) and all(isinstance(each, Remedy) for each in answer)
+    return None if are_remedies else "a list of Remedy is expected"
+
+
+def _amounts(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    is_right = isinstance(answer, Mapping) and all(
+        isinstance(name, str) and isinstance(amount, int) and amount >= 0 for name, amount in answer.items()
+    )
+    return None if is_right else "a mapping of resources to integers that are not negative is expected"
+
+
+_SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
 _CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         **dict.fromkeys(_HANDLERS, lambda _answer, _arguments: None),
         "pre_enqueue": _status(),
         "less": _true_or_false,
+        "tenant_of": _signature,
+        "next_tenant": _next_tenant,
         "pre_filter": _pre_filter,
         "add_pod": _status(),
         "remove_pod": _status(),
@@ -390,6 +441,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "filter_domains": _filter_domains,
         "is_affected_by": _true_or_false,
         "post_filter": _post_filter,
+        "narrow": _narrow,
         "pre_score": _status(Code.SKIP),
         "score": _score,
         "score_columns": _score_column,
@@ -397,6 +449,10 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "score_domains": _score_domains,
         "normalize_score": _normalized,
         "signature": _signature,
+        "figures": _figures,
+        "explain_rejection": _sentences,
+        "remedies": _remedies,
+        "lesser_requests": _amounts,
         "reserve": _status(),
         "unreserve": lambda _answer, _arguments: None,
         "permit": _permit,

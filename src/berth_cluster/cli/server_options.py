@@ -72,8 +72,7 @@ def server_options(command: Command) -> Command:
             default=Path(".berth"),
             show_default=True,
             type=click.Path(file_okay=False, path_type=Path),
-            help="Where kubeconfig and CA are kept. If it is given, so are the objects, and a cluster that was kept there "
-            "goes on.",
+            help="Where kubeconfig and CA are kept. If it is given, so are the objects: a cluster kept there goes on.",
         ),
     ):
         decorated = decorate(decorated)
