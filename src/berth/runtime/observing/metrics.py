@@ -454,7 +454,7 @@ def unschedulable_pods(core: Core) -> Metric:
     queue = core.queue
     for pods in (queue.active, queue.backoff, queue.error_backoff, queue.unschedulable.values()):
         for queued in pods:
-            counts.update((plugin, queued.pod.spec.scheduler_name) for plugin in queued.unschedulable_plugins)
+            counts.update((plugin, queued.pod.profile_name) for plugin in queued.unschedulable_plugins)
     text = f"[{BETA}] Unschedulable pods, by the plugin that rejected them."
     family = GaugeMetricFamily(PREFIX + "unschedulable_pods", text, labels=("plugin", "profile"))
     for labels, count in counts.items():
