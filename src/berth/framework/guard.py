@@ -149,6 +149,7 @@ def _guard(
 def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Callable[..., Any]:
     """Return a guarded method that counts its calls, and is not called while its plugin is out, where that may be."""
     may_be_left_out, while_out, has_state = name in _WHILE_OUT, _WHILE_OUT.get(name), name != "pre_enqueue"
+    note = health.called_apart if name == "pre_enqueue" or name in _HANDLERS else health.called
 
     @functools.wraps(guard)
     def watched(self: Any, *arguments: Any) -> Any:
@@ -157,7 +158,7 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
             is_out = health.state == "out" or health.name in arguments[0].taken_out if has_state else health.is_out()
             if is_out:
                 return while_out
-        health.called()
+        note()
         return guard(self, *arguments)
 
     return watched

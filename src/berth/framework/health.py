@@ -35,7 +35,7 @@ HealthState = Literal["in", "out", "on trial"]
 
 
 class Rounds:
-    """Which attempt the core is at; one for all plugins of a core."""
+    """Which attempt the core is at, or which other piece of work; one for all plugins of a core."""
 
     __slots__ = ("number",)
 
@@ -82,6 +82,11 @@ class PluginHealth:
         self._pause_s = PAUSE_S
         self._window_begins = now()
         self._calls_before = self._failures_before = 0
+
+    def called_apart(self) -> None:
+        """Note that the plugin is about to be called for something else than the attempt of the moment."""
+        self._rounds.number += 1
+        self.called()
 
     def called(self) -> None:
         """Note that the plugin is about to be called."""
