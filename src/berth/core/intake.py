@@ -248,6 +248,8 @@ class Intake:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
             self._note_update("UnschedulablePodUpdate", changes)
             self._queue.update(pod, [InFlightEvent(change, old, pod) for change in changes], now)
+            if old.profile_name != pod.profile_name:  # what its last profile's plugins wait for would not wake it here
+                self._queue.retry(pod.uid, now)
 
     def _tell_plugins(self, old: PodInfo | None, pod: PodInfo) -> None:
         if self._handlers is None:

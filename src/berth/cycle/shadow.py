@@ -23,7 +23,7 @@ from berth.cycle.schedule import Search, find_nodes, score_nodes, select_node
 from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError, contained, status_of
 from berth.framework.cycle_policy import CyclePolicy
-from berth.framework.status import Status
+from berth.framework.status import Code, Status
 from berth.framework.work_budget import WorkBudget
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -169,7 +169,7 @@ class Shadows:
         """Return what the shadow would have decided otherwise, because of whom, and why."""
         a, b, table = attempt.outcome.chosen_row, beside.outcome.chosen_row, self._parts.table
         if beside.outcome.error is not None:
-            return "error", (), beside.outcome.error
+            return "error", _erring(beside.found), beside.outcome.error
         if b is None:
             if a is None:
                 return "same", (), ""
@@ -221,6 +221,13 @@ def _rejectors(found: SearchResult, table: NodeTable, row: int) -> tuple[str, ..
         if row in rows:
             return (status.plugin,)
     return next(((each.plugin,) for each in found.verdicts.by_plugin if each.codes[row]), ())
+
+
+def _erring(found: SearchResult) -> tuple[str, ...]:
+    """Return the plugins whose filters failed."""
+    if found.verdicts is None:
+        return ()
+    return tuple({status.plugin: None for status, _ in found.verdicts.rejected() if status.code is Code.ERROR})
 
 
 def _preferring(found: SearchResult, beside: SearchResult, a: int, b: int) -> tuple[str, ...]:

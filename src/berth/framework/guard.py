@@ -18,7 +18,7 @@ import numpy as np
 from berth.framework.answers import shown
 from berth.framework.blame import contained, origin_of, place_of, raise_again
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
-from berth.framework.health import PluginHealth
+from berth.framework.health import Lane, PluginHealth
 from berth.framework.interface import (
     DomainCodes,
     FilterColumn,
@@ -62,7 +62,7 @@ def guarded(plugin: Any, origin: str, report: Report, health: PluginHealth | Non
 
     def tell(method: str, bug: Exception) -> None:
         if health is not None:
-            health.raised(bug)
+            health.raised(_lane(method), bug)
         origin = method, origin_of(bug)
         if origin in told:  # cheaper than to work out the place, for a plugin that breaks on every node
             return
@@ -149,7 +149,7 @@ def _guard(
 def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Callable[..., Any]:
     """Return a guarded method that counts its calls, and is not called while its plugin is out, where that may be."""
     may_be_left_out, while_out, has_state = name in _WHILE_OUT, _WHILE_OUT.get(name), name != "pre_enqueue"
-    note = health.called_apart if name == "pre_enqueue" or name in _HANDLERS else health.called
+    lane = _lane(name)
 
     @functools.wraps(guard)
     def watched(self: Any, *arguments: Any) -> Any:
@@ -158,10 +158,16 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
             is_out = health.state == "out" or health.name in arguments[0].taken_out if has_state else health.is_out()
             if is_out:
                 return while_out
-        note()
+        health.called(lane)
         return guard(self, *arguments)
 
     return watched
+
+
+def _lane(method: str) -> Lane:
+    if method == "pre_enqueue":
+        return "queueing"
+    return "events" if method in _HANDLERS else "attempts"
 
 
 _WHILE_OUT: Mapping[str, Any] = MappingProxyType(

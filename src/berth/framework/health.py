@@ -33,9 +33,13 @@ TRIAL_ATTEMPTS = 10
 
 HealthState = Literal["in", "out", "on trial"]
 
+Lane = Literal["attempts", "queueing", "events"]
+"""What a plugin is called for: attempts, PreEnqueue, or pods that come and go. Each is counted apart, since thousands
+of pods that are told of without trouble say nothing about attempts."""
+
 
 class Rounds:
-    """Which attempt the core is at, or which other piece of work; one for all plugins of a core."""
+    """Which attempt the core is at; one for all plugins of a core."""
 
     __slots__ = ("number",)
 
@@ -43,13 +47,36 @@ class Rounds:
         self.number = 0
 
 
+class Tally:
+    """How often a plugin was called for one sort of thing, and how often that failed."""
+
+    __slots__ = ("calls", "calls_before", "failures", "failures_before", "in_round", "is_failed")
+
+    def __init__(self) -> None:
+        self.calls = self.failures = 0
+        self.calls_before = self.failures_before = 0
+        """What they were when the window began."""
+        self.in_round = -1
+        """The round that was counted last; what is in no round is counted each time."""
+        self.is_failed = False
+        """Whether the latest of the calls has failed."""
+
+    @property
+    def share(self) -> float:
+        """The share of the calls that failed."""
+        return self.failures / self.calls if self.calls else 0.0
+
+    def begin_window(self, *, but: int = 0) -> None:
+        """Count anew, with the latest failures counted in."""
+        self.calls_before, self.failures_before = self.calls - but, self.failures - but
+
+
 class PluginHealth:
     """How one plugin of one profile is doing."""
 
     __slots__ = (
-        "_called_in", "_calls_before", "_failed_in", "_failures_before", "_now", "_pause_s", "_rounds", "_tell",
-        "_window_begins", "calls", "failures", "last_failure", "name", "optional", "profile", "state", "times_out",
-        "until", "worked",
+        "_now", "_pause_s", "_rounds", "_tallies", "_tell", "_trouble", "_window_begins", "last_failure", "name",
+        "optional", "profile", "state", "times_out", "until", "worked",
     )  # fmt: skip
 
     def __init__(
@@ -65,10 +92,9 @@ class PluginHealth:
         """`tell` hears of each change of the state."""
         self.name, self.profile, self.optional = name, profile, optional
         self._rounds, self._now, self._tell = rounds, now, tell
-        self.calls = 0
-        """In how many attempts it was called."""
-        self.failures = 0
-        """In how many of them it has failed."""
+        self._tallies: dict[Lane, Tally] = {"attempts": Tally(), "queueing": Tally(), "events": Tally()}
+        self._trouble: Lane = "attempts"
+        """At what it failed when it was taken out."""
         self.last_failure = ""
         """What it raised last, and where, in words."""
         self.state: HealthState = "in"
@@ -77,43 +103,36 @@ class PluginHealth:
         self.times_out = 0
         """How often it was taken out."""
         self.worked = 0
-        """In how many attempts it has worked since it is on trial."""
-        self._called_in = self._failed_in = -1
+        """In how many calls it has worked since it is on trial, of those at which it had failed."""
         self._pause_s = PAUSE_S
         self._window_begins = now()
-        self._calls_before = self._failures_before = 0
 
-    def called_apart(self) -> None:
-        """Note that the plugin is about to be called for something else than the attempt of the moment."""
-        self._rounds.number += 1
-        self.called()
-
-    def called(self) -> None:
+    def called(self, lane: Lane) -> None:
         """Note that the plugin is about to be called."""
-        number = self._rounds.number
-        if number != self._called_in:
-            # What it was called for last is over by now, and has failed or not.
-            if self.state == "on trial" and self._called_in != self._failed_in:
-                self._has_worked()
-            self._called_in = number
-            self.calls += 1
+        tally = self._tallies[lane]
+        if lane == "attempts":
+            if tally.in_round == self._rounds.number:
+                return
+            tally.in_round = self._rounds.number
+        # What it was called for last is over by now, and has failed or not.
+        if self.state == "on trial" and lane == self._trouble:
+            self._on_trial()
+        tally.calls += 1
+        tally.is_failed = False
 
-    def failed(self, why: str) -> None:
-        """Note that it has failed; `why` is for people."""
-        number = self._rounds.number
-        self.last_failure = why
-        if number == self._failed_in:
-            return
-        if number != self._called_in:  # it failed at what it was not called for: a budget that is used up
-            self.called()
-        self._failed_in = number
-        self.failures += 1
-        if self.optional:
-            self._judge()
-
-    def raised(self, bug: Exception) -> None:
+    def raised(self, lane: Lane, bug: Exception) -> None:
         """Note what it has raised."""
-        self.failed(described(bug))
+        self.failed(lane, described(bug))
+
+    def failed(self, lane: Lane, why: str) -> None:
+        """Note that it has failed; `why` is for people."""
+        tally = self._tallies[lane]
+        self.last_failure = why
+        if not tally.is_failed:
+            tally.is_failed = True
+            tally.failures += 1
+            if self.optional:
+                self._judge(lane, tally)
 
     def is_out(self) -> bool:
         """Say whether the plugin is to be left out now; once its pause is over it is tried again."""
@@ -121,43 +140,42 @@ class PluginHealth:
             return False
         if self._now() < self.until:
             return True
-        self.worked = 0
-        self._called_in = self._failed_in  # the trial begins with the next call
+        self.worked = -1  # the call that is about to come has yet to work
         self._change("on trial")
         return False
 
     @property
-    def share(self) -> float:
-        """The share of the attempts that called it in which it has failed."""
-        return self.failures / self.calls if self.calls else 0.0
+    def worst(self) -> Tally:
+        """What it fails at most."""
+        return max(self._tallies.values(), key=lambda tally: (tally.failures >= FAILURES, tally.share, tally.calls))
 
-    def _has_worked(self) -> None:
+    def _on_trial(self) -> None:
         self.worked += 1
         if self.worked >= TRIAL_ATTEMPTS:
             self._pause_s = PAUSE_S
-            self._begin_window()
+            self._window_begins = self._now()
+            for each in self._tallies.values():
+                each.begin_window()
             self._change("in")
 
-    def _judge(self) -> None:
+    def _judge(self, lane: Lane, tally: Tally) -> None:
         """Take the plugin out where it has failed often enough."""
-        if self.state == "on trial":
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-            self._take_out()
-            return
         if self.state == "out":  # called where it must be called in any case, such as Unreserve
             return
+        if self.state == "on trial":
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._take_out(lane)
+            return
         if self._now() - self._window_begins > WINDOW_S:
-            self._begin_window(but=1)
-        failures, calls = self.failures - self._failures_before, self.calls - self._calls_before
+            self._window_begins = self._now()
+            for each in self._tallies.values():
+                each.begin_window(but=int(each is tally))
+        failures, calls = tally.failures - tally.failures_before, tally.calls - tally.calls_before
         if failures >= FAILURES and failures > SHARE * calls:
-            self._take_out()
+            self._take_out(lane)
 
-    def _begin_window(self, but: int = 0) -> None:
-        """Count anew, with the latest failures counted in."""
-        self._window_begins = self._now()
-        self._calls_before, self._failures_before = self.calls - but, self.failures - but
-
-    def _take_out(self) -> None:
+    def _take_out(self, lane: Lane) -> None:
+        self._trouble = lane
         self.until = self._now() + self._pause_s
         self.times_out += 1
         self._change("out")
@@ -200,7 +218,8 @@ class HealthBook:
         """Note that a plugin has used up the budget of an attempt."""
         kept = self._kept.get((profile, name))
         if kept is not None:
-            kept.failed(verdict)
+            kept.called("attempts")
+            kept.failed("attempts", verdict)
 
 
 def is_optional(plugin_class: Any) -> bool:

@@ -56,8 +56,9 @@ class Probation:
         for health in self._core.health:
             if (health.profile, health.name) not in self._new:
                 continue
-            if health.failures >= FAILURES and health.share > SHARE:
-                told = f"failed in {health.failures} of the {health.calls} attempts that called it"
+            worst = health.worst
+            if worst.failures >= FAILURES and worst.share > SHARE:
+                told = f"failed in {worst.failures} of {worst.calls} attempts that called it"
                 return Condemned(health.name, f"{told}, the last time with {health.last_failure}")
         return None
 

@@ -121,8 +121,8 @@ class SchedulerLog(Instrument):
         who = f"plugin {health.name} of profile {health.profile}"
         if health.state == "out":
             _log.error(
-                "%s is left out: it has failed in %d of the %d attempts that called it, the last time with %s",
-                who, health.failures, health.calls, health.last_failure,
+                "%s is left out: it has failed in %d of %d attempts that called it, the last time with %s",
+                who, health.worst.failures, health.worst.calls, health.last_failure,
             )  # fmt: skip
         elif health.state == "on trial":
             _log.info("%s is tried again", who)
