@@ -100,7 +100,7 @@ def test_names_are_shown_and_do_nothing(files, words):
 
 def test_where_pods_went_is_text(capsys):
     made = {"metadata": {"name": f"p{STEERS}", "namespace": "d"}, "spec": {"nodeName": f"n{STEERS}"}}
-    Console(width=200).print(placement_table([made], {}, {f"n{STEERS}": f"z{STEERS}"}))
+    placement_table([made], {}, {f"n{STEERS}": f"z{STEERS}"}).print(Console(width=200))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert shown.count("[/x][bold") == 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ NAMES_IN_A_CELL = 8
 STEPS_SHOWN = 12
 """How many steps of a story are shown unless all are asked for."""
 PODS_IN_A_LINE = 4
-NODE_COLUMN = 32
-"""How wide a column with names of nodes may be in a narrow terminal; longer names are broken."""
 
 Json = dict[str, Any]
 
@@ -126,21 +125,18 @@ def _show_scores(decision: Json, console: "Console") -> None:
     best = decision["best"]
     if not best or best[0]["total"] is None:
         return
-    from rich.table import Table
-
     weights = decision["weights"]
     telling = [name for name in weights if len({node["scores"].get(name) for node in best}) > 1]
     count = f"best {len(best)} of {decision['feasibleCount']} nodes" if len(best) > 1 else "node"
-    table = Table(title=f"Scores of the {count}", title_justify="left")
-    table.add_column("Node", overflow="fold", max_width=None if console.width > 100 else NODE_COLUMN)
-    table.add_column("Total", justify="right", no_wrap=True)
-    for plugin in telling:
-        table.add_column(_heading(plugin, weights[plugin], console.width, len(telling)), justify="right")
+    headings = [_heading(plugin, weights[plugin], console.width, len(telling)) for plugin in telling]
+    table = Table(
+        "Node", *(TableColumn(each, "number") for each in ("Total", *headings)), title=f"Scores of the {count}"
+    )
     for node in best:
         cells = [str(node["scores"].get(plugin, "")) for plugin in telling]
         style = "bold green" if node["node"] == decision["node"] else ""
-        table.add_row(node["node"], str(node["total"]), *cells, style=style)
-    console.print(table)
+        table.add(node["node"], node["total"], *cells, style=style)
+    table.print(console)
     if same := [name for name in weights if name not in telling]:
         said = ", ".join(f"{_weighted(name, weights[name])} {best[0]['scores'].get(name, 0)}" for name in same)
         _line(console, f"the same for all {len(best)}: {said}" if len(best) > 1 else f"by plugin: {said}", "dim")
@@ -155,26 +151,24 @@ def _heading(plugin: str, weight: int, width: int, plugins: int) -> str:
     if width >= 60 + 20 * plugins:
         return _weighted(plugin, weight)
     words = re.findall(r"[A-Z][a-z0-9]*|[^A-Z]+", plugin) or [plugin]
-    return "\n".join([*words, *([f"x{weight}"] if weight != 1 else [])])
+    return "\n".join([*words, *([f" x{weight}"] if weight != 1 else [])])
 
 
 def _show_rejected(decision: Json, console: "Console") -> None:
     """Why the other nodes were rejected."""
     if not decision["rejected"]:
         return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="Why not the others" if decision["node"] else "Why not these", title_justify="left")
-    table.add_column("Nodes", justify="right", no_wrap=True)
-    table.add_column("Plugin", overflow="fold")
-    table.add_column("Reason", overflow="fold")
-    table.add_column("Which", overflow="fold", max_width=None if console.width > 100 else NODE_COLUMN)
+    table = Table(
+        TableColumn("Nodes", "number"),
+        "Plugin",
+        TableColumn("Reason", "text"),
+        TableColumn("Which", "text"),
+        title="Why not the others" if decision["node"] else "Why not these",
+    )
     for group in decision["rejected"]:
         which = _names(group["nodes"], group["count"])
-        plugin = _heading(group["plugin"], 1, console.width, 3) if len(group["plugin"]) > 20 else group["plugin"]
-        table.add_row(str(group["count"]), escape(plugin), escape(", ".join(group["reasons"])), escape(which))
-    console.print(table)
+        table.add(group["count"], group["plugin"], ", ".join(group["reasons"]), which)
+    table.print(console)
 
 
 def _names(names: list[str], count: int) -> str:

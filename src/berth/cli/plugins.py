@@ -7,17 +7,14 @@ Exit code 1 where the profiles cannot be made, 2 where the configuration or a `-
 import random
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from berth.cli.output import console_for
 from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_setup
+from berth.cli.table import Table, TableColumn
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-WIDTH_WITHOUT_TERMINAL = 120
 IN_TREE_SHOWN = "in-tree"
 
 
@@ -104,34 +101,24 @@ def _profiles_with(setup: Setup, name: str) -> tuple[str, ...]:
 
 
 def _print(listed: list[PluginListing], problems: Iterable[str]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH_WITHOUT_TERMINAL)
+    console = console_for()
     theirs = [each for each in listed if each.origin != IN_TREE_SHOWN]
     if theirs:
-        console.print(_table(theirs, with_origin=True))
+        _table(theirs, with_origin=True).print(console)
         console.print()
-    console.print(_table([each for each in listed if each.origin == IN_TREE_SHOWN], with_origin=False))
+    _table([each for each in listed if each.origin == IN_TREE_SHOWN], with_origin=False).print(console)
     told = list(dict.fromkeys([problem for each in listed for problem in each.problems]))
     told += [problem for problem in problems if not any(problem.endswith(each) for each in told)]
     for problem in told:
         click.echo(f"\n{problem}")
 
 
-def _table(listed: list[PluginListing], *, with_origin: bool) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("Plugin" if with_origin else "Berth's own plugins", overflow="fold", no_wrap=not with_origin)
-    table.add_column("Points", overflow="fold")
-    if with_origin:
-        table.add_column("From", overflow="fold")
-    table.add_column("Enabled in", overflow="fold", min_width=len("default-scheduler"))
-    table.add_column("State", no_wrap=True)
+def _table(listed: list[PluginListing], *, with_origin: bool) -> Table:
+    name = "Plugin" if with_origin else "Berth's own plugins"
+    origins = [TableColumn("From", "text")] if with_origin else []
+    table = Table(name, "State", TableColumn("Points", "text"), *origins, TableColumn("Enabled in", "text"))
     for each in listed:
-        state = "ok" if each.healthy else "[bold red]broken[/]"
         origin = [each.origin.removeprefix("the distribution ").removeprefix("the ")] if with_origin else []
-        table.add_row(each.name, ", ".join(each.points), *origin, ", ".join(each.profiles) or "-", state)
+        state, style = ("ok", "") if each.healthy else ("broken", "bold red")
+        table.add(each.name, state, ", ".join(each.points), *origin, ", ".join(each.profiles) or "-", style=style)
     return table

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from berth.cli.output import console_for
 from berth.cli.setup import plugin_option, read_setup
+from berth.cli.table import Table, TableColumn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 SETTLE_S = 20.0
 POLL_S = 0.05
-WIDTH_WITHOUT_TERMINAL = 150
 
 
 @click.command("demo", short_help="See where a sample of workloads goes, and why.")
@@ -35,12 +36,8 @@ def command(plugins: tuple[str, ...]) -> None:
 
     Nothing is left behind. To play with such a cluster yourself, use `berth up` and kubectl.
     """
-    from rich.console import Console
-
     setup = read_setup(plugins=plugins)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH_WITHOUT_TERMINAL)
+    console = console_for()
     with tempfile.TemporaryDirectory(prefix="berth-demo-") as directory:
         settled = asyncio.run(_demo(console, Path(directory), setup))
     if not settled:
@@ -152,33 +149,29 @@ def _has_come_to_rest(pod: JsonObject) -> bool:
 
 
 def _show_nodes(console: "Console", cluster: "EmbeddedCluster") -> None:
-    from rich.table import Table
-
-    table = Table(title="The cluster: hollow nodes, which only pretend to run pods", title_justify="left")
-    for column in ("Node", "Zone", "CPU", "Memory", "Special"):
-        table.add_column(column)
+    amounts = (TableColumn("CPU", "number"), TableColumn("Memory", "number"))
+    title = "The cluster: hollow nodes, which only pretend to run pods"
+    table = Table("Node", "Zone", *amounts, TableColumn("Special", "text"), title=title)
     for node in sorted(_objects(cluster, "Node"), key=lambda one: one["metadata"]["labels"]["kubernetes.io/hostname"]):
         labels, offered = node["metadata"]["labels"], node["status"]["allocatable"]
         special = [f"disk={labels['disk']}"] if "disk" in labels else []
         special += [f"{name}: {amount}" for name, amount in offered.items() if "/" in name]
         special += [f"taint {one['key']}={one['value']}:{one['effect']}" for one in node["spec"].get("taints") or []]
         zone = labels["topology.kubernetes.io/zone"]
-        table.add_row(node["metadata"]["name"], zone, offered["cpu"], offered["memory"], ", ".join(special))
-    console.print(table)
+        table.add(node["metadata"]["name"], zone, offered["cpu"], offered["memory"], ", ".join(special))
+    table.print(console)
+    console.print()
 
 
 def _show_workloads(console: "Console", documents: list[JsonObject]) -> None:
-    from rich.table import Table
-
-    table = Table(title="The workloads", title_justify="left")
-    for column in ("Kind", "Name", "Shows"):
-        table.add_column(column)
+    table = Table("Kind", "Name", TableColumn("Shows", "text"), title="The workloads")
     for document in documents:
         metadata = document["metadata"]
         shows = (metadata.get("annotations") or {}).get("berth.dev/shows")
         if shows:
-            table.add_row(document["kind"], metadata["name"], shows)
-    console.print(table)
+            table.add(document["kind"], metadata["name"], shows)
+    table.print(console)
+    console.print()
 
 
 def _show_placements(console: "Console", cluster: "EmbeddedCluster", explanations: "Mapping[str, Explanation]") -> None:
@@ -189,6 +182,6 @@ def _show_placements(console: "Console", cluster: "EmbeddedCluster", explanation
         for node in _objects(cluster, "Node")
     }
     pods = sorted(_objects(cluster, "Pod"), key=lambda pod: (not pod["spec"].get("nodeName"), pod["metadata"]["name"]))
-    console.print(placement_table(pods, explanations, zones))
+    placement_table(pods, explanations, zones).print(console)
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
     console.print(f"{placed} of {len(pods)} pods have a node. For a cluster of your own to play with: berth up")

@@ -1,14 +1,12 @@
 """Where pods went and why, as a table for people.
 
-Pods as JSON and the scheduler's explanations by pod key go in; a rich table comes out. Used by `berth demo`.
+Pods as JSON and the scheduler's explanations by pod key go in; a table comes out. Used by `berth demo`.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from berth.cli.output import plain
+from berth.cli.table import Table, TableColumn
 
 if TYPE_CHECKING:
     from berth.decisions.explanation import Explanation
@@ -21,17 +19,13 @@ def placement_table(
     pods: Sequence[JsonObject], explanations: Mapping[str, "Explanation"], zones: Mapping[str, str]
 ) -> Table:
     """One line a pod: its node and zone, its state, and why it is there or nowhere."""
-    table = Table(title="Where every pod went, and why", title_justify="left")
-    for column in ("Pod", "Node", "Zone", "State"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("Why")
+    table = Table("Pod", "Node", "Zone", "State", TableColumn("Why", "text"), title="Where every pod went, and why")
     for pod in pods:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName", "")
         why = reason_of(pod, explanations.get(f"{metadata['namespace']}/{metadata['name']}"))
         state = (pod.get("status") or {}).get("phase", "Pending")
         style = "" if node else "yellow"
-        cells = (metadata["name"], node or "none", zones.get(node, ""), state, why)
-        table.add_row(*map(plain, cells), style=style)
+        table.add(metadata["name"], node or "none", zones.get(node, ""), state, why, style=style)
     return table
 
 

@@ -6,7 +6,9 @@ from typing import BinaryIO
 import click
 import msgspec
 
+from berth.cli.output import console_for
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+from berth.cli.table import Table, TableColumn
 from berth.config.errors import ConfigError
 from berth_workbench.bench import CheckError, Figures, WorkloadError, run
 
@@ -54,10 +56,7 @@ def command(
 
 
 def _print(figures: Figures) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False)
+    table = Table("Measure", TableColumn("Value", "number"))
     for name, figure in msgspec.structs.asdict(figures).items():
-        table.add_row(name, f"{figure:,}")
-    Console().print(table)
+        table.add(name, f"{figure:,}")
+    table.print(console_for())

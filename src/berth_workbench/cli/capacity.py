@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import (
@@ -20,7 +21,6 @@ from berth_workbench.cli.plot_flag import plot_option
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from berth.config.types import SchedulerConfiguration
     from berth.framework.registry import Registry
@@ -158,24 +158,24 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
     else:
         parts = " + ".join(f"{shape.per_set} {shape.shape}" for shape in found.shapes)
         console.print(legible(f"{least}{found.fits} more sets of {parts} fit, {found.pods} pods"), markup=False)
-        table = _table(("Each on its own", "Fit", "Limited by"), right=("Fit",))
+        table = Table("Each on its own", TableColumn("Fit", "number"), TableColumn("Limited by", "text"))
         for shape in found.shapes:
-            table.add_row(plain(shape.shape), str(shape.fits), plain(_first(shape.limited_by)))
-        console.print(table)
+            table.add(shape.shape, shape.fits, _first(shape.limited_by))
+        table.print(console)
     if found.limited_by:
-        table = _table(("What limits them", "Nodes"), right=("Nodes",))
-        for each in found.limited_by[:shown]:
-            table.add_row(plain(each.reason), str(each.nodes))
-        console.print(table)
-        _tell_more(console, len(found.limited_by), shown)
+        table = Table(TableColumn("Nodes", "number"), TableColumn("What limits them", "text"))
+        for each in found.limited_by:
+            table.add(each.nodes, each.reason)
+        table.print(console, shown)
     if len(found.by_pool) > 1 or any(found.by_pool):
-        table = _table(("Pool", "Nodes", "Fit", "Limited by"), right=("Nodes", "Fit"))
-        for name, pool in list(found.by_pool.items())[:shown]:
-            table.add_row(plain(name or "(none)"), str(pool.nodes), str(pool.fits), plain(_first(pool.limited_by)))
-        console.print(table)
-        _tell_more(console, len(found.by_pool), shown)
+        table = Table(
+            "Pool", TableColumn("Nodes", "number"), TableColumn("Fit", "number"), TableColumn("Limited by", "text")
+        )
+        for name, pool in found.by_pool.items():
+            table.add(name or "(none)", pool.nodes, pool.fits, _first(pool.limited_by))
+        table.print(console, shown)
     if found.fragmentation:
-        console.print(_free_table(found.fragmentation))
+        _free_table(found.fragmentation).print(console)
     if not found.is_complete:
         console.print("Stopped before the next one no longer fitted.")
     if any(not shape.is_counted for shape in found.shapes) or found.is_of_sets:
@@ -183,10 +183,11 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
 
 
 def _free_table(free: "dict[str, FreeResource]") -> "Table":
-    table = _table(("Resource", "Free", "Usable", "Stranded", "Largest hole"), right=("Free", "Usable", "Stranded"))
+    numbers = [TableColumn(each, "number") for each in ("Free", "Usable", "Stranded", "Largest hole")]
+    table = Table("Resource", *numbers, "On")
     for resource, each in free.items():
-        hole = f"{amount(each.largest_hole)} on {each.largest_hole_on}"
-        table.add_row(plain(resource), amount(each.free), amount(each.usable), amount(each.stranded), plain(hole))
+        amounts = (each.free, each.usable, each.stranded, each.largest_hole)
+        table.add(resource, *map(amount, amounts), each.largest_hole_on)
     return table
 
 
@@ -204,18 +205,3 @@ def amount(number: float) -> str:
 
 def _first(reasons: "Iterable[LimitedBy]") -> str:
     return ", ".join(f"{each.nodes} {each.reason}" for each in list(reasons)[:2])
-
-
-def _table(columns: Sequence[str], right: Sequence[str] = ()) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, overflow="fold", justify="right" if column in right else "left")
-    return table
-
-
-def _tell_more(console: "Console", count: int, shown: int | None) -> None:
-    if shown is not None and count > shown:
-        console.print(f"… and {count - shown} more; -o wide lists all of them", markup=False)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import gates_option, plugin_option
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option
 from berth_workbench.cli.load_input import load_options, read_any_load, read_configuration, read_prices
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 CHANGES_SHOWN = 20
 """How many changed pods the table lists; `-o wide` and the structured outputs list all of them."""
-LONGEST_PLUGIN = len("NodeResourcesBalancedAllocation") + 1
 KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
 
 
@@ -105,9 +105,6 @@ def print_comparison(found: "ConfigurationsCompared", console: "Console", shown:
 
 
 def _print_decisions(found: "ConfigurationsCompared", console: "Console", shown: int | None) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     decisions = found.decisions
     kinds: Counter[str] = Counter(change.kind for change in decisions.changes)
     told = ", ".join(f"{kinds[kind]} {words}" for kind, words in KINDS.items() if kinds[kind])
@@ -121,17 +118,10 @@ def _print_decisions(found: "ConfigurationsCompared", console: "Console", shown:
         console.print(legible(f"{count:>7}  left out: {reason}"), markup=False)
     if not decisions.changes:
         return
-    table = Table(box=SIMPLE_HEAD)
-    for column in ("Pod", f"A: {found.a}", f"B: {found.b}"):
-        table.add_column(plain(column), overflow="fold")
-    table.add_column("Because of", overflow="fold", min_width=LONGEST_PLUGIN)
-    listed = decisions.changes[:shown]
-    for change in listed:
-        row = (change.pod, change.a or "no node", change.b or "no node", because(change))
-        table.add_row(*(plain(cell) for cell in row))
-    console.print(table)
-    if len(listed) < len(decisions.changes):
-        console.print(f"… and {len(decisions.changes) - len(listed)} more; -o wide lists all of them", markup=False)
+    table = Table("Pod", legible(f"A: {found.a}"), legible(f"B: {found.b}"), TableColumn("Because of", "text"))
+    for change in decisions.changes:
+        table.add(change.pod, change.a or "no node", change.b or "no node", because(change))
+    table.print(console, shown)
 
 
 def because(change: "ComparedDecision") -> str:
@@ -146,25 +136,17 @@ def because(change: "ComparedDecision") -> str:
 
 
 def _print_measures(found: "ConfigurationsCompared", console: "Console") -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     several = len(found.seeds) > 1
     title = f"Each on its own, mean of {len(found.seeds)} seeds" if several else "Each on its own"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("Measure", no_wrap=True)
-    for column in ("A", "B", "B - A"):
-        table.add_column(column, justify="right")
-    if several:
-        table.add_column("±", justify="right")
-    table.add_column("Better")
+    numbers = ("A", "B", "B - A", *(("±",) if several else ()))
+    table = Table("Measure", *(TableColumn(each, "number") for each in numbers), "Better", title=title)
     for figure in found.measures:
         cells = [shown_figure(figure.name, value) for value in (figure.a, figure.b)]
         cells.append(shown_figure(figure.name, figure.difference) if figure.difference else "")
         if several:
             cells.append(shown_figure(figure.name, figure.deviation) if figure.deviation else "")
-        table.add_row(plain(figure.name), *cells, _verdict(figure))
-    console.print(table)
+        table.add(figure.name, *cells, _verdict(figure))
+    table.print(console)
     if several:
         console.print("±: the standard deviation of the difference over the seeds. Better: in every seed.")
 

@@ -11,6 +11,7 @@ from berth.cli.numbers import FiniteFloatRange
 from berth.cli.option_rules import only_with
 from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
 from berth_workbench.cli.plot_flag import plot_option
@@ -299,30 +300,24 @@ def _prices(path: str) -> dict[str, float]:
 
 def print_plan(plan: "RebalancePlan", console: "Console") -> None:
     """Print a plan for people."""
-    from rich.table import Table
-
     from berth_workbench.planning.rebalance.plan import in_groups
 
     console.print(plain(headline(plan)))
     if plan.steps:
-        table = Table(box=None, padding=(0, 1), header_style="bold")
-        table.add_column("#", justify="right", no_wrap=True)
-        table.add_column("step", no_wrap=True)
-        table.add_column("pod or node", overflow="fold", ratio=5)
-        table.add_column("from → to", overflow="fold", ratio=4)
-        table.add_column("why", overflow="fold", ratio=5)
+        table = Table(TableColumn("#", "number"), "Step", "Pod or node", "From", "To", TableColumn("Why", "text"))
         for number, group in enumerate(in_groups(plan.steps), 1):
             step = group[0]
             moves = bool(step.to)
             placed = "".join(f"; then {each.pod} goes to {each.node}" for each in step.placed)
-            table.add_row(
-                str(number),
+            table.add(
+                number,
                 step.action,
-                plain(step.pod if moves else ", ".join(each.node for each in group)),
-                plain(f"{step.node} → {step.to}".strip()) if moves else "",
-                plain(step.reason + placed),
+                step.pod if moves else ", ".join(each.node for each in group),
+                step.node if moves else "",
+                step.to,
+                step.reason + placed,
             )
-        console.print(table)
+        table.print(console)
         console.print("Each step begins when the pod of the one before runs again.")
     for each in plan.shapes:
         where = f"goes to {each.node}" if each.node else "still fits nowhere"
@@ -349,15 +344,10 @@ def headline(plan: "RebalancePlan") -> str:
 
 
 def _print_balance(before: "Balance", after: "Balance", console: "Console") -> None:
-    from rich.table import Table
-
     def percent(share: float) -> str:
         return f"{100 * share:.1f}%"
 
-    table = Table(box=None, padding=(0, 1), header_style="bold")
-    table.add_column("", no_wrap=True)
-    table.add_column("before", justify="right", no_wrap=True)
-    table.add_column("after", justify="right", no_wrap=True)
+    table = Table("", TableColumn("Before", "number"), TableColumn("After", "number"))
     for label, one, other in (
         ("nodes used", f"{before.nodes_used} of {before.nodes}", f"{after.nodes_used} of {after.nodes}"),
         ("cost of the used nodes", f"{before.cost:g}", f"{after.cost:g}"),
@@ -369,8 +359,8 @@ def _print_balance(before: "Balance", after: "Balance", console: "Console") -> N
         ("pods that break own rules", str(before.violations), str(after.violations)),
         ("pending pods", str(before.pending), str(after.pending)),
     ):
-        table.add_row(label, one, other)
-    console.print(table)
+        table.add(label, one, other)
+    table.print(console)
 
 
 def _print_counts(plan: "RebalancePlan", console: "Console") -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.numbers import FiniteFloatRange
-from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.cli.progress import working
@@ -100,8 +101,6 @@ def _draw(result: "SimulatedTime", plot: str) -> None:
 
 def show(result: "SimulatedTime", console: "Console") -> None:
     """Print what became of the workload."""
-    from rich.table import Table
-
     console.print(legible(result.source), markup=False, style="bold")
     console.print(
         f"{result.seconds / 3600:.1f} hours: {result.made} pods made, {result.bound} bound, {result.finished} "
@@ -113,15 +112,12 @@ def show(result: "SimulatedTime", console: "Console") -> None:
         + (f"; the nodes cost {result.cost:g}" if result.cost else ""),
         markup=False,
     )
-    table = Table(title="How long pods waited for a node, in seconds", title_justify="left")
-    table.add_column("Namespace", overflow="fold")
-    for column in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"):
-        table.add_column(column, justify="right")
+    numbers = (TableColumn(each, "number") for each in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"))
+    table = Table("Namespace", *numbers, title="How long pods waited for a node, in seconds")
+    table.add("all", *_cells(result.waits), style="bold")
     for name, waits in result.waits_by_namespace.items():
-        table.add_row(plain(name), *_cells(waits))
-    table.add_section()
-    table.add_row("all", *_cells(result.waits))
-    console.print(table)
+        table.add(name, *_cells(waits))
+    table.print(console)
     if result.evicted_again_and_again:
         told = "pods would come back and be evicted again and again by the same other; they waited until it had a node"
         console.print(f"{result.evicted_again_and_again} {told}", markup=False)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.option_rules import never_with
-from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -101,24 +102,17 @@ def _runs(count: int) -> str:
 
 def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Console") -> None:
     """Print a line for each load and configuration, with the means of some measures and how far the seeds vary."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     cells: dict[tuple[str, str], dict[str, SweepSummary]] = {}
     for each in found.summaries:
         cells.setdefault((each.load, each.configuration), {})[each.measure] = each
     known = {each.measure for each in found.summaries}
     shown = tuple(name for name in measures if name in known) or tuple(name for name in USUAL if name in known)[:FEW]
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("Load", overflow="fold")
-    table.add_column("Configuration", overflow="fold")
-    for name in shown:
-        table.add_column(plain(name.replace(".", " ")), justify="right")
+    table = Table("Load", "Configuration", *(TableColumn(legible(name.replace(".", " ")), "number") for name in shown))
     for (load, configuration), by_measure in cells.items():
-        table.add_row(plain(load), plain(configuration), *(_cell(by_measure.get(name)) for name in shown))
+        table.add(load, configuration, *(_cell(by_measure.get(name)) for name in shown))
     console.print(f"{_runs(found.runs)}: {found.done} carried out, {found.kept} kept from before", markup=False)
     if cells:
-        console.print(table)
+        table.print(console)
     if found.table:
         console.print(f"all results: {found.table}", markup=False, soft_wrap=True)
 

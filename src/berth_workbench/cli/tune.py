@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from berth.cli.option_rules import never_with
-from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option
 from berth_workbench.cli.load_input import load_options, read_any_load, read_configuration, read_prices
@@ -183,20 +184,16 @@ def _verdict(found: "TuningResult") -> str:
 
 
 def _print_front(found: "TuningResult", console: "Console") -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title="The front: nothing that was tried beats these in both", title_justify="left", box=SIMPLE_HEAD)
-    for objective in found.objectives:
-        table.add_column(plain(objective), justify="right")
-    table.add_column("Changes", overflow="fold")
+    table = Table(
+        *(TableColumn(legible(objective), "number") for objective in found.objectives),
+        TableColumn("Changes", "text"),
+        title="The front: nothing that was tried beats these in both",
+    )
     front: list[TunedPoint] = sorted(found.front, key=lambda point: point.outcomes[0].mean)
     for point in front:
-        table.add_row(
-            *(_cell(each.objective, each.mean, each.deviation) for each in point.outcomes),
-            plain(described(point.changes)),
-        )
-    console.print(table)
+        cells = (_cell(each.objective, each.mean, each.deviation) for each in point.outcomes)
+        table.add(*cells, described(point.changes))
+    table.print(console)
 
 
 def _cell(objective: str, mean: float, deviation: float | None) -> str:

@@ -1,13 +1,15 @@
 """`berth whatif`: a cluster before and after changes and new workloads, without touching it."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
+from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import (
@@ -20,15 +22,17 @@ from berth_workbench.cli.cluster_input import (
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from berth_workbench.planning.scenario import Step
     from berth_workbench.planning.whatif import PodOutcome, WhatIfResult
     from berth_workbench.simulation.measures import Measures
+    from berth_workbench.simulation.site import Broken
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ROWS_SHOWN = 20
 """How many rows each table has; `-o wide` and the structured outputs have all of them."""
+NAMES_SHOWN = 3
+"""How many names are told of those that break for the same reason."""
 
 
 @click.command(cls=OrderedCommand)
@@ -112,72 +116,93 @@ def _tried(snapshot: "Snapshot", steps: "Sequence[Step]", **options: object) -> 
 
 
 def print_what_if(found: "WhatIfResult", console: "Console", shown: int | None) -> None:
-    """Print the result as tables of at most `shown` rows."""
-    from berth_workbench.planning.whatif import moved
+    """Print the result: in sentences first, then what breaks, then tables of at most `shown` rows."""
+    from berth_workbench.planning.whatif import WhoIsWhere
 
+    who = WhoIsWhere.of(found.pods)
+    for sentence in who.sentences():
+        console.print(sentence, style="bold", markup=False)
+    broken = f"{len(found.broken):,} broken" if found.broken else "nothing broken"
+    console.print(broken, style="bold red" if found.broken else "bold green", markup=False)
     for note in found.notes:
         console.print(legible(f"note: {note}"), markup=False)
-    if found.steps:
-        _print(console, _steps_table(found), None)
-    counts = moved(found)
-    told = (f"{counts['new']} new pods placed", f"{counts['moved']} moved", f"{counts['pending']} without a node")
-    console.print(", ".join(told), markup=False)
-    order = sorted(found.pods, key=lambda each: each.node is not None)
-    _print_rows(console, ("Pod", "Before", "After"), (_pod_row(each) for each in order), len(order), shown)
-    _print_reasons(console, found.unplaced)
-    preempted = [each for each in found.evicted if each.is_preempted]
-    if preempted:
-        console.print(f"{len(preempted)} preempted", markup=False)
-        _print_rows(
-            console,
-            ("Pod", "On", "Made way for"),
-            ((each.pod, each.node, each.by) for each in preempted),
-            len(preempted),
-            shown,
-        )
-    console.print(f"{len(found.broken) or 'nothing'} broken", markup=False)
-    _print_rows(
-        console,
-        ("What", "Which", "Why"),
-        ((each.reason, each.name, each.message) for each in found.broken),
-        len(found.broken),
-        shown,
+    _print_broken(found.broken, console, shown)
+    _print_pods("Pods that left their nodes", who.left, console, shown)
+    _print_pods("New pods", who.new, console, shown)
+    _print_pods(
+        "Pods that were pending and have a node now", [each for each in who.waited if each.node], console, shown
     )
-    _print(console, _measures_table(found.before, found.after), None)
+    _print_reasons(found.unplaced, console, shown)
+    _print_preempted(found, console, shown)
+    _print_steps(found, console)
+    _print_measures(found.before, found.after, console)
 
 
-def _pod_row(each: "PodOutcome") -> tuple[str, str, str]:
-    return each.pod, each.before or ("new" if each.is_new else "pending"), each.node or "no node"
+def _print_broken(broken: "Iterable[Broken]", console: "Console", shown: int | None) -> None:
+    """Print what breaks: a row for each reason, with the names of the first few."""
+    from berth_workbench.planning.whatif import broken_groups
+
+    table = Table(
+        TableColumn("Broken", "number"), "Kind", "What", TableColumn("Which", "text"), TableColumn("Why", "text")
+    )
+    for group in broken_groups(broken):
+        names = listed(group.names, None if shown is None else NAMES_SHOWN)
+        table.add(len(group.names), group.kind, group.reason, names, group.message)
+    _spaced(table, console, shown)
 
 
-def _steps_table(found: "WhatIfResult") -> "Table":
-    table = _table(("Step", "Left", "Preempted", "Pending after"))
-    for column in table.columns[1:]:
-        column.justify = "right"
+def listed(names: "Sequence[str]", shown: int | None) -> str:
+    """Return the first names, and how many more there are."""
+    more = 0 if shown is None else len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _print_pods(title: str, outcomes: "Sequence[PodOutcome]", console: "Console", shown: int | None) -> None:
+    """Print where pods go, those without a node first."""
+    moves = any(each.before for each in outcomes)
+    table = Table("Pod", *(("Before",) if moves else ()), "After", title=title)
+    for each in sorted(outcomes, key=lambda each: each.node is not None):
+        style = "" if each.node else "yellow"
+        table.add(each.pod, *((each.before,) if moves else ()), each.node or "no node", style=style)
+    _spaced(table, console, shown)
+
+
+def _print_reasons(unplaced: "Iterable[PodOutcome]", console: "Console", shown: int | None) -> None:
+    """Print why pods have no node, each reason once, the most frequent first."""
+    reasons = Counter(each.message for each in unplaced)
+    table = Table(TableColumn("Pods", "number"), TableColumn("Without a node because", "text"))
+    for reason, count in reasons.most_common():
+        table.add(count, reason)
+    _spaced(table, console, shown)
+
+
+def _print_preempted(found: "WhatIfResult", console: "Console", shown: int | None) -> None:
+    table = Table("Preempted", "On", "Made way for")
+    for each in found.evicted:
+        if each.is_preempted:
+            table.add(each.pod, each.node, each.by)
+    _spaced(table, console, shown)
+
+
+def _print_steps(found: "WhatIfResult", console: "Console") -> None:
+    numbers = (TableColumn(each, "number") for each in ("Left", "Preempted", "Pending after"))
+    table = Table(TableColumn("Step", "text"), *numbers)
     for step in found.steps:
-        table.add_row(plain(step.step), str(step.evicted), str(step.preempted), str(step.pending))
-    return table
+        table.add(step.step, step.evicted, step.preempted, step.pending)
+    _spaced(table, console, None)
 
 
-def _print_reasons(console: "Console", unplaced: "Iterable[PodOutcome]") -> None:
-    """Why pods have no node, each reason once, the most frequent first."""
-    reasons: dict[str, int] = {}
-    for each in unplaced:
-        reasons[each.message] = reasons.get(each.message, 0) + 1
-    ordered = sorted(reasons.items(), key=lambda each: -each[1])
-    for reason, count in ordered[:ROWS_SHOWN]:
-        console.print(legible(f"{count} without a node: {reason}"), markup=False)
-    if len(ordered) > ROWS_SHOWN:
-        console.print(f"… and {len(ordered) - ROWS_SHOWN} more reasons; -o json has all of them", markup=False)
-
-
-def _measures_table(before: "Measures", after: "Measures") -> "Table":
-    table = _table(("", "Before", "After"))
-    for column in table.columns[1:]:
-        column.justify = "right"
+def _print_measures(before: "Measures", after: "Measures", console: "Console") -> None:
+    table = Table("The cluster", TableColumn("Before", "number"), TableColumn("After", "number"))
     for name, was, now in _figures(before, after):
-        table.add_row(plain(name), was, now)
-    return table
+        table.add(name, was, now)
+    _spaced(table, console, None)
+
+
+def _spaced(table: Table, console: "Console", shown: int | None) -> None:
+    if table.rows:
+        console.print()
+        table.print(console, shown)
 
 
 def _figures(before: "Measures", after: "Measures") -> Iterator[tuple[str, str, str]]:
@@ -201,32 +226,3 @@ def _skew(measures: "Measures", over: str) -> str:
 
 def _share(shares: "dict[str, float]", name: str) -> str:
     return f"{shares[name]:.1%}" if name in shares else "-"
-
-
-def _print_rows(
-    console: "Console", columns: Sequence[str], rows: Iterable[Sequence[str]], count: int, shown: int | None
-) -> None:
-    if not count:
-        return
-    table = _table(columns)
-    for number, row in enumerate(rows):
-        if shown is not None and number >= shown:
-            break
-        table.add_row(*map(plain, row))
-    _print(console, table, None if shown is None or count <= shown else count - shown)
-
-
-def _table(columns: Sequence[str]) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _print(console: "Console", table: "Table", more: int | None) -> None:
-    console.print(table)
-    if more:
-        console.print(f"… and {more} more; -o wide lists all of them", markup=False)

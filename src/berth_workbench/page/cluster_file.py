@@ -19,6 +19,7 @@ from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns, copy_columns
 from berth.runtime.serving.pending import PODS_NAMED, PendingGroup, PendingReport, reasons_of
+from berth.runtime.serving.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
 from berth.runtime.serving.waits import PendingPod
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
@@ -55,6 +56,18 @@ class ClusterFileSource:
         """All nodes."""
         async with self._asking:
             copied = copy_columns(self._cluster.core.cache.table)
+        return await asyncio.to_thread(copied.columns)
+
+    async def node(self, name: str) -> NodeDetails | None:
+        """One node with its pods."""
+        async with self._asking:
+            found = node_and_pods(self._cluster.core.cache.table, name)
+        return None if found is None else found.details()
+
+    async def pods(self) -> PodColumns:
+        """The pods that are on nodes."""
+        async with self._asking:
+            copied = copy_pods(self._cluster.core.cache.table)
         return await asyncio.to_thread(copied.columns)
 
     async def pending(self) -> PendingReport:

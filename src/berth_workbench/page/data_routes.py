@@ -14,9 +14,12 @@ from berth_workbench.page.model import NodeScores, node_scores
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.time_line import SimulatedTimeLine
 
-STYLE, COLOURS = "/assets/page.css", "/assets/colours.js"
+STYLE = "/assets/page.css"
+SHARED_SCRIPTS = ("amounts.js", "colours.js", "map_layout.js", "node_panel.js")
+"""The modules that our components import; the components themselves are NiceGUI's to serve."""
 TIME_LINE = "/data/time-line"
-NODES, SCORES = "/data/nodes", "/data/scores/{namespace}/{name}"
+NODES, NODE, PODS = "/data/nodes", "/data/nodes/{name}", "/data/pods"
+SCORES = "/data/scores/{namespace}/{name}"
 
 
 def add_routes(application: Any, source: Source | None, time_line: SimulatedTimeLine | None) -> None:
@@ -24,13 +27,13 @@ def add_routes(application: Any, source: Source | None, time_line: SimulatedTime
     from starlette.requests import Request
     from starlette.responses import Response
 
-    async def answer(asked: Awaitable[Any]) -> Response:
+    async def answer(asked: Awaitable[Any], missing: str = "") -> Response:
         try:
             found = await asked
         except SourceError as error:
             return json({"error": str(error)}, 503)
         if found is None:
-            return json({"error": "no decision about this pod is remembered"}, 404)
+            return json({"error": missing}, 404)
         body = await asyncio.to_thread(msgspec.json.encode, found)
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
@@ -43,8 +46,9 @@ def add_routes(application: Any, source: Source | None, time_line: SimulatedTime
 
         return read
 
-    for path, kind in ((STYLE, "text/css"), (COLOURS, "text/javascript")):
-        application.add_route(path, asset(path.rpartition("/")[2], kind), methods=["GET"])
+    application.add_route(STYLE, asset("page.css", "text/css"), methods=["GET"])
+    for name in SHARED_SCRIPTS:
+        application.add_route(f"/assets/{name}", asset(name, "text/javascript"), methods=["GET"])
     if source is not None:
         told = source
 
@@ -52,10 +56,18 @@ def add_routes(application: Any, source: Source | None, time_line: SimulatedTime
             return await answer(told.nodes())
 
         async def scores(request: Request) -> Response:
-            return await answer(_scores(told, request.path_params["namespace"], request.path_params["name"]))
+            asked = _scores(told, request.path_params["namespace"], request.path_params["name"])
+            return await answer(asked, "no decision about this pod is remembered")
 
-        application.add_route(NODES, nodes, methods=["GET"])
-        application.add_route(SCORES, scores, methods=["GET"])
+        async def node(request: Request) -> Response:
+            name = request.path_params["name"]
+            return await answer(told.node(name), f"there is no node {name}")
+
+        async def pods(_request: Request) -> Response:
+            return await answer(told.pods())
+
+        for path, handler in ((NODES, nodes), (NODE, node), (PODS, pods), (SCORES, scores)):
+            application.add_route(path, handler, methods=["GET"])
     if time_line is not None:
         body = msgspec.json.encode(time_line)
 

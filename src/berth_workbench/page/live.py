@@ -15,6 +15,7 @@ from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
+from berth.runtime.serving.placements import NodeDetails, PodColumns
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.model import QueueSample, queue_sample
 from berth_workbench.page.source import SourceError
@@ -82,6 +83,16 @@ class LiveSource:
     async def nodes(self) -> NodeColumns:
         """All nodes."""
         return await self._read("/debug/nodes", NodeColumns)
+
+    async def node(self, name: str) -> NodeDetails | None:
+        """One node with its pods."""
+        path = f"/debug/nodes/{quote(name, safe='')}"
+        answer = await self._answer(path)
+        return None if answer.status == HTTPStatus.NOT_FOUND else _decoded(path, answer, NodeDetails)
+
+    async def pods(self) -> PodColumns:
+        """The pods that are on nodes."""
+        return await self._read("/debug/pods", PodColumns)
 
     async def pending(self) -> PendingReport:
         """Pending pods by reason."""

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
+from berth.runtime.serving.placements import NodeDetails, PodColumns
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.model import QueueSample
 from berth_workbench.page.source import Source
@@ -48,11 +49,12 @@ class SharedAnswer(Generic[_T]):
 class SharedSource:
     """A source whose answers about the whole cluster are shared; everything else is asked as it comes."""
 
-    __slots__ = ("_nodes", "_pending", "_recent", "_source")
+    __slots__ = ("_nodes", "_pending", "_pods", "_recent", "_source")
 
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._nodes = SharedAnswer(source.nodes, clock)
+        self._pods = SharedAnswer(source.pods, clock)
         self._pending = SharedAnswer(source.pending, clock)
         self._recent = SharedAnswer(source.recent, clock)
 
@@ -69,6 +71,14 @@ class SharedSource:
     async def nodes(self) -> NodeColumns:
         """All nodes."""
         return await self._nodes.get()
+
+    async def node(self, name: str) -> NodeDetails | None:
+        """One node with its pods."""
+        return await self._source.node(name)
+
+    async def pods(self) -> PodColumns:
+        """The pods that are on nodes."""
+        return await self._pods.get()
 
     async def pending(self) -> PendingReport:
         """Pending pods by reason."""

@@ -5,6 +5,7 @@ from typing import Protocol
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
+from berth.runtime.serving.placements import NodeDetails, PodColumns
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.model import QueueSample
 from berth_workbench.snapshot.snapshot import Snapshot
@@ -27,6 +28,12 @@ class Source(Protocol):
 
     async def nodes(self) -> NodeColumns:
         """All nodes."""
+
+    async def node(self, name: str) -> NodeDetails | None:
+        """One node with its pods; None where there is none of that name."""
+
+    async def pods(self) -> PodColumns:
+        """The pods that are on nodes."""
 
     async def pending(self) -> PendingReport:
         """Pending pods by reason, the largest group first."""

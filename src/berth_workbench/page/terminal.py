@@ -20,7 +20,7 @@ from berth.runtime.serving.pending import PendingGroup, PendingReport
 from berth_workbench.page.model import QUEUES, RESULTS, NodeLine, decision_matrix, node_lines, totals
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.times import age
+from berth_workbench.page.times import age, lasting
 
 REFRESH_S = 2.0
 BAR = 10
@@ -336,11 +336,11 @@ def _told(report: PodReport) -> Iterable[str]:
         yield report.decision.summary
         yield from (lacking.sentence for lacking in report.decision.shortfalls)
     if report.pending is not None:
-        yield f"In the {report.pending.queue} queue for {age(report.pending.since)}."
+        yield f"In the {report.pending.queue} queue{lasting(report.pending.since)}."
         for plugin, events in report.pending.waits_for.items():
             yield f"{plugin}: tried again after {'; '.join(events)}"
     if report.permit is not None:
-        yield f"Has {report.permit.node}, and waits on Permit for {age(report.permit.since)}."
+        yield f"Has {report.permit.node}, and waits on Permit{lasting(report.permit.since)}."
         yield from (f"{held.plugin}: {held.says} (until {held.until})" for held in report.permit.held_by)
     for step in report.story:
         times = f" ({step.times} times)" if step.times > 1 else ""

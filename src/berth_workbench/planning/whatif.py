@@ -7,6 +7,7 @@ same snapshot, steps, configuration and seed give the same result.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +31,7 @@ BUDGET_VIOLATED = "BudgetViolated"
 EVICTED_AGAIN_AND_AGAIN = "EvictedAgainAndAgain"
 NO_GROUPS = "the configuration does not look at groups (feature gates GenericWorkload and GangScheduling)"
 
+_RAN_ON = re.compile(r"^ran on \S+ and has no node")
 _PIECES = re.compile(r"\d{1,18}|\D+")
 
 
@@ -287,6 +289,60 @@ class WhatIfRun:
             if key not in self._strained:
                 message = f"needs {status.desired_healthy} healthy pods and has {status.current_healthy}"
                 yield Broken("PodDisruptionBudget", key, BUDGET_VIOLATED, message)
+
+
+class BrokenGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """Things that break for the same reason."""
+
+    kind: str
+    reason: str
+    message: str
+    """Why, without the node on which each of them ran."""
+    names: tuple[str, ...]
+
+
+def broken_groups(broken: Iterable[Broken]) -> list[BrokenGroup]:
+    """Put together what breaks for the same reason; the largest group first."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for each in broken:
+        key = (each.kind, each.reason, _RAN_ON.sub("ran and has no node", each.message))
+        groups.setdefault(key, []).append(each.name)
+    found = [BrokenGroup(*key, tuple(names)) for key, names in groups.items()]
+    return sorted(found, key=lambda group: -len(group.names))
+
+
+class WhoIsWhere(NamedTuple):
+    """The pods of a result, by what has befallen them."""
+
+    left: tuple[PodOutcome, ...]
+    """Were on a node that they had to leave."""
+    new: tuple[PodOutcome, ...]
+    waited: tuple[PodOutcome, ...]
+    """Were pending before."""
+
+    @classmethod
+    def of(cls, pods: Sequence[PodOutcome]) -> "WhoIsWhere":
+        """Tell the pods apart."""
+        return cls(
+            tuple(each for each in pods if each.before is not None),
+            tuple(each for each in pods if each.is_new),
+            tuple(each for each in pods if each.before is None and not each.is_new),
+        )
+
+    def sentences(self) -> list[str]:
+        """Say in a sentence each what became of them; nothing about those that there are none of."""
+        told = []
+        for outcomes, one, several, placed, unplaced in (
+            (self.left, "pod left its node", "pods left their nodes", "with another", "with none"),
+            (self.new, "new pod", "new pods", "placed", "without a node"),
+            (self.waited, "pod was pending", "pods were pending", "with a node now", "still pending"),
+        ):
+            nodes = sum(each.node is not None for each in outcomes)
+            parts = [f"{nodes:,} {placed}"] if nodes else []
+            parts += [f"{len(outcomes) - nodes:,} {unplaced}"] if nodes < len(outcomes) else []
+            if outcomes:
+                told.append(f"{len(outcomes):,} {one if len(outcomes) == 1 else several}: {', '.join(parts)}")
+        return told or ["every pod stays where it is"]
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -66,7 +66,7 @@ def test_why_a_pod_is_nowhere():
 
 def test_the_table_has_a_line_for_each_pod():
     written = io.StringIO()
-    Console(width=120, file=written).print(placement_table([pod("n1"), pod()], {}, {"n1": "zone-a"}))
+    placement_table([pod("n1"), pod()], {}, {"n1": "zone-a"}).print(Console(width=120, file=written))
     text = written.getvalue()
     assert "zone-a" in text
     assert "told by the API" in text

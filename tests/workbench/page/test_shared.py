@@ -23,6 +23,9 @@ class Counting:
             raise SourceError(self.problem)
         return number
 
+    async def pods(self):
+        return "pods"
+
     async def pending(self):
         return "pending"
 

@@ -24,7 +24,7 @@ ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io
 
 
 class NodeGroups(msgspec.Struct, frozen=True, rename="camel"):
-    """To which of these each node belongs; the empty name is that of nodes which belong to none."""
+    """To which of these each node or pod belongs; the empty name is that of those which belong to none."""
 
     names: tuple[str, ...]
     of: list[int]
@@ -71,8 +71,8 @@ class Copied(NamedTuple):
         labels = [node.metadata.labels for node in self.nodes]
         return NodeColumns(
             names=[node.metadata.name for node in self.nodes],
-            pools=_grouped([pool_of(of) for of in labels]),
-            zones=_grouped([_first(of, ZONE_LABELS) for of in labels]),
+            pools=grouped([pool_of(of) for of in labels]),
+            zones=grouped([first_of(of, ZONE_LABELS) for of in labels]),
             resources=tuple(
                 ResourceAmounts(name, has.tolist(), requested.tolist())
                 for name, (has, requested) in _shown(self.resources).items()
@@ -112,11 +112,13 @@ def _shown(
     return {name: resources[name] for name in wanted}
 
 
-def _first(labels: Mapping[str, str], keys: Sequence[str]) -> str:
+def first_of(labels: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the value of the first of these labels that is there; empty where none is."""
     return next((labels[key] for key in keys if key in labels), "")
 
 
-def _grouped(values: Sequence[str]) -> NodeGroups:
+def grouped(values: Sequence[str]) -> NodeGroups:
+    """Return each value once, and for each element which of them it has."""
     names = sorted(set(values))
     index_of = {name: index for index, name in enumerate(names)}
     return NodeGroups(tuple(names), [index_of[value] for value in values])

@@ -36,6 +36,7 @@ from berth.runtime.serving.debug_endpoints import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.node_columns import copy_columns
+from berth.runtime.serving.placements import copy_pods, node_and_pods
 from berth.runtime.serving.plugin_views import plugin_reports, shadow_reports
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
@@ -215,6 +216,8 @@ class HealthServer:
             "/debug/decisions": self._get_decisions,
             "/debug/decisions/{namespace}/{name}": self._get_decision,
             "/debug/nodes": self._get_nodes,
+            "/debug/nodes/{name}": self._get_node,
+            "/debug/pods": self._get_pods,
             "/debug/queue": self._get_queue,
             "/debug/pending": self._get_pending,
             "/debug/plugins": self._get_plugins,
@@ -331,6 +334,20 @@ class HealthServer:
     async def _get_nodes(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
             copied = copy_columns(core.cache.table)
+        body = await asyncio.to_thread(lambda: msgspec.json.encode(copied.columns()))
+        return web.Response(body=body, content_type="application/json")
+
+    async def _get_node(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            found = node_and_pods(core.cache.table, name)
+        if found is None:
+            return _json({"error": f"there is no node {name}"}, status=404)
+        return _json(found.details())
+
+    async def _get_pods(self, _request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            copied = copy_pods(core.cache.table)
         body = await asyncio.to_thread(lambda: msgspec.json.encode(copied.columns()))
         return web.Response(body=body, content_type="application/json")
 

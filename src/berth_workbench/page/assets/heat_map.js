@@ -1,47 +1,31 @@
-// The cluster as a map on a canvas: a cell for each node, pools as rows, zones as columns.
-// It fetches its data itself (`src`, `scoresSrc`), keeps its settings in the page's address, and can be used with the
-// keyboard alone: the arrow keys go from node to node, and what a node holds is told to screen readers.
+// The cluster as a map on a canvas: a cell for each node, pools as rows, zones as columns, and in each cell its pods.
+// It fetches its data itself (`src`, `scoresSrc`, `podsSrc`), keeps its settings in the page's address, and can be used
+// with the keyboard alone: the arrow keys go from node to node, and what a node holds is told to screen readers.
 // All text goes through text nodes or the canvas, never through HTML.
 
-import { INK, RAMPS, STEPS, paintScale, ramp, themeOf } from "/assets/colours.js";
+import { amount, fetched, percent } from "/assets/amounts.js";
+import { INK, KINDS, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
+import { arrange, blocks, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, shareOf, spot } from "/assets/map_layout.js";
+import { nodePanel } from "/assets/node_panel.js";
 
-const MIN_CELL = 5;
-const MAX_CELL = 40;
-const LABEL_H = 22;
-const GAP = 14;
-
-const BYTES = ["memory", "ephemeral-storage"];
-
-function amount(resource, value) {
-  if (resource === "cpu") return String(Math.round(value) / 1000);
-  if (BYTES.includes(resource) || resource.startsWith("hugepages-")) {
-    for (const [power, unit] of [[40, "Ti"], [30, "Gi"], [20, "Mi"], [10, "Ki"]]) {
-      const whole = value / 2 ** power;
-      if (whole >= 1) return `${whole >= 100 ? whole.toFixed(0) : +whole.toPrecision(3)} ${unit}`;
-    }
-  }
-  return String(value);
-}
-
-function percent(share) {
-  return share === null ? "none" : `${Math.round(share * 100)} %`;
-}
+const BLOCKS_FROM = 20; // pixels: in smaller cells pods would be dots
+const SETTINGS = [["colour", "cpu"], ["group", "both"], ["order", "name"], ["pod", ""], ["show", "pods"], ["node", ""]];
 
 export default {
-  props: { src: String, scoresSrc: String, refreshS: Number, recent: Array },
+  props: { src: String, scoresSrc: String, podsSrc: String, refreshS: Number, recent: Array },
   data() {
     const query = new URLSearchParams(location.search);
     return {
-      colour: query.get("colour") || "cpu",
-      group: query.get("group") || "both",
-      order: query.get("order") || "name",
-      pod: query.get("pod") || "",
+      ...Object.fromEntries(SETTINGS.map(([key, usual]) => [key, query.get(key) || usual])),
       find: "",
       problem: "",
       told: "",
       tip: null,
-      chosen: null,
+      details: null,
+      detailsProblem: "",
+      namespaces: [],
       ready: false,
+      isTooSmall: false, // for pods as blocks
       version: 0, // counts what was fetched, since columns and scores are too large to be watched
     };
   },
@@ -56,11 +40,16 @@ export default {
       }
       return all;
     },
+    showsPods() {
+      return this.show === "pods" && !this.colour.startsWith("score:");
+    },
   },
   watch: {
     colour() { this.saveAndPaint(); },
     group() { this.saveAndPaint(); },
     order() { this.saveAndPaint(); },
+    show() { this.saveAndPaint(); },
+    node() { this.loadNode(); this.saveAndPaint(); },
     find() { this.paint(); },
     async pod() {
       this.colour = this.pod ? "score:" : this.colour.startsWith("score:") ? "cpu" : this.colour;
@@ -71,16 +60,17 @@ export default {
   created() {
     this.columns = null;
     this.scores = null;
+    this.pods = null;
     this.layout = null;
     this.at = -1;
   },
   async mounted() {
     this.resizing = new ResizeObserver(() => this.paint());
     this.resizing.observe(this.$refs.area);
-    this.themed = new MutationObserver(() => this.paint());
+    this.themed = new MutationObserver(() => { this.version += 1; this.paint(); });
     this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    await Promise.all([this.load(), this.pod ? this.loadScores() : null]);
-    if (this.refreshS > 0) this.timer = setInterval(() => document.hidden || this.load(), this.refreshS * 1000);
+    await Promise.all([this.load(), this.pod ? this.loadScores() : null, this.loadNode()]);
+    if (this.refreshS > 0) this.timer = setInterval(() => document.hidden || (this.load(), this.loadNode()), this.refreshS * 1000);
   },
   unmounted() {
     clearInterval(this.timer);
@@ -88,18 +78,8 @@ export default {
     this.themed.disconnect();
   },
   methods: {
-    async fetched(url) {
-      try {
-        const answer = await fetch(url);
-        if (answer.status === 401) return [null, "You are signed out: reload the page to sign in again."];
-        const told = await answer.json();
-        return answer.ok ? [told, ""] : [null, String(told.error)];
-      } catch {
-        return [null, "The server of this page does not answer."];
-      }
-    },
     async load() {
-      const [columns, problem] = await this.fetched(this.src);
+      const [columns, problem] = await fetched(this.src);
       this.problem = problem && this.columns ? `${problem} The map shows an earlier state.` : problem;
       if (!columns) return;
       this.columns = columns;
@@ -111,11 +91,43 @@ export default {
         this.marked = true;
         requestAnimationFrame(() => performance.mark("berth-map-painted"));
       }
+      await this.loadPods();
+    },
+    // The pods come after the nodes: a map without them says much already.
+    async loadPods() {
+      if (!this.layout || this.layout.side < BLOCKS_FROM) return;
+      const [pods] = await fetched(this.podsSrc);
+      if (!pods || !pods.names.length) return;
+      const number = new Map(this.columns.names.map((name, at) => [name, at]));
+      const of = pods.nodes.names.map((name) => number.get(name) ?? -1);
+      const onNode = this.columns.names.map(() => []);
+      pods.nodes.of.forEach((node, pod) => of[node] >= 0 && onNode[of[node]].push(pod));
+      this.pods = { ...pods, onNode };
+      const counts = new Map();
+      pods.namespaces.of.forEach((namespace) => counts.set(namespace, (counts.get(namespace) || 0) + 1));
+      const order = [...counts].sort((a, b) => b[1] - a[1]).map(([namespace]) => pods.namespaces.names[namespace]);
+      this.namespaces = order;
+      this.version += 1;
+      this.paint();
+      requestAnimationFrame(() => performance.mark("berth-pods-painted"));
+    },
+    async loadNode() {
+      const name = this.node;
+      if (!name) {
+        this.details = null;
+        this.detailsProblem = "";
+        return;
+      }
+      if (this.details && this.details.name !== name) this.details = null;
+      const [details, problem] = await fetched(`${this.src}/${encodeURIComponent(name)}`);
+      if (this.node !== name) return;
+      this.detailsProblem = problem;
+      if (details) this.details = details;
     },
     async loadScores() {
       this.scores = null;
       if (!this.pod) return;
-      const [scores, problem] = await this.fetched(`${this.scoresSrc}/${this.pod.split("/").map(encodeURIComponent).join("/")}`);
+      const [scores, problem] = await fetched(`${this.scoresSrc}/${this.pod.split("/").map(encodeURIComponent).join("/")}`);
       this.problem = problem;
       this.scores = scores;
       this.version += 1;
@@ -123,15 +135,15 @@ export default {
     },
     prepare() {
       const { columns } = this;
+      this.amounts = Object.fromEntries(columns.resources.map((each) => [each.name, each]));
+      this.amounts.pods = { name: "pods", requested: columns.pods, allocatable: columns.allowedPods };
       this.shares = {};
-      for (const { name, allocatable, requested } of columns.resources)
+      for (const { name, allocatable, requested } of Object.values(this.amounts))
         this.shares[name] = allocatable.map((all, at) => (all > 0 ? requested[at] / all : null));
-      this.shares.pods = columns.allowedPods.map((all, at) => (all > 0 ? columns.pods[at] / all : null));
     },
     saveAndPaint() {
       const query = new URLSearchParams(location.search);
-      for (const [key, usual] of [["colour", "cpu"], ["group", "both"], ["order", "name"], ["pod", ""]])
-        this[key] === usual ? query.delete(key) : query.set(key, this[key]);
+      for (const [key, usual] of SETTINGS) this[key] === usual ? query.delete(key) : query.set(key, this[key]);
       history.replaceState(history.state, "", query.size ? `?${query}` : location.pathname);
       this.paint();
     },
@@ -144,24 +156,40 @@ export default {
         const scores = plugin ? this.scores.byPlugin[plugin] || {} : this.scores.totals;
         const of = this.columns.names.map((name) => (name in scores ? scores[name] : null));
         const known = of.filter((value) => value !== null);
-        const low = known.length ? known.reduce((a, b) => Math.min(a, b)) : 0;
-        const high = known.length ? known.reduce((a, b) => Math.max(a, b)) : 0;
-        return { of, low, high, isScore: true };
+        const low = known.reduce((a, b) => Math.min(a, b), known[0] ?? 0);
+        const high = known.reduce((a, b) => Math.max(a, b), known[0] ?? 0);
+        const span = high - low || 1;
+        return { of: of.map((value) => (value === null ? null : (value - low) / span)), low: String(low), high: String(high), raw: of };
       }
-      return { of: this.shares[this.colour] || this.shares.cpu, low: 0, high: 1, isScore: false };
+      return { of: this.shares[this.colour] || this.shares.cpu, low: "0 %", high: "100 %", raw: null };
+    },
+    mean(members, raw) {
+      if (!raw) return percent(shareOf(this.amounts[this.colour] || this.amounts.cpu, members));
+      const known = members.filter((at) => raw[at] !== null);
+      return known.length ? `ø ${Math.round(known.reduce((sum, at) => sum + raw[at], 0) / known.length)}` : "";
+    },
+    kindOf(namespace) {
+      const colours = KINDS[themeOf(document.body)];
+      const at = this.namespaces.indexOf(namespace);
+      return colours[at < 0 ? colours.length - 1 : Math.min(at, colours.length - 1)];
     },
     describe(at) {
       const { columns } = this;
-      const pool = columns.pools.names[columns.pools.of[at]];
-      const zone = columns.zones.names[columns.zones.of[at]];
-      const parts = [`${columns.names[at]}`];
-      if (pool || zone) parts.push([pool && `pool ${pool}`, zone && `zone ${zone}`].filter(Boolean).join(", "));
-      if (columns.unschedulable[at]) parts.push("cordoned");
-      if (columns.tainted[at]) parts.push("tainted");
+      const parts = [`${columns.names[at]}`, ...this.notes(at)];
       for (const { name, allocatable, requested } of columns.resources)
         if (allocatable[at] > 0)
           parts.push(`${name} ${percent(this.shares[name][at])}: ${amount(name, requested[at])} of ${amount(name, allocatable[at])}`);
       parts.push(`${columns.pods[at]} of ${columns.allowedPods[at]} pods`);
+      return parts;
+    },
+    notes(at) {
+      const { columns } = this;
+      const pool = columns.pools.names[columns.pools.of[at]];
+      const zone = columns.zones.names[columns.zones.of[at]];
+      const parts = [];
+      if (pool || zone) parts.push([pool && `pool ${pool}`, zone && `zone ${zone}`].filter(Boolean).join(", "));
+      if (columns.unschedulable[at]) parts.push("cordoned");
+      if (columns.tainted[at]) parts.push("tainted");
       if (this.scores) {
         const name = columns.names[at];
         if (name in this.scores.totals) {
@@ -173,72 +201,10 @@ export default {
       }
       return parts;
     },
-
-    // -- where each node is --------------------------------------------------------------------------------------
-
-    arrange(width, height, values) {
-      const { columns } = this;
-      const byPool = this.group === "both" || this.group === "pool";
-      let byZone = this.group === "both" || this.group === "zone";
-      const count = columns.names.length;
-      const nodes = Array.from({ length: count }, (_, at) => at);
-      if (this.order === "value") nodes.sort((a, b) => (values[b] ?? -Infinity) - (values[a] ?? -Infinity) || a - b);
-      const zoneCount = columns.zones.names.length;
-      const gutter = byPool ? 132 : 0;
-      const flat = byZone && (width - gutter) / zoneCount < 56; // too many zones to stand side by side
-      const rowNames = [];
-      const rowOf = new Map();
-      const columnNames = byZone && !flat ? columns.zones.names : [""];
-      const blocks = [];
-      for (const at of nodes) {
-        const pool = byPool ? columns.pools.names[columns.pools.of[at]] || "no pool" : "";
-        const zone = byZone ? columns.zones.names[columns.zones.of[at]] || "no zone" : "";
-        const key = flat ? `${pool}${pool && " "}${zone}` : pool;
-        if (!rowOf.has(key)) {
-          rowOf.set(key, rowNames.length);
-          rowNames.push(key);
-          blocks.push(columnNames.map(() => []));
-        }
-        blocks[rowOf.get(key)][byZone && !flat ? columns.zones.of[at] : 0].push(at);
-      }
-      const order = rowNames.map((_, row) => row).sort((a, b) => rowNames[a].localeCompare(rowNames[b], "en", { numeric: true }));
-      const left = byPool || flat ? Math.max(gutter, 132) : 0;
-      const top = byZone && !flat ? LABEL_H : 4;
-      const wide = (width - left - GAP * (columnNames.length - 1)) / columnNames.length;
-      const tall = (cell) => {
-        const per = Math.max(1, Math.floor(wide / cell));
-        return order.reduce((sum, row) => sum + Math.max(LABEL_H, Math.ceil(Math.max(...blocks[row].map((b) => b.length)) / per) * cell) + GAP, top);
-      };
-      let cell = MAX_CELL;
-      while (cell > MIN_CELL && tall(cell) > height) cell -= 1;
-      const per = Math.max(1, Math.floor(wide / cell));
-      const placed = [];
-      let y = top;
-      for (const row of order) {
-        const high = Math.max(LABEL_H, Math.ceil(Math.max(...blocks[row].map((b) => b.length)) / per) * cell);
-        blocks[row].forEach((members, column) =>
-          placed.push({ row: rowNames[row], column: columnNames[column] || (byZone && !flat ? "no zone" : ""), members, x: left + column * (wide + GAP), y, high, wide }));
-        y += high + GAP;
-      }
-      const where = new Map();
-      placed.forEach((block, number) => block.members.forEach((at, place) => where.set(at, [number, place])));
-      return { placed, cell, per, left, top, total: y, where, byZone: byZone && !flat, columnNames, wide };
-    },
-    spot(at) {
-      const { layout } = this;
-      const [number, place] = layout.where.get(at);
-      const block = layout.placed[number];
-      return [block.x + (place % layout.per) * layout.cell, block.y + Math.floor(place / layout.per) * layout.cell];
-    },
-    nodeAt(x, y) {
-      const { layout } = this;
-      if (!layout) return -1;
-      const block = layout.placed.find((each) => x >= each.x && x < each.x + each.wide && y >= each.y && y < each.y + each.high);
-      if (!block) return -1;
-      const column = Math.floor((x - block.x) / layout.cell);
-      if (column >= layout.per) return -1;
-      const place = Math.floor((y - block.y) / layout.cell) * layout.per + column;
-      return block.members[place] ?? -1;
+    ordered(values) {
+      const all = this.columns.names.map((_, at) => at);
+      if (this.order === "value") all.sort((a, b) => (values[b] ?? -Infinity) - (values[a] ?? -Infinity) || a - b);
+      return all;
     },
 
     // -- painting --------------------------------------------------------------------------------------------------
@@ -250,157 +216,121 @@ export default {
       const ink = INK[theme];
       const colours = ramp(RAMPS[theme]);
       const width = this.$refs.area.clientWidth;
-      const { of, low, high, isScore } = this.values();
-      const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 96);
-      const layout = (this.layout = this.arrange(width, room, of));
-      const dots = window.devicePixelRatio || 1;
-      const height = Math.ceil(layout.total);
-      if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
-        canvas.width = Math.round(width * dots);
-        canvas.height = Math.round(height * dots);
-        canvas.style.width = `${width}px`;
-        canvas.style.height = `${height}px`;
-      }
-      const pen = canvas.getContext("2d");
-      pen.setTransform(dots, 0, 0, dots, 0, 0);
-      pen.clearRect(0, 0, width, height);
-      this.paintLabels(pen, ink, layout, of, isScore);
-      const space = layout.cell >= 12 ? 2 : layout.cell >= 7 ? 1 : 0.5;
-      const side = layout.cell - space;
+      const { of, low, high, raw } = this.values();
+      const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 64);
+      const layout = (this.layout = arrange(this.columns, this.ordered(of), this.group, width, room));
+      this.isTooSmall = layout.side < BLOCKS_FROM;
+      const pen = penOf(canvas, width, Math.ceil(layout.total));
+      paintLabels(pen, ink, layout, (members) => this.mean(members, raw));
       const wanted = this.find.trim().toLowerCase();
-      const span = high - low || 1;
-      for (const block of layout.placed) {
-        block.members.forEach((at, place) => {
-          const x = block.x + (place % layout.per) * layout.cell;
-          const y = block.y + Math.floor(place / layout.per) * layout.cell;
-          const value = of[at];
-          pen.globalAlpha = wanted && !this.columns.names[at].includes(wanted) ? 0.15 : 1;
-          if (value === null) {
-            pen.strokeStyle = ink.none;
-            pen.lineWidth = 1;
-            pen.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
-          } else {
-            const share = Math.min(1, Math.max(0, (value - low) / span));
-            pen.fillStyle = colours[Math.round(share * STEPS)];
-            pen.fillRect(x, y, side, side);
-          }
-          if (this.columns.unschedulable[at]) this.cross(pen, ink, x, y, side);
-          else if (this.columns.tainted[at] && side >= 7) this.corner(pen, ink, x, y, side);
-          if (this.scores && this.columns.names[at] === this.scores.chosen) this.ring(pen, ink.mark, x, y, side, 2.5);
-        });
+      const withPods = this.showsPods && this.pods !== null && layout.side >= BLOCKS_FROM;
+      for (const at of layout.where.keys()) {
+        const [x, y] = spot(layout, at);
+        pen.globalAlpha = wanted && !this.columns.names[at].includes(wanted) ? 0.15 : 1;
+        if (withPods) this.paintPods(pen, ink, at, x, y, layout.side);
+        else paintCell(pen, ink, colours, x, y, layout.side, of[at]);
+        paintMarks(pen, ink, this.columns, at, x, y, layout.side);
+        if (this.scores && this.columns.names[at] === this.scores.chosen) ring(pen, ink.mark, x, y, layout.side, 2.5);
       }
       pen.globalAlpha = 1;
+      const chosen = this.node ? this.columns.names.indexOf(this.node) : -1;
+      if (chosen >= 0) ring(pen, ink.focus, ...spot(layout, chosen), layout.side, 3);
       const lit = this.hover ?? this.at;
-      if (lit >= 0 && layout.where.has(lit)) this.ring(pen, ink.focus, ...this.spot(lit), side, 2);
-      this.legend = { low, high, isScore, colours };
+      if (lit >= 0 && layout.where.has(lit)) ring(pen, ink.focus, ...spot(layout, lit), layout.side, 2);
+      this.legend = { low, high, colours };
       this.drawLegend();
     },
-    paintLabels(pen, ink, layout, of, isScore) {
-      pen.textBaseline = "middle";
-      pen.font = "600 12.5px system-ui, sans-serif";
-      if (layout.byZone)
-        layout.columnNames.forEach((name, column) => {
-          pen.fillStyle = ink.soft;
-          pen.fillText(this.fitting(pen, name || "no zone", layout.wide), layout.left + column * (layout.wide + GAP), LABEL_H / 2 - 1);
-        });
-      if (!layout.left) return;
-      const rows = new Map();
-      for (const block of layout.placed) {
-        const row = rows.get(block.row) || { y: block.y, high: block.high, count: 0, sum: 0, known: 0 };
-        row.count += block.members.length;
-        for (const at of block.members)
-          if (of[at] !== null) { row.sum += of[at]; row.known += 1; }
-        rows.set(block.row, row);
+    // The pods of a node, from the bottom of its cell: each as large as its part of the node's resource.
+    paintPods(pen, ink, at, x, y, side) {
+      const { pods } = this;
+      const resource = this.colour;
+      pen.fillStyle = ink.ground;
+      pen.fillRect(x, y, side, side);
+      const all = (this.amounts[resource] || this.amounts.cpu).allocatable[at];
+      const asked = pods.requests[resource];
+      const size = (pod) => (asked ? asked[pod] : resource === "pods" ? 1 : 0);
+      if (!(all > 0)) {
+        paintCell(pen, ink, [], x, y, side, null);
+        return;
       }
-      for (const [name, row] of rows) {
-        pen.font = "600 12.5px system-ui, sans-serif";
-        pen.fillStyle = ink.text;
-        pen.fillText(this.fitting(pen, name, layout.left - 12), 0, row.y + 8);
-        if (row.high < 2 * LABEL_H - 10) continue;
-        const mean = row.known ? (isScore ? `ø ${Math.round(row.sum / row.known)}` : `ø ${percent(row.sum / row.known)}`) : "";
-        pen.font = "12px system-ui, sans-serif";
-        pen.fillStyle = ink.soft;
-        pen.fillText(`${row.count} node${row.count === 1 ? "" : "s"}  ${mean}`, 0, row.y + 25);
+      const shown = pods.onNode[at].filter((pod) => size(pod) > 0).sort((a, b) => size(b) - size(a) || a - b);
+      const used = shown.reduce((sum, pod) => sum + size(pod), 0) / all;
+      const high = side * Math.min(1, used);
+      blocks(shown, size, x, y + side - high, side, high, (pod, left, top, width, height) => {
+        pen.fillStyle = this.kindOf(pods.namespaces.names[pods.namespaces.of[pod]]);
+        pen.fillRect(left + 0.5, top + 0.5, Math.max(0.5, width - 1), Math.max(0.5, height - 1));
+      });
+      if ((this.shares[resource] || this.shares.cpu)[at] > 1.0005) {
+        pen.fillStyle = ink.over;
+        pen.fillRect(x, y, side, 3);
       }
-    },
-    fitting(pen, text, room) {
-      if (pen.measureText(text).width <= room) return text;
-      let kept = text.slice(0, 60);
-      while (kept.length > 1 && pen.measureText(`${kept}…`).width > room) kept = kept.slice(0, -1);
-      return `${kept}…`;
-    },
-    cross(pen, ink, x, y, side) {
-      pen.strokeStyle = ink.focus;
-      pen.lineWidth = side >= 12 ? 2 : 1;
-      pen.beginPath();
-      pen.moveTo(x + 1, y + side - 1);
-      pen.lineTo(x + side - 1, y + 1);
-      pen.stroke();
-    },
-    corner(pen, ink, x, y, side) {
-      pen.fillStyle = ink.mark;
-      pen.beginPath();
-      pen.moveTo(x + side, y);
-      pen.lineTo(x + side, y + side / 2.4);
-      pen.lineTo(x + side - side / 2.4, y);
-      pen.fill();
-    },
-    ring(pen, colour, x, y, side, wide) {
-      pen.strokeStyle = colour;
-      pen.lineWidth = wide;
-      pen.strokeRect(x - 0.5, y - 0.5, side + 1, side + 1);
     },
     drawLegend() {
       const bar = this.$refs.scale;
-      if (!bar) return;
-      const { colours, low, high, isScore } = this.legend;
-      paintScale(bar, colours);
-      this.$refs.low.textContent = isScore ? String(low) : "0 %";
-      this.$refs.high.textContent = isScore ? String(high) : "100 %";
+      if (!bar || !this.legend) return;
+      paintScale(bar, this.legend.colours);
+      this.$refs.low.textContent = this.legend.low;
+      this.$refs.high.textContent = this.legend.high;
     },
 
     // -- pointer and keyboard --------------------------------------------------------------------------------------
 
     moved(event) {
-      const at = this.nodeAt(event.offsetX, event.offsetY);
+      const at = this.layout ? nodeAt(this.layout, event.offsetX, event.offsetY) : -1;
       this.hover = at >= 0 ? at : undefined;
       this.showTip(at);
     },
     left() {
       this.hover = undefined;
-      this.showTip(document.activeElement === this.$refs.canvas ? this.at : -1);
+      this.showTip(document.activeElement === this.$refs.canvas && this.byKeys ? this.at : -1);
     },
     showTip(at) {
       if (at < 0) this.tip = null;
       else {
-        const [x, y] = this.spot(at);
+        const [x, y] = spot(this.layout, at);
         const width = this.$refs.area.clientWidth;
-        this.tip = { parts: this.describe(at), x: Math.min(x + this.layout.cell + 8, Math.max(0, width - 300)), y: y + this.layout.cell + 8 };
+        const { cell } = this.layout;
+        this.tip = { parts: this.describe(at), x: Math.max(0, Math.min(x + cell + 8, width - 300)), y: y + cell + 8 };
       }
       this.paint();
     },
+    // A click opens the node under the pointer, whichever the keyboard was at.
     clicked(event) {
-      const at = this.nodeAt(event.offsetX, event.offsetY);
+      const at = nodeAt(this.layout, event.offsetX, event.offsetY);
+      this.byKeys = false;
       if (at < 0) return;
       this.at = at;
       this.choose(at);
     },
     choose(at) {
-      this.chosen = this.columns.names[at];
-      this.paint();
+      this.tip = null;
+      this.node = this.columns.names[at];
+    },
+    closePanel() {
+      this.node = "";
+      this.$refs.canvas.focus();
     },
     goTo(at) {
+      if (at === undefined || at < 0) return;
       this.at = at;
       this.hover = undefined;
       this.told = this.describe(at).join(", ");
       this.showTip(at);
     },
+    // Only who comes by the keyboard is taken to a node: a click says itself which one is meant.
     focused() {
-      if (this.at < 0 && this.layout) this.goTo(this.layout.placed.find((block) => block.members.length)?.members[0] ?? -1);
-      else if (this.at >= 0) this.goTo(this.at);
+      this.byKeys = this.$refs.canvas.matches(":focus-visible");
+      if (!this.byKeys || !this.layout) return;
+      this.goTo(this.at >= 0 ? this.at : this.layout.placed.find((block) => block.members.length)?.members[0]);
     },
     pressed(event) {
-      if (!this.layout || this.at < 0) return;
+      if (!this.layout) return;
+      if (event.key === "Escape") {
+        this.node = "";
+        return;
+      }
+      if (this.at < 0) return;
+      this.byKeys = true;
       const { placed, per, where } = this.layout;
       const [number, place] = where.get(this.at) || [0, 0];
       const members = placed[number].members;
@@ -417,11 +347,11 @@ export default {
         PageUp: () => beside(-1)[0],
         Enter: () => (this.choose(this.at), this.at),
         " ": () => (this.choose(this.at), this.at),
-        Escape: () => ((this.chosen = null), this.at),
       };
       if (!(event.key in steps)) return;
       event.preventDefault();
-      this.goTo(steps[event.key]());
+      const to = steps[event.key]();
+      if (event.key !== "Enter" && event.key !== " ") this.goTo(to);
     },
 
     // -- what is beside the canvas ---------------------------------------------------------------------------------
@@ -434,52 +364,49 @@ export default {
           options.map(([value, text]) => h("option", { value, selected: value === this[name] }, text))),
       ]);
     },
-    details() {
+    panel() {
+      if (!this.node) return null;
+      const at = this.ready ? this.columns.names.indexOf(this.node) : -1;
+      return nodePanel(Vue.h, {
+        name: this.node,
+        node: this.details,
+        problem: this.detailsProblem,
+        notes: at >= 0 ? this.notes(at) : [],
+        colourOf: this.namespaces.length ? (namespace) => this.kindOf(namespace) : null,
+        close: () => this.closePanel(),
+      });
+    },
+    kinds() {
       const h = Vue.h;
-      const at = this.ready && this.chosen !== null ? this.columns.names.indexOf(this.chosen) : -1;
-      if (at < 0) return null;
-      const rows = this.columns.resources
-        .filter(({ allocatable, requested }) => allocatable[at] > 0 || requested[at] > 0)
-        .map(({ name, allocatable, requested }) => [name, amount(name, requested[at]), amount(name, allocatable[at]), this.shares[name][at]]);
-      rows.push(["pods", String(this.columns.pods[at]), String(this.columns.allowedPods[at]), this.shares.pods[at]]);
-      const notes = this.describe(at).slice(1).filter((part) => !/ of /.test(part));
-      return h("section", { class: "panel node-details", "aria-label": `Node ${this.chosen}` }, [
-        h("div", { class: "panel-head" }, [
-          h("h2", this.chosen),
-          h("button", { type: "button", class: "plain", onClick: () => { this.chosen = null; this.$refs.canvas.focus(); } }, "Close"),
-        ]),
-        notes.length ? h("p", { class: "soft" }, notes.join(" · ")) : null,
-        h("table", [
-          h("thead", h("tr", [h("th", { scope: "col" }, "Resource"), ...["Requested", "Allocatable", "Share"].map((text) => h("th", { scope: "col", class: "number" }, text))])),
-          h("tbody", rows.map(([name, requested, allocatable, share]) =>
-            h("tr", [
-              h("th", { scope: "row" }, name),
-              h("td", { class: "number" }, requested),
-              h("td", { class: "number" }, allocatable),
-              h("td", { class: "number" }, [h("span", { class: "bar", "aria-hidden": "true" }, h("span", { style: { width: `${Math.min(100, (share || 0) * 100)}%` } })), percent(share)]),
-            ]))),
-        ]),
-      ]);
+      void this.version;
+      const shown = this.namespaces.slice(0, KINDS.light.length - 1);
+      const rest = this.namespaces.length - shown.length;
+      const keys = shown.map((name) => [name, name]);
+      if (rest > 0) keys.push(["\u0000", `${rest} other${rest === 1 ? "" : "s"}`]);
+      return keys.map(([namespace, text]) =>
+        h("span", { class: "key" }, [h("span", { class: "dot", style: { background: this.kindOf(namespace) } }), text]));
     },
     summary() {
+      void this.version;
       if (!this.ready) return "Map of the nodes, not loaded yet";
       const names = this.columns.names;
-      const of = this.shares[this.colour] || this.shares.cpu;
-      const known = of.filter((share) => share !== null);
-      const mean = known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
-      const what = this.colour.startsWith("score:") ? `scores for ${this.pod}` : `${this.colour} requested, ${percent(mean)} on average`;
+      const total = percent(shareOf(this.amounts[this.colour] || this.amounts.cpu, names.map((_, at) => at)));
+      const what = this.colour.startsWith("score:") ? `scores for ${this.pod}` : `${this.colour}, ${total} of it requested`;
       return `Map of ${names.length} nodes by ${what}. Use the arrow keys to go from node to node, Enter for details.`;
     },
   },
   updated() {
-    if (this.legend) this.drawLegend();
+    this.drawLegend();
   },
   render() {
     const h = Vue.h;
     const pods = this.recent.includes(this.pod) || !this.pod ? this.recent : [this.pod, ...this.recent];
+    const byScore = this.colour.startsWith("score:");
+    const withKinds = this.showsPods && this.namespaces.length > 0;
     return h("div", { class: "heat-map" }, [
       h("div", { class: "toolbar" }, [
         this.field("Colour by", "colour", this.colours),
+        this.field("Show", "show", [["pods", this.isTooSmall ? "pods (zoom in: too many nodes)" : "pods as blocks"], ["fill", "how full"]]),
         this.field("Group by", "group", [["both", "pool and zone"], ["pool", "pool"], ["zone", "zone"], ["none", "nothing"]]),
         this.field("Order by", "order", [["name", "name"], ["value", "colour"]]),
         this.field("Scores of pod", "pod", [["", "none"], ...pods.map((pod) => [pod, pod])]),
@@ -489,28 +416,34 @@ export default {
         ]),
       ]),
       h("p", { class: "problem", role: "alert", hidden: !this.problem }, this.problem),
-      h("div", { class: "panel" }, [
-        h("div", { class: "legend", role: "img", "aria-label": "Colours: from little, on the left, to much, on the right" }, [
-          h("span", { ref: "low" }, "0 %"),
-          h("canvas", { ref: "scale", width: 120, height: 12 }),
-          h("span", { ref: "high" }, "100 %"),
-          h("span", { class: "key" }, [h("span", { class: "swatch cordoned" }), "cordoned"]),
-          h("span", { class: "key" }, [h("span", { class: "swatch tainted" }), "tainted"]),
-          h("span", { class: "key" }, [h("span", { class: "swatch none" }), this.colour.startsWith("score:") ? "does not fit" : "has none"]),
+      h("div", { class: this.node ? "with-panel" : "" }, [
+        h("div", { class: "panel" }, [
+          h("div", { class: "legend" }, [
+            withKinds ? this.kinds() : null,
+            h("span", { class: "key", role: "img", "aria-label": "Colours: from little, on the left, to much, on the right", style: { display: withKinds ? "none" : "" } }, [
+              h("span", { ref: "low" }, "0 %"),
+              h("canvas", { ref: "scale", width: 120, height: 12 }),
+              h("span", { ref: "high" }, "100 %"),
+            ]),
+            byScore ? null : h("span", { class: "key" }, [h("span", { class: "swatch over" }), "over 100 %"]),
+            h("span", { class: "key" }, [h("span", { class: "swatch cordoned" }), "cordoned"]),
+            h("span", { class: "key" }, [h("span", { class: "swatch tainted" }), "tainted"]),
+            h("span", { class: "key" }, [h("span", { class: "swatch none" }), byScore ? "does not fit" : "has none"]),
+          ]),
+          h("div", { class: "map-area", ref: "area" }, [
+            h("canvas", {
+              ref: "canvas", class: "map", tabindex: 0, role: "application", "aria-roledescription": "map of nodes",
+              "aria-label": this.summary(), onMousemove: this.moved, onMouseleave: this.left, onClick: this.clicked,
+              onKeydown: this.pressed, onFocus: this.focused, onBlur: () => { this.tip = null; this.hover = undefined; this.paint(); },
+            }),
+            this.tip && h("div", { class: "tip", "aria-hidden": "true", style: { left: `${this.tip.x}px`, top: `${this.tip.y}px` } },
+              this.tip.parts.map((part, number) => h(number ? "div" : "strong", part))),
+            this.ready ? null : h("p", { class: "loading", role: "status" }, this.problem ? "" : "Loading the nodes…"),
+          ]),
         ]),
-        h("div", { class: "map-area", ref: "area" }, [
-        h("canvas", {
-          ref: "canvas", class: "map", tabindex: 0, role: "application", "aria-roledescription": "map of nodes",
-          "aria-label": this.summary(), onMousemove: this.moved, onMouseleave: this.left, onClick: this.clicked,
-          onKeydown: this.pressed, onFocus: this.focused, onBlur: () => { this.tip = null; this.hover = undefined; this.paint(); },
-        }),
-        this.tip && h("div", { class: "tip", "aria-hidden": "true", style: { left: `${this.tip.x}px`, top: `${this.tip.y}px` } },
-          this.tip.parts.map((part, number) => h(number ? "div" : "strong", part))),
-        this.ready ? null : h("p", { class: "loading", role: "status" }, this.problem ? "" : "Loading the nodes…"),
-        ]),
+        this.panel(),
       ]),
       h("p", { class: "sr-only", "aria-live": "polite" }, this.told),
-      this.details(),
     ]);
   },
 };

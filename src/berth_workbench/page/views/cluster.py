@@ -1,12 +1,13 @@
 """The cluster: a map of all nodes, and the same as a table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from berth.runtime.serving.node_columns import NodeColumns
 from berth_workbench.page.model import NodeLine, node_lines, totals
 from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.views.elements import NOTHING, HeatMap, link, table, tag
+from berth_workbench.page.views.elements import NOTHING, HeatMap, link, percent, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
 
 REFRESH_S = 5.0
@@ -26,39 +27,54 @@ class ClusterPages:
 
     async def map(self, preload: str) -> None:
         """The map; its data is fetched by the map itself, beside this page."""
-        async with self._frame.page("Cluster", "/", head=preload, beside=lambda: _switch("/")):
+        async with self._frame.page("Map", "/map", head=preload, beside=lambda: _switch("/map")):
             try:
                 lines = await self._source.recent()
             except SourceError:
                 lines = []  # the map tells the problem, when it fetches its data
             recent = [line.pod for line in reversed(lines)][:PODS_OFFERED]
-            HeatMap("/data/nodes", "/data/scores", refresh_s=REFRESH_S if self._source.is_live else 0, recent=recent)
+            refresh_s = REFRESH_S if self._source.is_live else 0
+            HeatMap("/data/nodes", "/data/scores", "/data/pods", refresh_s=refresh_s, recent=recent)
 
     async def table(self, by: str, find: str, start: int) -> None:
         """The table, those with the largest part requested first; `start` says which node is the first."""
-        async with self._frame.page("Cluster", "/", beside=lambda: _switch("/nodes")):
+        async with self._frame.page("Map", "/map", beside=lambda: _switch("/nodes")):
             columns = await self._source.nodes()
-            resources = [each.name for each in columns.resources]
-            by = by if by in (*resources, "pods", "name") else "cpu"
-            _totals(columns)
-            lines = [line for line in node_lines(columns) if find.lower() in line.name]
-            if by != "name":
-                lines.sort(key=lambda line: (-(line.shares.get(by) or 0.0), line.name))
-            start = max(0, min(start, len(lines) - 1) // ROWS * ROWS) if lines else 0
-            _search(by, find, [*resources, "pods", "name"])
-            _lines(lines[start : start + ROWS], resources, start, len(lines))
-            _pager(by, find, start, len(lines))
+            choices = [*(each.name for each in columns.resources), "pods", "name"]
+            by = by if by in choices else "cpu"
+            _search(by, find, choices)
+            problem, place = tag("div"), tag("div", classes="groups")
+
+            async def make() -> None:
+                columns = await self._source.nodes()
+                place.clear()
+                with place:
+                    _table(columns, by, find, start)
+
+            await make()
+            self._frame.keep_current(place, make, REFRESH_S, problem)
 
 
 def _switch(path: str) -> None:
     with tag("div", classes="switch", role="group", aria_label="How to show it"):
-        for target, name in (("/", "Map"), ("/nodes", "Table")):
+        for target, name in (("/map", "Map"), ("/nodes", "Table")):
             made = link(name, target)
             if target == path:
                 made.props["aria-current"] = "true"
 
 
-def _totals(columns: Any) -> None:
+def _table(columns: NodeColumns, by: str, find: str, start: int) -> None:
+    resources = [each.name for each in columns.resources]
+    lines = [line for line in node_lines(columns) if find.lower() in line.name]
+    if by != "name":
+        lines.sort(key=lambda line: (-(line.shares.get(by) or 0.0), line.name))
+    start = max(0, min(start, len(lines) - 1) // ROWS * ROWS) if lines else 0
+    _totals(columns)
+    _lines(lines[start : start + ROWS], resources, start, len(lines))
+    _pager(by, find, start, len(lines))
+
+
+def _totals(columns: NodeColumns) -> None:
     sums = totals(columns)
     shown = [("Nodes", f"{sums.nodes:,}"), ("Pods", f"{sums.pods:,}"), ("Cordoned", f"{sums.unschedulable:,}")]
     shown += [(f"{name} requested", percent(part)) for name, part in list(sums.shares.items())[:4] if part is not None]
@@ -99,9 +115,9 @@ def _line(line: NodeLine, resources: Sequence[str]) -> list[Any]:
     state = ", ".join(
         word for word, holds in (("cordoned", line.is_unschedulable), ("tainted", line.is_tainted)) if holds
     )
-    shares = [_share(line.shares.get(name)) for name in resources]
+    shares = [lambda name=name: share_bar(line.shares.get(name)) for name in resources]
     return [
-        line.name,
+        lambda: link(line.name, f"/map?{urlencode({'node': line.name})}"),
         line.pool or NOTHING,
         line.zone or NOTHING,
         state or "open",
@@ -110,25 +126,8 @@ def _line(line: NodeLine, resources: Sequence[str]) -> list[Any]:
     ]
 
 
-def _share(part: float | None) -> Callable[[], None] | str:
-    if part is None:
-        return NOTHING
-
-    def fill() -> None:
-        with tag("span", classes="bar", aria_hidden="true"):
-            tag("span", style=f"width:{min(100, round(part * 100))}%")
-        tag("span", percent(part))
-
-    return fill
-
-
 def _pager(by: str, find: str, start: int, count: int) -> None:
     with tag("nav", classes="toolbar", aria_label="Further nodes"):
         for text, at in (("Previous", start - ROWS), ("Next", start + ROWS)):
             if 0 <= at < count:
                 link(text, f"/nodes?{urlencode({'by': by, 'find': find, 'start': at})}", "button plain")
-
-
-def percent(part: float | None) -> str:
-    """A share for people."""
-    return NOTHING if part is None else f"{part * 100:.0f} %"

@@ -1,5 +1,6 @@
 """The browser's own elements, and our three components, as NiceGUI elements."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,13 @@ NOTHING = "\N{EN DASH}"
 
 
 class HeatMap(Element, component="../assets/heat_map.js"):
-    """The cluster as a map; it fetches `src` itself, every `refresh_s` seconds unless that is 0."""
+    """The cluster as a map; it fetches nodes, pods and scores itself, every `refresh_s` seconds unless that is 0."""
 
-    def __init__(self, src: str, scores_src: str, *, refresh_s: float, recent: Sequence[str]) -> None:
+    def __init__(self, src: str, scores_src: str, pods_src: str, *, refresh_s: float, recent: Sequence[str]) -> None:
         super().__init__()
         self.props["src"] = src
         self.props["scoresSrc"] = scores_src
+        self.props["podsSrc"] = pods_src
         self.props["refreshS"] = refresh_s
         self.props["recent"] = list(recent)
 
@@ -48,11 +50,31 @@ class TimeLineMap(Element, component="../assets/time_line.js"):
         self.props["src"] = src
 
 
-class TrialForm(Element, component="../assets/form.js"):
-    """A form whose values are sent as a whole."""
+class TrialMap(Element, component="../assets/trial_map.js"):
+    """Nodes, zones and workloads to choose from; each choice becomes a line of the form's field `changes`."""
 
-    def __init__(self, label: str, action: str, fields: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, src: str, pods_src: str) -> None:
         super().__init__()
+        self.props["src"] = src
+        self.props["podsSrc"] = pods_src
+
+
+class MoveMap(Element, component="../assets/move_map.js"):
+    """The nodes before and after a trial, and the pods that went from one to another."""
+
+    def __init__(self, nodes: Mapping[str, Any], moves: Sequence[Sequence[int]], label: str) -> None:
+        super().__init__()
+        self.props["nodes"] = dict(nodes)
+        self.props["moves"] = [list(move) for move in moves]
+        self.props["label"] = label
+
+
+class TrialForm(Element, component="../assets/form.js"):
+    """A form whose values are sent as a whole. With `sends`, an address that has values is tried at once."""
+
+    def __init__(self, label: str, action: str, fields: Sequence[Mapping[str, Any]], *, sends: bool = True) -> None:
+        super().__init__()
+        self.props["sends"] = sends
         self.props["label"] = label
         self.props["action"] = action
         self.props["fields"] = [dict(field) for field in fields]
@@ -96,7 +118,8 @@ def table(
     """
     heads = [column if isinstance(column, tuple) else (column, "") for column in columns]
     with tag("div", classes="scroll") as around, tag("table", classes=classes):
-        tag("caption", caption)
+        if caption:
+            tag("caption", caption)
         with tag("thead"), tag("tr"):
             for text, style in heads:
                 tag("th", text, style, scope="col")
@@ -115,6 +138,24 @@ def _cell(cell: Any, style: str, *, is_head: bool) -> None:
             cell()
     else:
         place._text = str(cell)  # noqa: SLF001 - as NiceGUI's own elements with a text do
+
+
+def share_bar(share: float | None, *, wide: bool = False, usable: float | None = None) -> None:
+    """A share as a bar and in percent, red where it is more than all; `usable` is marked behind it, a share, too."""
+    if share is None:
+        tag("span", NOTHING)
+        return
+    over = " over" if share > 1 else ""
+    with tag("span", classes=f"bar{' wide' if wide else ''}{over}", aria_hidden="true"):
+        tag("span", style=f"width:{min(100.0, share * 100):.1f}%")
+        if usable:
+            tag("span", classes="usable", style=f"width:{min(100.0, usable * 100):.1f}%")
+    tag("span", percent(share), "bad" if over else "")
+
+
+def percent(share: float | None) -> str:
+    """A share for people, rounded as the map's script does."""
+    return NOTHING if share is None else f"{math.floor(share * 100 + 0.5)} %"
 
 
 def link(text: str, href: str, classes: str = "") -> Element:

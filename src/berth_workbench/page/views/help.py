@@ -37,7 +37,7 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
         tag("h2", "What would help")
         tag("p", "Looks for the least changes of the pod, of a node or of the cluster, and tries each on a copy in "
             "memory.", "soft")  # fmt: skip
-        form = TrialForm("What would help", "Look for changes", [])
+        form = TrialForm("What would help", "Look for changes", [], sends=False)
         TrialPanel(form, result_place(), jobs, (ConfigError, ObjectError, ValueError)).runs(prepare, _show)
 
 

@@ -10,6 +10,7 @@ from berth_workbench.page.time_line import SimulatedTimeLine
 from berth_workbench.page.views.cluster import ClusterPages
 from berth_workbench.page.views.compare import CompareView
 from berth_workbench.page.views.frame import Frame
+from berth_workbench.page.views.overview import OverviewPage
 from berth_workbench.page.views.pending import PendingView
 from berth_workbench.page.views.pods import PodView
 from berth_workbench.page.views.simulated import SimulatedView
@@ -17,7 +18,8 @@ from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.page.views.what_if import WhatIfView
 
 CLUSTER_VIEWS = (
-    ("/", "Cluster"),
+    ("/", "Overview"),
+    ("/map", "Map"),
     ("/pending", "Pending"),
     ("/pods", "Pods"),
     ("/queue", "Queue"),
@@ -49,11 +51,16 @@ def register_pages(source: Source | None, history: HistoryRecorder | None, time_
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs()
+    first = OverviewPage(source, frame, history)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
     pending, throughput = PendingView(source, frame), ThroughputView(source, frame, history)
     comparison, trial = CompareView(source, frame, jobs), WhatIfView(source, frame, jobs)
 
     @ui.page("/", response_timeout=BUILD_WITHIN_S)
+    async def _overview() -> None:
+        await first.build()
+
+    @ui.page("/map", response_timeout=BUILD_WITHIN_S)
     async def _map() -> None:
         await cluster.map(f'<link rel="preload" href="{NODES}" as="fetch" crossorigin>')
 

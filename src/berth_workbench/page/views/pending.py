@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from berth.runtime.serving.pending import PendingGroup, PendingReport
 from berth_workbench.page.source import Source
-from berth_workbench.page.times import age
+from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import link, tag
 from berth_workbench.page.views.frame import Frame
 
@@ -57,7 +57,8 @@ def _group(group: PendingGroup) -> None:
     with tag("section", classes="panel"):
         with tag("div", classes="panel-head"):
             tag("h2", counted(group.pods, "pod"))
-            tag("span", f"{' and '.join(group.queues)}, longest for {age(group.since)}", "soft")
+            longest = lasting(group.since)
+            tag("span", f"{' and '.join(group.queues)}{f', longest{longest}' if longest else ''}", "soft")
         tag("p", group.reason, "reason")
         if group.message and group.message != group.reason:
             tag("p", group.message, "soft")

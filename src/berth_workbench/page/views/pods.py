@@ -1,6 +1,6 @@
 """Pods: those that were decided last, and one pod's story with its decision matrix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,13 +13,14 @@ from berth.runtime.serving.waits import PendingPod, PermitWait
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.model import DecisionMatrix, decision_matrix
 from berth_workbench.page.source import Source
-from berth_workbench.page.times import age
+from berth_workbench.page.times import ago, lasting
 from berth_workbench.page.views.elements import NOTHING, link, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.help import help_panel
 from berth_workbench.page.views.pending import counted, pod_path
 
 LINES_SHOWN = 100
+REFRESH_S = 5.0
 MATRIX_ROWS = 12
 NAMES_SHOWN = 8
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -43,27 +44,16 @@ class PodView:
                     tag("span", "Find pod")
                     tag("input", type_="search", name="find", value=find, placeholder="namespace/name")
                 tag("button", "Show", type_="submit")
-            lines = [line for line in reversed(await self._source.recent()) if find in line.pod]
-            exact = find.strip("/ ")
-            if exact.count("/") == 1 and all(line.pod != exact for line in lines):
-                with tag("p"):
-                    link(f"Open {exact}", pod_path(exact))
-            if not lines:
-                tag("p", "No decision about such a pod is remembered.", "empty")
-                return
-            with tag("section", classes="panel"):
-                table(
-                    f"The latest decisions, {min(len(lines), LINES_SHOWN)} of {len(lines)}",
-                    [
-                        "Pod",
-                        ("Outcome", "short"),
-                        ("Node", "short"),
-                        ("Attempt", "number"),
-                        ("When", "short"),
-                        "Message",
-                    ],
-                    [_recent(line) for line in lines[:LINES_SHOWN]],
-                )
+            problem, place = tag("div"), tag("div")
+
+            async def make() -> None:
+                lines = [line for line in reversed(await self._source.recent()) if find in line.pod]
+                place.clear()
+                with place:
+                    _lines(lines, find)
+
+            await make()
+            self._frame.keep_current(place, make, REFRESH_S, problem)
 
     async def story(self, namespace: str, name: str) -> None:
         """Everything about one pod."""
@@ -91,13 +81,28 @@ class PodView:
                 _rejected(report.decision)
 
 
+def _lines(lines: Sequence[DecisionLine], find: str) -> None:
+    exact = find.strip("/ ")
+    if exact.count("/") == 1 and all(line.pod != exact for line in lines):
+        with tag("p"):
+            link(f"Open {exact}", pod_path(exact))
+    if not lines:
+        tag("p", "No decision about such a pod is remembered.", "empty")
+        return
+    columns: list[str | tuple[str, str]] = ["Pod", ("Outcome", "short"), ("Node", "short"), ("Attempt", "number")]
+    columns += [("When", "short"), "Message"]
+    with tag("section", classes="panel"):
+        shown = lines[:LINES_SHOWN]
+        table(f"The latest decisions, {len(shown):,} of {len(lines):,}", columns, [_recent(line) for line in shown])
+
+
 def _recent(line: DecisionLine) -> list[Any]:
     return [
         lambda: link(line.pod, pod_path(line.pod)),
         lambda: tag("span", line.outcome, _style(line.outcome)),
         line.node or NOTHING,
         str(line.attempts),
-        f"{age(line.time)} ago",
+        ago(line.time) or NOTHING,
         line.message or NOTHING,
     ]
 
@@ -109,7 +114,7 @@ def _style(outcome: str) -> str:
 def _decision(said: Explanation) -> None:
     with tag("section", classes="panel", aria_label="Decision"):
         tag("p", said.summary, f"summary {_style(said.outcome)}")
-        when = f"decided {age(said.time)} ago by " if said.time else "decided by "
+        when = f"decided {ago(said.time)} by " if ago(said.time) else "decided by "
         attempt = f", attempt {said.attempts}" if said.attempts else ""
         facts = f"{when}{said.profile}{attempt}; {said.feasible_count} of {said.node_count} nodes fit"
         tag("p", facts, "soft")
@@ -127,7 +132,7 @@ def _pending(pending: PendingPod) -> None:
     with tag("section", classes="panel", aria_label="Pending"):
         tag("h2", "Pending")
         tries = f", after {counted(pending.attempts, 'attempt')}" if pending.attempts else ""
-        tag("p", f"In the {pending.queue} queue for {age(pending.since)}{tries}.")
+        tag("p", f"In the {pending.queue} queue{lasting(pending.since)}{tries}.")
         if pending.gated_by:
             said = f": {', '.join(pending.gate_reasons)}" if pending.gate_reasons else ""
             tag("p", f"Held back by {pending.gated_by}{said}.")
@@ -145,7 +150,7 @@ def _pending(pending: PendingPod) -> None:
 def _permit(waiting: PermitWait) -> None:
     with tag("section", classes="panel", aria_label="Waiting on Permit"):
         tag("h2", "Waiting on Permit")
-        tag("p", f"It has got {waiting.node}, and has waited for {age(waiting.since)} to be let go there.")
+        tag("p", f"It has got {waiting.node}, and has waited{lasting(waiting.since)} to be let go there.")
         if waiting.members is not None:
             tag("p", f"{waiting.members.sentence}.")
         table(
@@ -169,7 +174,7 @@ def _matrix(said: Explanation) -> None:
         with tag("div", classes="panel-head"):
             tag("h2", "Decision matrix")
             with tag("span"):
-                link("On the map", f"/?{urlencode({'pod': said.pod, 'colour': 'score:'})}")
+                link("On the map", f"/map?{urlencode({'pod': said.pod, 'colour': 'score:'})}")
         tag("p", _margin(matrix), "soft")
         heads: list[str | tuple[str, str]] = ["Node", ("Total", "number")]
         heads += [

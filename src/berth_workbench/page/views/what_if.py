@@ -1,26 +1,40 @@
 """What if: changes and new workloads tried on a copy of the cluster, and what comes of them."""
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from berth.api.codec import ObjectError
 from berth.config.errors import ConfigError
 from berth.framework.blame import PluginBrokenError
+from berth.runtime.serving.node_columns import copy_columns
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.page.data_routes import NODES, PODS
 from berth_workbench.page.jobs import Jobs, Watch
+from berth_workbench.page.moves import MovePicture, picture_of
 from berth_workbench.page.source import Source
 from berth_workbench.page.views.compare import figure_text
-from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
+from berth_workbench.page.views.elements import NOTHING, MoveMap, TrialForm, TrialMap, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import counted
 from berth_workbench.page.views.trials import TrialPanel, result_place
 from berth_workbench.planning.scenario import Manifests, Step
-from berth_workbench.planning.whatif import PodOutcome, StoppedEarlyError, WhatIfResult, moved, what_if
+from berth_workbench.planning.whatif import (
+    PodOutcome,
+    StoppedEarlyError,
+    WhatIfResult,
+    WhatIfRun,
+    WhoIsWhere,
+    broken_groups,
+    loaded,
+)
 from berth_workbench.simulation.changes import CHANGES, ChangeError, parse_flag
-from berth_workbench.simulation.cluster import StuckError
+from berth_workbench.simulation.cluster import SimulatedCluster, StuckError
 from berth_workbench.simulation.measures import Measures, figures
+from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.workloads import ManifestError
 from berth_workbench.snapshot.documents import parse_documents
+from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.text import SnapshotError
 
 REFUSED = (
@@ -34,6 +48,7 @@ REFUSED = (
     ValueError,
 )
 ROWS_SHOWN = 100
+NAMES_SHOWN = 5
 MAX_STEPS = 1000
 ABOUT = "Everything is tried on a copy of the cluster in memory. The cluster itself is not touched."
 HINT = (
@@ -41,6 +56,15 @@ HINT = (
     "scale KIND/NAME=N, upgrade NODE and so on, as the flags of berth whatif. NODE is a name, a pattern (gpu-*) or "
     "a label (pool=gpu)."
 )
+
+MANIFESTS_HINT = "Pods, Deployments, StatefulSets, Jobs, DaemonSets, pod groups: YAML or JSON."
+
+
+class PicturedTrial(NamedTuple):
+    """What came of a trial, and how it looks."""
+
+    result: WhatIfResult
+    picture: MovePicture
 
 
 class WhatIfView:
@@ -57,30 +81,33 @@ class WhatIfView:
         """The form, and below it what came of it."""
         async with self._frame.page("What if", "/what-if"):
             tag("p", ABOUT, "soft")
-            with tag("section", classes="panel"):
-                form = TrialForm(
-                    "Try changes",
-                    "Try it",
-                    [
-                        {"name": "changes", "label": "Changes of the cluster", "kind": "area", "rows": 9, "hint": HINT},
-                        {"name": "manifests", "label": "Manifests to apply after them", "kind": "area", "rows": 9,
-                         "hint": "Pods, Deployments, StatefulSets, Jobs, DaemonSets, pod groups: YAML or JSON."},
-                    ],
-                )  # fmt: skip
+            with tag("div", classes="trial"):
+                with tag("section", classes="panel", aria_label="Choose"):
+                    TrialMap(NODES, PODS)
+                with tag("section", classes="panel", aria_label="What is tried"):
+                    form = TrialForm(
+                        "Try changes",
+                        "Try it",
+                        [
+                            {"name": "changes", "label": "Changes of the cluster", "kind": "area", "rows": 6,
+                             "hint": HINT},
+                            {"name": "manifests", "label": "Manifests to apply after them; a file can be dropped here",
+                             "kind": "area", "rows": 5, "hint": MANIFESTS_HINT},
+                        ],
+                    )  # fmt: skip
             TrialPanel(form, result_place(), self._jobs, REFUSED).runs(self._prepare, _show)
 
-    async def _prepare(self, values: dict[str, Any]) -> Callable[[Watch], WhatIfResult]:
+    async def _prepare(self, values: dict[str, Any]) -> Callable[[Watch], PicturedTrial]:
         steps = typed_steps(str(values.get("changes", "")), str(values.get("manifests", "")))
         snapshot = await self._source.snapshot()
         configuration = await self._source.configuration()
 
-        def work(watch: Watch) -> WhatIfResult:
+        def work(watch: Watch) -> PicturedTrial:
             def progress(pods: int) -> None:
                 if watch(pods):
                     raise StoppedEarlyError
 
-            config, registry = configuration.load()
-            return what_if(snapshot, steps, config=config, registry=registry, progress=progress)
+            return tried(snapshot, steps, configuration, progress)
 
         return work
 
@@ -110,44 +137,65 @@ def _change(number: int, line: str) -> Step:
         raise ChangeError(f"changes, line {number}: {error}") from None
 
 
-def _show(found: WhatIfResult) -> None:
-    if not found.is_complete:
+def tried(
+    snapshot: Snapshot, steps: Sequence[Step], configuration: ConfigurationSource, progress: Callable[[int], None]
+) -> PicturedTrial:
+    """Carry steps out on a copy of a cluster."""
+    config, registry = configuration.load()
+    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry)
+    before = copy_columns(cluster.core.cache.table).columns()
+    result = WhatIfRun(cluster, Site(cluster, snapshot.documents, progress=progress)).run(steps)
+    return PicturedTrial(result, picture_of(before, copy_columns(cluster.core.cache.table).columns(), result))
+
+
+def _show(found: PicturedTrial) -> None:
+    result, who = found.result, WhoIsWhere.of(found.result.pods)
+    if not result.is_complete:
         tag("p", "Stopped before the end; this is what was done by then.", "warn")
-    for note in found.notes:
-        tag("p", note, "soft")
-    _show_summary(found)
-    _show_pods(found)
-    _show_left(found)
-    _show_measures(found.before, found.after)
-
-
-def _show_summary(found: WhatIfResult) -> None:
-    counts = moved(found)
     with tag("section", classes="panel", aria_label="Outcome"):
-        broken = counted(len(found.broken), "thing") if found.broken else "nothing"
-        tag(
-            "h2",
-            f"{counted(counts['new'], 'new pod')} placed, {counts['moved']:,} moved, {counts['pending']:,} without a "
-            f"node; {broken} broken",
-        )
-        if found.broken:
-            rows = [[each.reason, f"{each.kind} {each.name}", each.message] for each in found.broken[:ROWS_SHOWN]]
-            table("What breaks", ["What", "Which", "Why"], rows)
-        if found.steps:
-            table(
-                "Step by step",
-                ["Step", ("Left their nodes", "number"), ("Preempted", "number"), ("Pending after", "number")],
-                [[each.step, f"{each.evicted:,}", f"{each.preempted:,}", f"{each.pending:,}"] for each in found.steps],
-            )
+        for sentence in who.sentences():
+            tag("p", f"{sentence[0].upper()}{sentence[1:]}.", "summary")
+        broken = counted(len(result.broken), "thing") if result.broken else "Nothing"
+        tag("p", f"{broken} broken.", "summary bad" if result.broken else "summary good")
+        for note in result.notes:
+            tag("p", note, "soft")
+        MoveMap(found.picture.nodes(), found.picture.moves, " ".join(who.sentences()))
+    if result.broken:
+        _show_broken(result)
+    _folded("Pods that left their nodes", who.left)
+    _folded("New pods", who.new)
+    _folded("Pods that were pending", who.waited)
+    _show_left(result)
+    _show_steps(result)
+    _show_measures(result.before, result.after)
 
 
-def _show_pods(found: WhatIfResult) -> None:
-    if not found.pods:
-        return
-    shown = sorted(found.pods, key=lambda each: each.node is not None)[:ROWS_SHOWN]
-    with tag("section", classes="panel", aria_label="Pods"):
+def _show_broken(found: WhatIfResult) -> None:
+    with tag("section", classes="panel", aria_label="What breaks"):
         table(
-            f"Pods that are new, moved or without a node, {len(shown):,} of {len(found.pods):,}",
+            "What breaks, by reason",
+            [("Count", "number"), "What", "Why", "Which"],
+            [
+                [f"{len(group.names):,}", f"{group.kind}: {group.reason}", group.message, _names(group.names)]
+                for group in broken_groups(found.broken)[:ROWS_SHOWN]
+            ],
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _folded(title: str, pods: Sequence[PodOutcome]) -> None:
+    """A table that is opened by who wants to see it, those without a node first."""
+    if not pods:
+        return
+    shown = sorted(pods, key=lambda each: each.node is not None)[:ROWS_SHOWN]
+    with tag("section", classes="panel", aria_label=title), tag("details"):
+        tag("summary", f"{title} ({len(pods):,})")
+        table(
+            f"{len(shown):,} of {len(pods):,}" if len(shown) < len(pods) else "",
             ["Pod", "Before", "After", "Message"],
             [[each.pod, _before(each), each.node or "no node", each.message or NOTHING] for each in shown],
         )
@@ -158,14 +206,26 @@ def _before(each: PodOutcome) -> str:
 
 
 def _show_left(found: WhatIfResult) -> None:
-    if not found.evicted:
+    preempted = [each for each in found.evicted if each.is_preempted]
+    if not preempted:
         return
-    shown = found.evicted[:ROWS_SHOWN]
-    with tag("section", classes="panel", aria_label="Evicted"):
+    with tag("section", classes="panel", aria_label="Preempted"), tag("details"):
+        tag("summary", f"Preempted ({len(preempted):,})")
         table(
-            f"Pods that had to leave their nodes, {len(shown):,} of {len(found.evicted):,}",
-            ["Pod", "From", "Because of"],
-            [[each.pod, each.node, each.by] for each in shown],
+            "",
+            ["Pod", "On", "Made way for"],
+            [[each.pod, each.node, each.by] for each in preempted[:ROWS_SHOWN]],
+        )
+
+
+def _show_steps(found: WhatIfResult) -> None:
+    if len(found.steps) < 2:
+        return
+    with tag("section", classes="panel", aria_label="Step by step"):
+        table(
+            "Step by step",
+            ["Step", ("Left their nodes", "number"), ("Preempted", "number"), ("Pending after", "number")],
+            [[each.step, f"{each.evicted:,}", f"{each.preempted:,}", f"{each.pending:,}"] for each in found.steps],
         )
 
 

@@ -1,0 +1,85 @@
+"""A trial as a picture: every node before and after, and how many pods went from which node to which."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from berth.runtime.serving.node_columns import NodeColumns, NodeGroups, grouped
+from berth_workbench.page.model import share
+from berth_workbench.planning.whatif import WhatIfResult
+
+MOST_MOVES = 2000
+"""How many pairs of nodes are drawn, those with most pods; more lines would make one blot."""
+DIGITS = 3
+
+
+class MovePicture(msgspec.Struct, frozen=True):
+    """What is drawn; every list has an element for each node that was or is there, by name."""
+
+    names: list[str]
+    pools: NodeGroups
+    zones: NodeGroups
+    before: list[float | None]
+    """What part of its CPU was requested; None where the node was not there."""
+    after: list[float | None]
+    left: list[int]
+    """How many pods left it."""
+    came: list[int]
+    moves: list[tuple[int, int, int]]
+    """From which node to which, by number, and how many pods; -1 is nowhere."""
+
+    def nodes(self) -> dict[str, Any]:
+        """All but the moves, as JSON values."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        del built["moves"]
+        return built
+
+
+def picture_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) -> MovePicture:
+    """Put the nodes of both together, and count the pods that went."""
+    names = sorted({*before.names, *after.names})
+    number = {name: at for at, name in enumerate(names)}
+    moves = Counter[tuple[int, int]]()
+    for pod in result.pods:
+        at = (number.get(pod.before or "", -1), number.get(pod.node or "", -1))
+        if at != (-1, -1):
+            moves[at] += 1
+    told = {pod.pod for pod in result.pods}
+    for departed in {each.pod: each for each in result.evicted if each.pod not in told}.values():
+        if departed.node in number:  # it is gone: nothing made another in its place
+            moves[number[departed.node], -1] += 1
+    left, came = [0] * len(names), [0] * len(names)
+    for (source, target), count in moves.items():
+        if source >= 0:
+            left[source] += count
+        if target >= 0:
+            came[target] += count
+    drawn = sorted(((*pair, count) for pair, count in moves.items()), key=lambda move: -move[2])[:MOST_MOVES]
+    return MovePicture(
+        names,
+        _group([_group_of(columns, "pools") for columns in (after, before)], names),
+        _group([_group_of(columns, "zones") for columns in (after, before)], names),
+        _shares(before, names),
+        _shares(after, names),
+        left,
+        came,
+        drawn,
+    )
+
+
+def _group_of(columns: NodeColumns, which: str) -> dict[str, str]:
+    groups: NodeGroups = getattr(columns, which)
+    return {name: groups.names[of] for name, of in zip(columns.names, groups.of, strict=True)}
+
+
+def _group(known: Sequence[dict[str, str]], names: Sequence[str]) -> NodeGroups:
+    return grouped([next((of[name] for of in known if name in of), "") for name in names])
+
+
+def _shares(columns: NodeColumns, names: Sequence[str]) -> list[float | None]:
+    cpu = next(each for each in columns.resources if each.name == "cpu")
+    of = dict(zip(columns.names, share(cpu.requested, cpu.allocatable), strict=True))
+    found = [of.get(name) if name in of else None for name in names]
+    return [None if each is None else round(each, DIGITS) for each in found]
