@@ -3,8 +3,11 @@
 Expectations are those of docs/living-with-plugins.md; the numbers are the constants of `berth.framework.health`.
 """
 
+from functools import partial
+
 import pytest
 
+from berth.core.assembly import build_core
 from berth.cycle.instrument import Instrument
 from berth.framework.health import FAILURES, LONGEST_PAUSE_S, PAUSE_S, TRIAL_ATTEMPTS
 from berth.framework.loader import misfits
@@ -177,7 +180,7 @@ def test_rare_failures_leave_it_in():
         cluster.put(make_pod(f"p{number}").request(cpu="10m"))
         cluster.run()
         plugin.mood.broken = False
-        cluster.advance(2.0)
+        cluster.advance(0.1)
     assert health_of(cluster).worst.failures >= 10
     assert health_of(cluster).state == "in"
 
@@ -205,6 +208,29 @@ def test_without_its_authors_word_it_stays_in():
     cluster.run()
     assert not list(cluster.core.health)
     assert not any(cluster.nodes_of().values())
+
+
+def test_one_that_is_only_watched_is_counted_and_stays_in():
+    mood = type("Mood", (Mood,), {})
+    needed = type("Flaky", (Flaky,), {"at": "permit", "mood": mood})
+    cluster = cluster_of(needed, build=partial(build_core, watches_plugins=True))
+    for number in range(20):
+        cluster.put(make_pod(f"p{number}"))
+    cluster.run()
+    assert (health_of(cluster).state, health_of(cluster).worst.failures) == ("in", 20)
+    assert mood.asked == 20
+    assert not any(cluster.nodes_of().values())
+
+
+def test_thousands_of_pods_that_it_hears_of_do_not_hide_that_it_breaks_in_attempts():
+    plugin = broken_at("filter", pod_added=lambda self, pod: None, pod_removed=lambda self, pod: None)
+    cluster = cluster_of(plugin)
+    for number in range(1000):
+        cluster.put(make_pod(f"run-{number}").node("n0"))
+    for number in range(FAILURES):
+        cluster.put(make_pod(f"p{number}"))
+    cluster.run()
+    assert health_of(cluster).state == "out"
 
 
 def test_what_orders_the_queue_cannot_be_left_out():

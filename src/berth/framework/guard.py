@@ -150,6 +150,8 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
     """Return a guarded method that counts its calls, and is not called while its plugin is out, where that may be."""
     may_be_left_out, while_out, has_state = name in _WHILE_OUT, _WHILE_OUT.get(name), name != "pre_enqueue"
     lane = _lane(name)
+    tally, rounds = health.tally(lane), health.rounds
+    is_in_rounds = lane == "attempts"
 
     @functools.wraps(guard)
     def watched(self: Any, *arguments: Any) -> Any:
@@ -158,7 +160,8 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
             is_out = health.state == "out" or health.name in arguments[0].taken_out if has_state else health.is_out()
             if is_out:
                 return while_out
-        health.called(lane)
+        if not (is_in_rounds and tally.in_round == rounds.number):  # else noted already; some are called for each node
+            health.called(lane)
         return guard(self, *arguments)
 
     return watched

@@ -75,8 +75,8 @@ class PluginHealth:
     """How one plugin of one profile is doing."""
 
     __slots__ = (
-        "_now", "_pause_s", "_rounds", "_tallies", "_tell", "_trouble", "_window_begins", "last_failure", "name",
-        "optional", "profile", "state", "times_out", "until", "worked",
+        "_now", "_pause_s", "_tallies", "_tell", "_trouble", "_window_begins", "last_failure", "name", "optional",
+        "profile", "rounds", "state", "times_out", "until", "worked",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +91,7 @@ class PluginHealth:
     ) -> None:
         """`tell` hears of each change of the state."""
         self.name, self.profile, self.optional = name, profile, optional
-        self._rounds, self._now, self._tell = rounds, now, tell
+        self.rounds, self._now, self._tell = rounds, now, tell
         self._tallies: dict[Lane, Tally] = {"attempts": Tally(), "queueing": Tally(), "events": Tally()}
         self._trouble: Lane = "attempts"
         """At what it failed when it was taken out."""
@@ -107,13 +107,17 @@ class PluginHealth:
         self._pause_s = PAUSE_S
         self._window_begins = now()
 
+    def tally(self, lane: Lane) -> Tally:
+        """Return what is counted of one sort of calls."""
+        return self._tallies[lane]
+
     def called(self, lane: Lane) -> None:
         """Note that the plugin is about to be called."""
         tally = self._tallies[lane]
         if lane == "attempts":
-            if tally.in_round == self._rounds.number:
+            if tally.in_round == self.rounds.number:
                 return
-            tally.in_round = self._rounds.number
+            tally.in_round = self.rounds.number
         # What it was called for last is over by now, and has failed or not.
         if self.state == "on trial" and lane == self._trouble:
             self._on_trial()
