@@ -116,13 +116,14 @@ def profile(name, *enabled, **more):
     return {"schedulerName": name, "plugins": {"multiPoint": {"enabled": [{"name": one} for one in enabled]}}, **more}
 
 
-def watched(active, shadow, nodes=3, percentage=100, **options):
+def watched(active, shadow, nodes=3, percentage=100, of_nodes=None, **options):
     """A cluster whose active profile has some plugins, and its shadow others."""
     config = v1_document(
         profiles=[
             profile("default-scheduler", *active),
             profile("next", *shadow, shadow={"of": "default-scheduler", "percentage": percentage}),
-        ]
+        ],
+        percentageOfNodesToScore=of_nodes,
     )
     made = [make_node(f"n{number}").capacity(cpu="8", memory="8Gi") for number in range(nodes)]
     return VirtualCluster(*made, plugins=PLUGINS, config=config, **options)
@@ -152,6 +153,13 @@ def test_a_shadow_like_the_profile_finds_no_difference(enabled):
     placed(cluster, *(make_pod(f"p{number}").request(cpu="1") for number in range(20)))
     assert dict(shadow_of(cluster).kinds) == {"same": 20}
     assert set(watcher.shadowed_) == {("next", "default-scheduler", "same", ())}
+
+
+def test_where_only_a_part_of_the_nodes_is_looked_at_it_is_the_same_part():
+    cluster = watched((), (), nodes=130, of_nodes=10)
+    placed(cluster, *(make_pod(f"p{number}").request(cpu="1") for number in range(30)))
+    assert dict(shadow_of(cluster).kinds) == {"same": 30}
+    assert cluster.core.search.start_index
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ class Life:
 
     async def reloads(self, scheduler):
         code = PluginCode(scheduler._reconfiguration.in_force.registry, self.registry)
-        reader = SetupReader(lambda: self.config, code, scheduler)
+        reader = SetupReader(lambda: self.config, code, scheduler.reconfigure, lambda: scheduler.config)
         whole = self.pods * 0.01
         await pass_time(0.2 * whole)
         await self.reload(reader, 2, "the second version")

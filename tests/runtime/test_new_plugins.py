@@ -26,7 +26,7 @@ from berth.plugin import (
     unschedulable,
 )
 from berth.plugins.registry import in_tree_registry
-from berth.runtime import reconfiguration
+from berth.runtime import probation, reconfiguration
 from berth.runtime.probation import FAILURES, PROBATION_S
 from berth.runtime.reload import ConfigFile, ReloadPostponed, SetupReader
 from berth.testing.invariants import check
@@ -291,7 +291,30 @@ async def test_a_plugin_that_was_as_bad_before_is_no_reason_to_go_back():
 
 
 @virtually
-async def test_going_back_waits_for_bindings_under_way():
+async def test_only_new_plugins_are_on_probation():
+    class Fine:
+        name = "Fine"
+
+        def __init__(self, args, handle):
+            pass
+
+        def filter(self, state, pod, node):
+            return None
+
+    undone, world = [], World(nodes=3, cpu="8")
+    config, registry = configuration(profiles=[profile("Fails")]), registry_of(failing(), Fine)
+    async with scheduling(world, config, **in_virtual_time({"registry": registry})) as scheduler:
+        await scheduler.reconfigure(configuration(profiles=[profile("Fails", "Fine")]), on_undone=undone.append)
+        for number in range(10):
+            world.add_pod(f"p{number}")
+        await pass_time(PROBATION_S)
+        assert not undone
+
+
+@virtually
+async def test_going_back_waits_for_bindings_under_way_however_long(monkeypatch):
+    monkeypatch.setattr(reconfiguration, "RELOAD_POLL_S", 1.0)
+    monkeypatch.setattr(probation, "PROBATION_S", 5.0)
     undone, world = [], World(nodes=3, cpu="8")
     options = in_virtual_time({"registry": registry_of(failing())})
     async with scheduling(world, **options) as scheduler:
@@ -303,7 +326,7 @@ async def test_going_back_waits_for_bindings_under_way():
         await until(lambda: world.transport.count("bind"))
         for number in range(FAILURES):
             world.add_pod(f"p{number}")
-        await pass_time(PROBATION_S + 30)  # it is condemned by then, and past its first minute
+        await pass_time(150)  # it is condemned by then, and long past its first minute
         assert not undone
         gate.set()
         await until(lambda: undone)
@@ -325,6 +348,33 @@ async def test_what_replaces_a_broken_set_in_time_is_not_undone_for_its_sake():
         assert len(world.accepted()) == 10
 
 
+@virtually
+async def test_what_replaces_a_broken_set_while_it_waits_to_go_is_not_undone_either():
+    undone, world = [], World(nodes=3, cpu="8")
+    async with scheduling(world, **in_virtual_time({"registry": registry_of(failing())})) as scheduler:
+        second = {"schedulerName": "second"}
+        await scheduler.reconfigure(configuration(profiles=[profile("Fails"), second]), on_undone=undone.append)
+        gate = world.transport.hold("bind")
+        world.add_pod("bound", schedulerName="second")
+        await until(lambda: world.transport.count("bind"))
+        replacing = asyncio.create_task(scheduler.reconfigure(configuration(podMaxBackoffSeconds=30)))
+        for number in range(2 * FAILURES):
+            world.add_pod(f"p{number}")
+        await pass_time(0.01)
+        scheduler.core.health.rounds.number += 1
+        (health,) = [each for each in scheduler.core.health if each.name == "Fails"]
+        for _ in range(FAILURES):  # what cycles that are still under way may add
+            scheduler.core.health.rounds.number += 1
+            health.called("attempts")
+            health.failed("attempts", "boom")
+        await pass_time(2)
+        gate.set()
+        await replacing
+        await pass_time(PROBATION_S)
+        assert not undone
+        assert scheduler.config.pod_max_backoff_s == 30
+
+
 # --- their code -------------------------------------------------------------------------------------------------------
 
 PLUGIN = """
@@ -344,10 +394,11 @@ class Files:
     def __init__(self, directory, scheduler):
         self.config, self.plugin = directory / "config", directory / "racks.py"
         code = PluginCode(scheduler._reconfiguration.in_force.registry, lambda: self.registry(directory))
-        reader = SetupReader(
-            lambda: configuration(profiles=[profile(*self.config.read_text().split())]), code, scheduler
-        )
+        reader = SetupReader(self.read, code, scheduler.reconfigure, lambda: scheduler.config)
         self.file = ConfigFile(self.config, reader.load, reader.apply, has_more=reader.has_new_code)
+
+    def read(self):
+        return configuration(profiles=[profile(*self.config.read_text().split())])
 
     @staticmethod
     def registry(directory):
@@ -460,7 +511,10 @@ async def test_a_refusal_at_the_switch_puts_the_code_back_too(directory):
     async with scheduling(world, config, registry=registry) as scheduler:
         code = PluginCode(registry, lambda: Files.registry(directory))
         nowhere = configuration(profiles=[profile("Racks", "Nowhere")])
-        reader, module = SetupReader(lambda: nowhere, code, scheduler), sys.modules["racks"]
+        reader, module = (
+            SetupReader(lambda: nowhere, code, scheduler.reconfigure, lambda: scheduler.config),
+            sys.modules["racks"],
+        )
         (directory / "racks.py").write_text(PLUGIN.format(body="return None"))
         new = reader.load()
         assert sys.modules["racks"] is not module

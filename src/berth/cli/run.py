@@ -435,7 +435,9 @@ def _follow_setup(settings: RunSettings, scheduler: "LiveScheduler", metrics: "M
     if not path and not theirs:
         return []
     code = PluginCode(registry, lambda: registry_of(plugins)[0])
-    reader = SetupReader(lambda: load_configuration(flags, settings.named), code, scheduler)
+    reader = SetupReader(
+        lambda: load_configuration(flags, settings.named), code, scheduler.reconfigure, lambda: scheduler.config
+    )
     file = ConfigFile(Path(path) if path else None, reader.load, reader.apply, has_more=reader.has_new_code)
     metrics.registry.register(file)
     _on_signal(signal.SIGHUP, lambda: file.look(at_once=True))

@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from prometheus_client.core import Metric
@@ -23,10 +23,11 @@ from berth.config.profiles import names_enabled
 from berth.config.types import SchedulerConfiguration
 from berth.extender.http_extender import kinds_sent_whole
 from berth.framework.plugin_code import Loaded, PluginCode
+from berth.framework.registry import Registry
 from berth.runtime.observing.tallies import CounterTally
 
-if TYPE_CHECKING:
-    from berth.runtime.scheduler import LiveScheduler
+Reconfigure = Callable[[SchedulerConfiguration, Registry, Callable[[str], None]], Awaitable[list[str]]]
+"""Puts a configuration in force together with plugins; calls the function with a plugin's name if it was undone."""
 
 Setup = TypeVar("Setup")
 """What is loaded, and put in force."""
@@ -82,14 +83,20 @@ class NewSetup(NamedTuple):
 class SetupReader:
     """Reads configuration and plugins, and puts both in force; `ConfigFile` is told to use it."""
 
-    __slots__ = ("_code", "_read", "_scheduler")
+    __slots__ = ("_code", "_in_force", "_read", "_reconfigure")
 
     def __init__(
-        self, read: Callable[[], SchedulerConfiguration], code: PluginCode, scheduler: "LiveScheduler"
+        self,
+        read: Callable[[], SchedulerConfiguration],
+        code: PluginCode,
+        reconfigure: Reconfigure,
+        in_force: Callable[[], SchedulerConfiguration],
     ) -> None:
+        """`reconfigure` is that of the live scheduler; `in_force` returns its configuration."""
         self._read = read
         self._code = code
-        self._scheduler = scheduler
+        self._reconfigure = reconfigure
+        self._in_force = in_force
 
     def load(self) -> NewSetup:
         """Read both as at the start; the changed modules of the plugins that are enabled are imported afresh.
@@ -107,7 +114,7 @@ class SetupReader:
             on_undone(plugin)
 
         try:
-            fixed = await self._scheduler.reconfigure(new.config, new.code.registry, undone)
+            fixed = await self._reconfigure(new.config, new.code.registry, undone)
         except BaseException:
             new.code.undo()
             raise
@@ -118,7 +125,7 @@ class SetupReader:
 
     def has_new_code(self) -> bool:
         """Say whether the code of a plugin that the configuration in force enables has changed."""
-        return self._code.has_changed(names_enabled(self._scheduler.config))
+        return self._code.has_changed(names_enabled(self._in_force()))
 
 
 class ConfigFile(Collector, Generic[Setup]):
