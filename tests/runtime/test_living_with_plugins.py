@@ -8,6 +8,7 @@ what the API server has accepted, are asked all along.
 """
 
 import asyncio
+import itertools
 import random
 import sys
 from collections import Counter
@@ -88,6 +89,8 @@ class Life:
         self.directory, self.pods = directory, pods
         self.rng = random.Random(seed)
         self.world = World(nodes=max(8, pods // 40), cpu="64")
+        numbers = itertools.count()
+        self.world.store.new_uid = lambda: f"uid-{next(numbers)}"  # by which samples are drawn
         self.metrics = Metrics()
         self.undone, self.story = [], []
         self.added, self.deleted = {}, set()
@@ -168,6 +171,9 @@ class Life:
         accepted = self.world.accepted()
         assert len({record.name for record in accepted}) == len(accepted), "bound twice"
 
+    def bindings(self):
+        return [(record.name, record.node) for record in self.world.accepted()]
+
     def judge(self):
         accepted = Counter(record.name for record in self.world.accepted())
         left = {name for name in self.added if name not in self.deleted}
@@ -230,16 +236,29 @@ def told(life):
     assert report.causes[0].plugin == "NodeResourcesFit", "the shadow does not pack pods"
 
 
-@virtually
-async def test_a_small_life_with_three_reloads(directory):
-    life = await Life(directory, 200, seed=1).live()
+def lived(directory, pods, seed):
+    """Return a life, which had a clock of its own."""
+    lives = []
+
+    @virtually
+    async def live():
+        lives.append(await Life(directory, pods, seed).live())
+
+    live()
+    return lives[0]
+
+
+def test_a_small_life_with_three_reloads_is_the_same_every_time(directory):
+    life = lived(directory, 120, seed=1)
     told(life)
+    sys.modules.pop("pairs")
+    again = lived(directory, 120, seed=1)
+    assert (life.bindings(), life.story, life.reports) == (again.bindings(), again.story, again.reports)
 
 
 @pytest.mark.long
-@virtually
-async def test_ten_thousand_pods_and_three_reloads(directory):
-    life = await Life(directory, 10_000, seed=2).live()
+def test_ten_thousand_pods_and_three_reloads(directory):
+    life = lived(directory, 10_000, seed=2)
     told(life)
     assert life.lost_answers > 50
     assert len(life.deleted) > 100
