@@ -7,7 +7,7 @@ STAMP   := $(VENV)/.installed
 # Tests start some forty processes: these read compiled modules, as those of an installation do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup browser demo test test-all lint types contracts unit unit-all soak bench lock sbom audit clean
+.PHONY: setup browser demo test test-all lint types contracts unit unit-all soak pictures bench lock sbom audit clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -50,6 +50,10 @@ unit: setup
 
 unit-all: setup browser
 	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests plugins/tests
+
+# Draws the pictures of the documents anew.
+pictures: setup browser
+	$(BIN)/python -m tests.workbench.pictures
 
 soak: setup
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak tests/state tests/framework tests/queue tests/plugins tests/cycle

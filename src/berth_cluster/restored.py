@@ -17,12 +17,11 @@ from berth_cluster.apimachinery.meta import (
     annotations_of,
     is_condition_true,
     labels_of,
-    new_controller_reference,
     owner_references,
     uid_of,
 )
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, PODS, RESOURCE_TYPES, ResourceType, resource_of
-from berth_cluster.controllers.workloads.controller_revisions import HASH_LABELS
+from berth_cluster.controllers.workloads.controller_revisions import new_revision
 from berth_cluster.hollow import pod_status
 from berth_cluster.hollow.container_runs import ENDLESS, RUN_SECONDS, ContainerRun
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
@@ -260,10 +259,4 @@ def _restore_revisions(store: Store) -> None:
             continue
         if each["kind"] == "DaemonSet":
             name = f"{meta['name']}-{label}"
-        labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABELS[each["kind"]]: label}
-        owners = [new_controller_reference(each, "apps/v1", each["kind"])]
-        _restore(store, revisions, {
-            "metadata": {"name": name, "namespace": meta["namespace"], "ownerReferences": owners, "labels": labels},
-            "data": {"spec": {"template": {**own(template), "$patch": "replace"}}},
-            "revision": 1,
-        })  # fmt: skip
+        _restore(store, revisions, own(new_revision(each, name, str(label))))

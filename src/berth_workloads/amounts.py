@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from berth.api.quantity import parse
+from berth.api.quantity import canonical, parse
 
 _BINARY = re.compile(r"[KMGTPE]i$")
-_SMALL = (("", 0), ("m", 3), ("u", 6), ("n", 9))
 
 
 class Amount(NamedTuple):
@@ -18,16 +17,8 @@ class Amount(NamedTuple):
     is_binary: bool = False
 
     def __str__(self) -> str:
-        """The shortest text that is exact, as upstream's canonical form."""
-        if self.value.denominator != 1:
-            suffix, power = next((each for each in _SMALL if (self.value * 10 ** each[1]).denominator == 1), _SMALL[-1])
-            return f"{int(self.value * 10**power)}{suffix}"
-        number, base = int(self.value), 1024 if self.is_binary else 1000
-        for suffix in ("", "K" if self.is_binary else "k", "M", "G", "T", "P", "E"):
-            if number == 0 or number % base or suffix == "E":
-                return f"{number}{suffix}{'i' if suffix and self.is_binary else ''}"
-            number //= base
-        raise AssertionError("E is the last suffix")
+        """The text that Kubernetes writes."""
+        return canonical(self.value, is_binary=self.is_binary)
 
 
 Amounts = Mapping[str, Amount]

@@ -139,8 +139,12 @@ def requested(pods):
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory):
-    """Everything typed; what works on files is typed when the cluster is gone."""
-    directory = tmp_path_factory.mktemp("tutorial")
+    """Everything typed."""
+    return type_all(tmp_path_factory.mktemp("tutorial"))
+
+
+def type_all(directory):
+    """Type everything in a directory; what works on files is typed when the cluster is gone."""
     for name, text in files().items():
         (directory / name).write_text(text)
     up, *others = commands()

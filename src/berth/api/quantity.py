@@ -6,6 +6,7 @@ The grammar is that of ``k8s.io/apimachinery/pkg/api/resource``.
 """
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -37,8 +38,9 @@ _SUFFIX: dict[str, Fraction] = {
     **{suffix: Fraction(1000 ** (power + 1)) for power, suffix in enumerate("kMGTPE")},
     **{suffix + "i": Fraction(1024 ** (power + 1)) for power, suffix in enumerate("KMGTPE")},
 }
-
-
+_DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_EXPONENTS = tuple(f"e{3 * power}" if power else "" for power in range(-3, 7))
 _WHOLE = re.compile(r"(\d{1,19})(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?", re.ASCII)
 _NANOS = {suffix or None: int(scale / _NANO) for suffix, scale in _SUFFIX.items()}
 
@@ -72,6 +74,26 @@ def nano_value(quantity: Quantity) -> int:
         digits, suffix = whole.groups()
         return min(int(digits) * _NANOS[suffix], MAX_VALUE * 10**9)
     return int(parse(quantity) * 10**9)
+
+
+def canonical(amount: Fraction, *, is_binary: bool = False, is_exponential: bool = False) -> str:
+    """Return an amount as Kubernetes writes it: without a point, with the largest suffix with which that is possible.
+
+    `is_binary` for amounts that were given in powers of two, as `1Gi` is, `is_exponential` for such as `1e3`.
+    """
+    if is_binary and abs(amount) >= 1024 and amount.denominator == 1:
+        return _with_suffix(int(amount), 1024, _BINARY)
+    return _with_suffix(int(amount / _NANO), 1000, _EXPONENTS if is_exponential else _DECIMAL)
+
+
+def _with_suffix(amount: int, base: int, suffixes: Sequence[str]) -> str:
+    if not amount:
+        return "0"
+    for suffix in suffixes[:-1]:
+        if amount % base:
+            return f"{amount}{suffix}"
+        amount //= base
+    return f"{amount}{suffixes[-1]}"
 
 
 def counted(amount: int) -> int:

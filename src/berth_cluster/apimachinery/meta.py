@@ -6,6 +6,7 @@ values or new dicts.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 Object = dict[str, Any]
@@ -25,6 +26,11 @@ def key_of(obj: Object) -> str:
 def uid_of(obj: Object) -> str:
     """The object's uid."""
     return str(obj["metadata"].get("uid", ""))
+
+
+def generation_of(obj: Object) -> int:
+    """How often the object's spec has changed, and 0 for kinds of which that is not counted."""
+    return int_of(obj["metadata"], "generation")
 
 
 def labels_of(obj: Object) -> dict[str, str]:
@@ -56,16 +62,15 @@ def controller_reference(obj: Object) -> Object | None:
     return None
 
 
-def new_controller_reference(owner: Object, api_version: str, kind: str) -> Object:
+def new_owner_reference(owner: Object) -> Object:
+    """The reference by which an object goes with its owner."""
+    named = {"name": owner["metadata"]["name"], "uid": uid_of(owner)}
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], **named}
+
+
+def new_controller_reference(owner: Object) -> Object:
     """The reference with which `owner` marks the objects it makes."""
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "name": owner["metadata"]["name"],
-        "uid": uid_of(owner),
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return {**new_owner_reference(owner), "controller": True, "blockOwnerDeletion": True}
 
 
 def with_metadata(obj: Object, **fields: Any) -> Object:
@@ -87,7 +92,12 @@ def timestamp(moment: datetime) -> str:
 
 def format_time(now_s: float) -> str:
     """Seconds since the epoch as the API writes times: RFC 3339, UTC, whole seconds."""
-    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _formatted(int(now_s))
+
+
+@lru_cache(maxsize=256)
+def _formatted(second: int) -> str:
+    return timestamp(datetime.fromtimestamp(second, UTC))
 
 
 def format_micro_time(now_s: float) -> str:
@@ -132,6 +142,17 @@ def set_condition(conditions: Iterable[Object], new: Object) -> list[Object]:
     if not placed:
         result.append(new)
     return result
+
+
+def new_condition(condition_type: str, status: bool | str, reason: str, message: str, now_s: float) -> Object:
+    """A condition as of now."""
+    times = {"lastTransitionTime": format_time(now_s)}
+    return {"type": condition_type, "status": str(status), **times, "reason": reason, "message": message}
+
+
+def with_condition(status: Object | None, new: Object) -> Object:
+    """A status with `new` in place of the condition of its type (see `set_condition`)."""
+    return {**(status or {}), "conditions": set_condition((status or {}).get("conditions") or [], new)}
 
 
 def int_of(mapping: Mapping[str, Any], field: str, default: int = 0) -> int:

@@ -4,70 +4,28 @@ No nodes, no controllers, no scheduler: what is created stays as it is until som
 """
 
 import asyncio
-import re
-import signal
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
-
-def kubernetes_minor_of(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
-    """The minor version in `1.36`, `v1.36` or `1.36.2`; also used by `berth up`."""
-    from berth_cluster.apimachinery.releases import NEWEST_MINOR, OLDEST_MINOR
-
-    found = re.fullmatch(r"v?1\.(\d{1,3})(\.\d+)?", text)
-    if found is None or not OLDEST_MINOR <= int(found[1]) <= NEWEST_MINOR:
-        raise click.BadParameter(f"{text!r} is none of 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}")
-    return int(found[1])
-
-
-kubernetes_version_option = click.option(
-    "--kubernetes-version",
-    "kubernetes_minor",
-    default="1.36",
-    show_default=True,
-    metavar="VERSION",
-    callback=kubernetes_minor_of,
-    help="Release whose API is served: 1.30 to 1.37.",
-)
+from berth_cluster.cli.server_options import ServerOptions, server_options
 
 
 @click.command(name="apiserver")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".berth"),
-    show_default=True,
-    help="Where kubeconfig and CA are kept.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port; 0 takes a free one.")
-@click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
-@kubernetes_version_option
-def command(directory: Path, host: str, port: int, token: str, kubernetes_minor: int) -> None:
+@server_options
+def command(server: ServerOptions) -> None:
     """Run an API server with an empty cluster, kept in memory."""
-
-    try:
-        asyncio.run(_serve(directory, host, port, token, kubernetes_minor))
-    except OSError as error:
-        raise click.ClickException(
-            f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
-            "choose another --host, --port or --dir"
-        ) from None
+    with server.serving():
+        asyncio.run(_serve(server))
 
 
-async def _serve(directory: Path, host: str, port: int, token: str, kubernetes_minor: int) -> None:
+async def _serve(given: ServerOptions) -> None:
+    from berth.cli.signals import stop_on_signals
     from berth_cluster.serving.server import ApiServer
     from berth_cluster.storage.store import Store
 
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
-    store = Store(lambda: datetime.now(UTC))
-    server = ApiServer(store, directory, host=host, port=port, token=token, kubernetes_minor=kubernetes_minor)
+    stopped = stop_on_signals()
+    server = ApiServer(Store(lambda: datetime.now(UTC)), **given._asdict())
     await server.start()
     click.echo(f"API server ready at {server.url}")
     click.echo(f"  export KUBECONFIG={server.kubeconfig.absolute()}")

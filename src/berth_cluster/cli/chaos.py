@@ -8,13 +8,19 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-if TYPE_CHECKING:
-    from berth.kube.credentials.sources import ClusterAccess
-    from berth.kube.http.client import HttpTransport
+from berth.api.errors import ApiError, TransportError
+from berth.api.resources import RESOURCES
+from berth.kube.credentials.access import load_access
+from berth.kube.credentials.kubeconfig import KubeconfigError
+from berth.kube.credentials.sources import ClusterAccess
+from berth.kube.http.client import HttpTransport
+from berth_cluster.apimachinery.meta import format_time
+from berth_cluster.hollow.template import is_hollow
+from berth_workloads.node_lifecycle import DOWN_SINCE, GRACE_S
 
 USUAL_KUBECONFIG = Path(".berth/kubeconfig")
 LONGEST_MS = 60_000
@@ -43,10 +49,6 @@ def command(what: str, targets: tuple[str, ...], at_once: bool, kubeconfig: str)
     slow-api MS        have each request to the API server wait before it is
                        answered; 0 takes it back
     """
-    from berth.api.errors import TransportError
-    from berth.kube.credentials.access import load_access
-    from berth.kube.credentials.kubeconfig import KubeconfigError
-
     if what == "slow-api" and not (len(targets) == 1 and targets[0].isdecimal() and int(targets[0]) <= LONGEST_MS):
         raise click.UsageError(f"slow-api takes one number of milliseconds, up to {LONGEST_MS}")
     found = kubeconfig or (str(USUAL_KUBECONFIG) if USUAL_KUBECONFIG.exists() else "")
@@ -56,11 +58,7 @@ def command(what: str, targets: tuple[str, ...], at_once: bool, kubeconfig: str)
         raise click.ClickException(str(error)) from None
 
 
-async def _carry_out(access: "ClusterAccess", what: str, targets: Sequence[str], *, at_once: bool) -> str:
-    from berth.kube.http.client import HttpTransport
-    from berth_cluster.apimachinery.meta import format_time
-    from berth_workloads.node_lifecycle import GRACE_S
-
+async def _carry_out(access: ClusterAccess, what: str, targets: Sequence[str], *, at_once: bool) -> str:
     transport = HttpTransport(access)
     try:
         if what == "slow-api":
@@ -72,14 +70,8 @@ async def _carry_out(access: "ClusterAccess", what: str, targets: Sequence[str],
         await transport.close()
 
 
-async def _mark(transport: "HttpTransport", names: Sequence[str], since: str | None) -> str:
+async def _mark(transport: HttpTransport, names: Sequence[str], since: str | None) -> str:
     """Say of nodes since when they are down, None for not at all; all are looked up before one is changed."""
-    import msgspec
-
-    from berth.api.resources import RESOURCES
-    from berth_cluster.hollow.template import is_hollow
-    from berth_workloads.node_lifecycle import DOWN_SINCE
-
     for name in names:
         if not is_hollow(msgspec.json.decode(await transport.get(RESOURCES["Node"], "", name))):
             raise click.ClickException(f"node {name} is not hollow: only the nodes of an embedded cluster play dead")
@@ -89,11 +81,7 @@ async def _mark(transport: "HttpTransport", names: Sequence[str], since: str | N
     return f"{', '.join(names)} {'up' if since is None else 'down'}"
 
 
-async def _nodes_of(transport: "HttpTransport", zones: Sequence[str]) -> list[str]:
-    import msgspec
-
-    from berth.api.resources import RESOURCES
-
+async def _nodes_of(transport: HttpTransport, zones: Sequence[str]) -> list[str]:
     selector = f"topology.kubernetes.io/zone in ({','.join(zones)})"
     nodes = msgspec.json.decode(await transport.list(RESOURCES["Node"], label_selector=selector))["items"]
     if not nodes:
@@ -101,11 +89,7 @@ async def _nodes_of(transport: "HttpTransport", zones: Sequence[str]) -> list[st
     return [node["metadata"]["name"] for node in nodes]
 
 
-async def _slow_down(transport: "HttpTransport", milliseconds: int) -> str:
-    import msgspec
-
-    from berth.api.errors import ApiError
-    from berth.api.resources import RESOURCES
+async def _slow_down(transport: HttpTransport, milliseconds: int) -> str:
     from berth_cluster.serving.delay import KEY, NAME, NAMESPACE
 
     metadata = {"name": NAME, "namespace": NAMESPACE}

@@ -9,24 +9,25 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import yaml
+from rich.console import Console
 
 from berth.cli.output import console_for
-from berth.cli.setup import plugin_option, read_setup
+from berth.cli.setup import Setup, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from berth.cli.setup import Setup
-    from berth.decisions.explanation import Explanation
-    from berth_cluster.embedded import EmbeddedCluster
+from berth.decisions.explanation import Explanation
+from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.cli.placement_table import placement_table
+from berth_cluster.embedded import ClusterSettings, EmbeddedCluster, create_nodes
+from berth_cluster.hollow.template import NodeTemplate
 
 JsonObject = dict[str, Any]
 SETTLE_S = 20.0
 POLL_S = 0.05
+ZONE, SHOWS = "topology.kubernetes.io/zone", "berth.dev/shows"
 
 
 @click.command("demo", short_help="See where a sample of workloads goes, and why.")
@@ -46,10 +47,9 @@ def command(plugins: tuple[str, ...]) -> None:
         )
 
 
-async def _demo(console: "Console", directory: Path, setup: "Setup") -> bool:
+async def _demo(console: Console, directory: Path, setup: Setup) -> bool:
     """The whole demonstration; True when every workload came to rest."""
-    from berth_cluster.cli.in_process import InProcessScheduler
-    from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
+    from berth_cluster.cli.in_process import InProcessScheduler  # the scheduler, which --help need not wait for
 
     cluster = EmbeddedCluster(ClusterSettings(nodes=0), directory)
     await cluster.start()
@@ -72,17 +72,12 @@ async def _demo(console: "Console", directory: Path, setup: "Setup") -> bool:
 
 def sample() -> list[JsonObject]:
     """The sample's objects, in order."""
-    import yaml
-
     text = files("berth_cluster.cli").joinpath("demo.yaml").read_text(encoding="utf-8")
     return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
-def _create_nodes(cluster: "EmbeddedCluster") -> None:
+def _create_nodes(cluster: EmbeddedCluster) -> None:
     """Four plain nodes, two with an SSD, one with a GPU and a taint."""
-    from berth_cluster.embedded import create_nodes
-    from berth_cluster.hollow.template import NodeTemplate
-
     taint = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
     plain = NodeTemplate(cpu="4", memory="8Gi")
     ssd = NodeTemplate(cpu="4", memory="8Gi", name_prefix="ssd-", labels={"disk": "ssd"})
@@ -94,9 +89,7 @@ def _create_nodes(cluster: "EmbeddedCluster") -> None:
     create_nodes(cluster.store, gpu, 1, first=6)
 
 
-def _apply(cluster: "EmbeddedCluster", documents: list[JsonObject]) -> None:
-    from berth_cluster.apimachinery.resource_types import resource_of
-
+def _apply(cluster: EmbeddedCluster, documents: list[JsonObject]) -> None:
     for document in documents:
         resource = resource_of(document["kind"])
         cluster.store.create(resource, "default" if resource.namespaced else "", document)
@@ -112,13 +105,11 @@ async def _until(is_so: Callable[[], bool]) -> bool:
     return True
 
 
-def _objects(cluster: "EmbeddedCluster", kind: str) -> list[JsonObject]:
-    from berth_cluster.apimachinery.resource_types import resource_of
-
+def _objects(cluster: EmbeddedCluster, kind: str) -> list[JsonObject]:
     return cluster.store.objects(resource_of(kind))
 
 
-def _pods_are_there(cluster: "EmbeddedCluster", documents: list[JsonObject]) -> bool:
+def _pods_are_there(cluster: EmbeddedCluster, documents: list[JsonObject]) -> bool:
     """The controllers have made the pods that the sample asks for at first."""
     expected = sum(_first_pods(document) for document in documents)
     return len(_objects(cluster, "Pod")) >= expected
@@ -132,7 +123,7 @@ def _first_pods(document: JsonObject) -> int:
     return int(document["kind"] == "Pod")
 
 
-def _is_settled(cluster: "EmbeddedCluster") -> bool:
+def _is_settled(cluster: EmbeddedCluster) -> bool:
     """Every pod runs, has ended or was told why it cannot run, and every Job has ended."""
     jobs_done = all((job.get("status") or {}).get("completionTime") for job in _objects(cluster, "Job"))
     return jobs_done and all(_has_come_to_rest(pod) for pod in _objects(cluster, "Pod"))
@@ -148,7 +139,7 @@ def _has_come_to_rest(pod: JsonObject) -> bool:
 # --- what people see -----------------------------------------------------------------------------------------------
 
 
-def _show_nodes(console: "Console", cluster: "EmbeddedCluster") -> None:
+def _show_nodes(console: Console, cluster: EmbeddedCluster) -> None:
     amounts = (TableColumn("CPU", "number"), TableColumn("Memory", "number"))
     title = "The cluster: hollow nodes, which only pretend to run pods"
     table = Table("Node", "Zone", *amounts, TableColumn("Special", "text"), title=title)
@@ -157,30 +148,23 @@ def _show_nodes(console: "Console", cluster: "EmbeddedCluster") -> None:
         special = [f"disk={labels['disk']}"] if "disk" in labels else []
         special += [f"{name}: {amount}" for name, amount in offered.items() if "/" in name]
         special += [f"taint {one['key']}={one['value']}:{one['effect']}" for one in node["spec"].get("taints") or []]
-        zone = labels["topology.kubernetes.io/zone"]
-        table.add(node["metadata"]["name"], zone, offered["cpu"], offered["memory"], ", ".join(special))
+        table.add(node["metadata"]["name"], labels[ZONE], offered["cpu"], offered["memory"], ", ".join(special))
     table.print(console)
     console.print()
 
 
-def _show_workloads(console: "Console", documents: list[JsonObject]) -> None:
+def _show_workloads(console: Console, documents: list[JsonObject]) -> None:
     table = Table("Kind", "Name", TableColumn("Shows", "text"), title="The workloads")
     for document in documents:
-        metadata = document["metadata"]
-        shows = (metadata.get("annotations") or {}).get("berth.dev/shows")
+        shows = (document["metadata"].get("annotations") or {}).get(SHOWS)
         if shows:
-            table.add(document["kind"], metadata["name"], shows)
+            table.add(document["kind"], document["metadata"]["name"], shows)
     table.print(console)
     console.print()
 
 
-def _show_placements(console: "Console", cluster: "EmbeddedCluster", explanations: "Mapping[str, Explanation]") -> None:
-    from berth_cluster.cli.placement_table import placement_table
-
-    zones = {
-        node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
-        for node in _objects(cluster, "Node")
-    }
+def _show_placements(console: Console, cluster: EmbeddedCluster, explanations: Mapping[str, Explanation]) -> None:
+    zones = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in _objects(cluster, "Node")}
     pods = sorted(_objects(cluster, "Pod"), key=lambda pod: (not pod["spec"].get("nodeName"), pod["metadata"]["name"]))
     placement_table(pods, explanations, zones).print(console)
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods)

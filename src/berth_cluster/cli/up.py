@@ -20,7 +20,7 @@ from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_option
 from berth.cli.option_rules import never_with, only_with
 from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup, warn
-from berth_cluster.cli.apiserver import kubernetes_version_option
+from berth_cluster.cli.server_options import ServerOptions, server_options
 
 if TYPE_CHECKING:
     from berth.cli.setup import Setup
@@ -52,14 +52,6 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     help="Begin with the objects of another cluster: a snapshot, or what kubectl get -o yaml|json printed; may be "
     "repeated, and may be a directory. --nodes then counts nodes beside these, by default none.",
 )
-@click.option(
-    "--dir",
-    "directory",
-    default=Path(".berth"),
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where kubeconfig and CA are kept.",
-)
 @click.option("--no-scheduler", is_flag=True, help="Leave the scheduler out, to run one yourself.")
 @click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each node.")
 @click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each node.")
@@ -87,8 +79,6 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     type=click.IntRange(0, MAX_DEVICES),
     help="Devices of class gpu.berth.dev (or resource berth.dev/gpu) on each node.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address the API server listens on.")
-@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
 @click.option(
     "--scheduler-port",
     default=None,
@@ -108,14 +98,12 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     type=click.IntRange(0, 65535),
     help="Port of the page; 0 takes a free one.",
 )
-@click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
-@kubernetes_version_option
+@server_options
 @click.pass_context
 def command(
     ctx: click.Context,
     nodes: int,
     from_files: tuple[str, ...],
-    directory: Path,
     no_scheduler: bool,
     node_cpu: str,
     node_memory: str,
@@ -124,16 +112,13 @@ def command(
     pools_files: tuple[Path, ...],
     zones: int,
     devices_per_node: int,
-    host: str,
-    port: int,
     scheduler_port: int | None,
     with_page: bool,
     ui_port: int,
     config_file: str,
     plugins: tuple[str, ...],
     feature_gates: str,
-    token: str,
-    kubernetes_minor: int,
+    server: ServerOptions,
     decision_log: DecisionLogOptions,
     recording: RecordingOptions,
 ) -> None:
@@ -161,19 +146,15 @@ def command(
     objects = [document.manifest for document in documents]
     if (from_files or pool_texts or pools_files) and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
         nodes = 0
-    _check_quantity("--node-cpu", node_cpu)
-    _check_quantity("--node-memory", node_memory)
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
     pools = _pools(pool_texts, pools_files, template)
-    settings = ClusterSettings(
-        nodes, template, pools, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor
-    )
+    directory, host, port, token, minor = server
+    settings = ClusterSettings(nodes, template, pools, devices_per_node=devices_per_node, kubernetes_minor=minor)
     nodes += sum(pool.nodes for pool in pools)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token, objects=objects)
+    page, logs = ui_port if with_page else None, (decision_log, directory)
     try:
-        with recording_to(recording) as build:
-            page = ui_port if with_page else None
-            logs = (decision_log, directory)
+        with recording_to(recording) as build, server.serving():
             asyncio.run(
                 _run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build, page_port=page)
             )
@@ -183,28 +164,25 @@ def command(
         raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
     except UnrestorableError as error:
         raise click.ClickException(f"{documents[error.number].where}: {error}") from None
-    except OSError as error:
-        raise click.ClickException(
-            f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
-            "choose another --host, --port or --dir"
-        ) from None
 
 
 def _pools(texts: Sequence[str], files: Sequence[Path], usual: "NodeTemplate") -> "tuple[NodePool, ...]":
-    """The pools of `--pool` and `--pools`."""
-    from berth_cluster.hollow.pools import PoolError, parse_pool, read_pools
+    """The pools of `--pool` and `--pools`, beside usual nodes."""
+    from berth_cluster.hollow.pools import PoolError, check_node_amount, parse_pool, read_pools
 
     found: list[NodePool] = []
     source = ""
     try:
+        check_node_amount("--node-cpu", usual.cpu)
+        check_node_amount("--node-memory", usual.memory)
         for text in texts:
-            source = "--pool"
+            source = "--pool: "
             found.append(parse_pool(text, usual))
         for file in files:
-            source = f"--pools {file}"
+            source = f"--pools {file}: "
             found += read_pools(file.read_text(encoding="utf-8"), usual)
     except (PoolError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{source}: {error}") from None
+        raise click.UsageError(f"{source}{error}") from None
     names = [pool.template.name_prefix for pool in found]
     for name in names:
         if names.count(name) > 1 or name == usual.name_prefix:
@@ -279,59 +257,36 @@ async def _run(
     handler = logging.StreamHandler()
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    stopped = asyncio.create_task(stop_on_signals().wait())
-    scheduler: InProcessScheduler | None = None
-    page: LocalPage | None = None
-    telling: asyncio.Task[None] | None = None
     served = ""
-    told = contextlib.ExitStack()
-    try:
+    async with contextlib.AsyncExitStack() as ending:
+        ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop_on_signals().wait())]
+        ending.push_async_callback(_cancelled, ends[0])
+        ending.push_async_callback(cluster.stop)
         await cluster.start()
         if cluster.restored is not None:
             _tell_of(cluster.restored)
             nodes += cluster.restored.counts.get("Node", 0)
-        ends: set[asyncio.Task[Any]] = {stopped}
         if setup is not None:
-            kept = open_log(*logs, anew=True)
+            kept, url = open_log(*logs, anew=True), cluster.url
             scheduler = InProcessScheduler(
-                cluster.store,
-                scheduler_port,
-                setup,
-                kept=kept,
-                api_server=cluster.url,
-                build=build,
-                delay=cluster.delay,
+                cluster.store, scheduler_port, setup, kept=kept, api_server=url, build=build, delay=cluster.delay
             )
+            ending.push_async_callback(scheduler.stop)
             served = await scheduler.serve()
             if served:
-                told.enter_context(recorded(ServedLocally(served, "", cluster.url, os.getpid()), record_directory()))
-            ends.add(scheduler.start())
+                ending.enter_context(recorded(ServedLocally(served, "", url, os.getpid()), record_directory()))
+            ends.append(scheduler.start())
             await scheduler.wait_until_ready()
         if page_port is not None:
             page = LocalPage(served, str(cluster.kubeconfig), page_port)
+            ending.push_async_callback(page.close)
             click.echo(await page.open())
-        click.echo(ready_text(cluster, nodes, with_scheduler=scheduler is not None, served=served))
+        click.echo(ready_text(cluster, nodes, with_scheduler=setup is not None, served=served))
         telling = asyncio.create_task(tell(PodCensus(cluster.store)), name="telling")
+        ending.push_async_callback(_cancelled, telling)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        told.close()
-        if telling is not None:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-        stopped.cancel()
-        if page is not None:
-            await page.close()
-        if scheduler is not None:
-            await scheduler.stop()
-        await cluster.stop()
 
 
-def _check_quantity(option: str, text: str) -> None:
-    from berth.api.quantity import QuantityError, parse
-
-    try:
-        positive = parse(text) > 0
-    except QuantityError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None
-    if not positive:
-        raise click.BadParameter(f"{text!r}: a node needs more than nothing", param_hint=option)
+async def _cancelled(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

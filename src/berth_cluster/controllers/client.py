@@ -26,17 +26,15 @@ class Client:
         """Create an object in the namespace its metadata names."""
         return self.store.create(self._resource(kind), _namespace(obj), obj)
 
-    def update(self, kind: str, obj: Object) -> Object:
-        """Write an object back; refused when somebody changed it since it was read."""
-        return self.store.update(self._resource(kind), _namespace(obj), _name(obj), obj)
+    def update(self, kind: str, obj: Object, part: str = "") -> Object:
+        """Write an object, or one part of it, back; refused when somebody changed it since it was read."""
+        return self.store.update(self._resource(kind), _namespace(obj), _name(obj), obj, part)
 
-    def update_status(self, kind: str, obj: Object) -> Object:
-        """Write only the object's status back."""
-        return self.store.update(self._resource(kind), _namespace(obj), _name(obj), obj, subresource="status")
-
-    def finalize(self, namespace: Object) -> Object:
-        """Write only a namespace's `spec.finalizers` back."""
-        return self.store.update(resource_of("Namespace"), "", _name(namespace), namespace, subresource="finalize")
+    def set_status(self, obj: Object, status: Object) -> Object:
+        """Write an object's status if it is another one than before; returns the object as it is then."""
+        if status == obj.get("status"):
+            return obj
+        return self.update(obj["kind"], {**obj, "status": status}, "status")
 
     def delete(self, kind: str, obj: Object, *, grace_s: int | None = None, policy: str = "Background") -> None:
         """Delete exactly this object (by uid); nothing happens if it is gone already."""

@@ -6,6 +6,7 @@ pkg/controller/endpointslice and pkg/controller/endpoint.
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from berth.api.selectors import NOTHING
 from berth_cluster.apimachinery.meta import (
     Object,
     is_being_deleted,
@@ -15,10 +16,12 @@ from berth_cluster.apimachinery.meta import (
     uid_of,
 )
 from berth_cluster.apimachinery.resource_types import PODS
+from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal, node_of, ready_since
+from berth_cluster.controllers.selecting import SelectorBook
 from berth_cluster.strategies.pod_defaults import containers_of, objects_in
 
 KIND, SLICE = "Service", "EndpointSlice"
@@ -35,61 +38,60 @@ Ports = tuple[tuple[str, str, int], ...]  # (name, protocol, port)
 class EndpointsController(KeyedController):
     """EndpointSlices and Endpoints for Services."""
 
-    __slots__ = ("_client", "_index", "_selectors")
+    __slots__ = ("_selectors",)
 
     name = "endpoints-controller"
     kinds = frozenset({KIND, "Pod"})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
-        self._selectors: dict[str, dict[str, Mapping[str, str]]] = {}  # by namespace and name of the Service
+        super().__init__(client)
+        self._selectors = SelectorBook()
 
     def handle(self, change: ObjectChange) -> None:
         """Look at changed Services, and at those that select a changed pod."""
-        namespace = change.obj["metadata"].get("namespace", "")
         if change.kind == KIND:
-            known, selector = self._selectors.setdefault(namespace, {}), change.obj["spec"].get("selector")
-            known.pop(change.obj["metadata"]["name"], None)
-            if selector and change.type != "DELETED":
-                known[change.obj["metadata"]["name"]] = selector
-            self.queue.add(key_of(change.obj))
-        elif (selectors := self._selectors.get(namespace)) and (
-            change.type == "DELETED" or _shown(change.old) != _shown(change.obj)
-        ):
-            for name, selector in selectors.items():
-                if any(selector.items() <= labels_of(pod).items() for pod in (change.old, change.obj) if pod):
-                    self.queue.add(f"{namespace}/{name}")
+            if change.type == "DELETED":
+                self._selectors.drop(change.obj)
+            else:
+                self._selectors.put(change.obj, selector_of(change.obj))
+            self.look_at(change.obj)
+        elif keys := self._selectors.concerned(change):
+            for key in keys if change.type == "DELETED" or _shown(change.old) != _shown(change.obj) else ():
+                self.look_up(KIND, key)
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync_gone(self, kind: str, key: str, now_s: float) -> None:
+        """Delete the Endpoints of a Service that is gone; the slices go with it."""
+        endpoints = self.index.get("Endpoints", key)
+        if endpoints is not None and MANAGED_BY["Endpoints"] in labels_of(endpoints):
+            self.client.delete("Endpoints", endpoints)
+
+    def sync(self, obj: Object, now_s: float) -> None:
         """Bring the slices and the Endpoints of one Service up to date."""
-        service, endpoints = self._index.get(KIND, key), self._index.get("Endpoints", key)
-        if service is None or is_being_deleted(service):
-            if endpoints is not None and MANAGED_BY["Endpoints"] in labels_of(endpoints):
-                self._client.delete("Endpoints", endpoints)
+        service, selector = obj, selector_of(obj)
+        if is_being_deleted(service):
+            self.sync_gone(KIND, key_of(service), now_s)
             return
-        selector = service["spec"].get("selector")
-        if not selector or service["spec"].get("type") == "ExternalName":
+        if selector is NOTHING or service["spec"].get("type") == "ExternalName":
             return
         by_ports: dict[Ports, list[Object]] = {}
-        for pod in self._client.store.objects(PODS, service["metadata"]["namespace"]):
+        for pod in self.client.store.objects(PODS, service["metadata"]["namespace"]):
             has_address = (pod.get("status") or {}).get("podIP") and not is_terminal(pod)
-            if has_address and selector.items() <= labels_of(pod).items():
+            if has_address and selector.matches(labels_of(pod)):
                 by_ports.setdefault(tuple(_ports(service, pod)), []).append(self._endpoint(service, pod))
         self._write_slices(service, list(_slices(by_ports)))
         subsets = [one for ports, found in by_ports.items() if (one := _subset(ports, found))]
         wanted: Object = {"metadata": _meta(service, "Endpoints"), "subsets": subsets}
+        endpoints = self.index.get("Endpoints", key_of(service))
         if endpoints is None:
-            self._client.create("Endpoints", wanted)
+            self.client.create("Endpoints", wanted)
         elif endpoints.get("subsets", []) != subsets or labels_of(endpoints) != wanted["metadata"]["labels"]:
-            self._client.update("Endpoints", {**endpoints, **wanted})
+            self.client.update("Endpoints", {**endpoints, **wanted})
 
     def _endpoint(self, service: Object, pod: Object) -> Object:
         spec, meta, going = pod["spec"], pod["metadata"], is_being_deleted(pod)
         serving = ready_since(pod) is not None
         ready = bool(service["spec"].get("publishNotReadyAddresses")) or (serving and not going)
-        node = self._index.get("Node", node_of(pod))
+        node = self.index.get("Node", node_of(pod))
         made = {
             "addresses": [pod["status"]["podIP"]],
             "conditions": {"ready": ready, "serving": serving, "terminating": going},
@@ -103,17 +105,17 @@ class EndpointsController(KeyedController):
         return made
 
     def _write_slices(self, service: Object, wanted: list[Object]) -> None:
-        known = [one for one in self._index.controlled(uid_of(service), SLICE) if MANAGED_BY[SLICE] in labels_of(one)]
+        known = [one for one in self.index.controlled(uid_of(service), SLICE) if MANAGED_BY[SLICE] in labels_of(one)]
         meta = _meta(service, SLICE)
         for made, found in zip(wanted, known, strict=False):
             if {**found, **made} != found or labels_of(found) != meta["labels"]:
-                self._client.update(
+                self.client.update(
                     SLICE, {**found, **made, "metadata": {**found["metadata"], "labels": meta["labels"]}}
                 )
         for made in wanted[len(known) :]:
-            self._client.create(SLICE, {"metadata": meta, "addressType": "IPv4", **made})
+            self.client.create(SLICE, {"metadata": meta, "addressType": "IPv4", **made})
         for surplus in known[len(wanted) :]:
-            self._client.delete(SLICE, surplus)
+            self.client.delete(SLICE, surplus)
 
 
 def _shown(pod: Object | None) -> object:
@@ -131,7 +133,7 @@ def _meta(service: Object, kind: str) -> Object:
         labels[HEADLESS] = ""
     if kind == "Endpoints":
         return {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
-    owners = [new_controller_reference(service, "v1", KIND)]
+    owners = [new_controller_reference(service)]
     labels[SERVICE_NAME] = meta["name"]
     return {
         "generateName": f"{meta['name']}-", "namespace": meta["namespace"], "labels": labels, "ownerReferences": owners

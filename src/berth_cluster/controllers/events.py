@@ -28,36 +28,27 @@ class StoreEventRecorder:
         self._budgets: dict[str, tuple[float, float]] = {}
         self._count = 0
 
-    def normal(self, component: str, kind: str, obj: Object, reason: str, message: str, now_s: float) -> None:
-        """Record that something went as it should."""
-        self._record(component, kind, obj, ("Normal", reason, message), now_s)
-
-    def warning(self, component: str, kind: str, obj: Object, reason: str, message: str, now_s: float) -> None:
-        """Record that something did not go as it should."""
-        self._record(component, kind, obj, ("Warning", reason, message), now_s)
-
-    def _record(self, component: str, kind: str, obj: Object, what: tuple[str, str, str], now_s: float) -> None:
+    def record(
+        self, component: str, obj: Object, reason: str, message: str, now_s: float, *, warns: bool = False
+    ) -> None:
+        """Record that something went as it should, or that it did not."""
         if not self._take(f"{component}/{uid_of(obj)}", now_s):
             return
         self._count += 1
         metadata = obj["metadata"]
         namespace = metadata.get("namespace") or "default"
         name = f"{metadata['name']}.{int(now_s * 1000):x}{self._count:06x}"
-        resource = resource_of(kind)
-        event_type, reason, message = what
         event = {
-            "apiVersion": "v1",
-            "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": {
-                "apiVersion": resource.api_version,
-                "kind": kind,
+                "apiVersion": obj["apiVersion"],
+                "kind": obj["kind"],
                 "name": metadata["name"],
                 "namespace": metadata.get("namespace") or "",
                 "uid": uid_of(obj),
                 "resourceVersion": metadata.get("resourceVersion", ""),
             },
-            "type": event_type,
+            "type": "Warning" if warns else "Normal",
             "reason": reason,
             "message": message,
             "source": {"component": component},
@@ -69,7 +60,7 @@ class StoreEventRecorder:
         try:
             self._store.create(resource_of("Event"), namespace, event)
         except StoreError as error:
-            logger.debug("event %s on %s %s was refused: %s", reason, kind, metadata["name"], error)
+            logger.debug("event %s on %s %s was refused: %s", reason, obj["kind"], metadata["name"], error)
 
     def _take(self, key: str, now_s: float) -> bool:
         """Whether there may be one more event: a token bucket of `BURST` tokens, refilled by one every `REFILL_S`."""

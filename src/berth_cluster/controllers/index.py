@@ -6,20 +6,15 @@ controllers bridge the delay of their caches. All lookups cost as much as they r
 large, except where their docstrings say otherwise.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
-from berth_cluster.apimachinery.meta import (
-    Object,
-    controller_reference,
-    key_of,
-    owner_references,
-    uid_of,
-)
+from berth_cluster.apimachinery.meta import Object, controller_reference, key_of, owner_references, uid_of
 
-Key = TypeVar("Key")
-Member = TypeVar("Member")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Group = tuple[str, ...]
+"""What kind of group it is, and which one."""
+Indexer = Callable[[Object], tuple[Group, ...]]
 IGNORED_KINDS = frozenset({"Event"})
 
 
@@ -33,38 +28,60 @@ class ObjectChange(NamedTuple):
 
 
 class ObjectIndex:
-    """The objects of the cluster, and how to get from one to those that belong to it."""
+    """The objects of the cluster, and how to get from one to those that belong to it.
 
-    __slots__ = ("_dependents", "_kinds", "_on_node", "_orphans", "_uids")
+    Objects are grouped by what indexers say of them: by owner, by node, and by what controllers add.
+    """
+
+    __slots__ = ("_groups", "_indexers", "_kinds", "_placed", "_uids")
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, Object]] = {}
         self._uids: dict[str, tuple[str, str]] = {}
-        self._dependents: dict[str, dict[tuple[str, str], None]] = {}
-        self._orphans: dict[tuple[str, str], dict[str, None]] = {}
-        self._on_node: dict[str, dict[str, None]] = {}
+        self._groups: dict[Group, dict[tuple[str, str], None]] = {}
+        self._placed: dict[tuple[str, str], tuple[Group, ...]] = {}  # the groups of each object
+        self._indexers: list[tuple[str, Indexer]] = [("", _owners), ("Pod", _node)]
+
+    def add_indexer(self, kind: str, groups_of: Indexer) -> None:
+        """Group objects of a kind, from now on and those that are there."""
+        self._indexers.append((kind, groups_of))
+        for key, obj in self._kinds.get(kind, {}).items():
+            self._place((kind, key), (*self._placed.get((kind, key), ()), *groups_of(obj)))
 
     def apply(self, change: ObjectChange) -> None:
         """Bring the index up to date with one change."""
         if change.kind in IGNORED_KINDS:
             return
-        known = self._kinds.setdefault(change.kind, {})
-        key = key_of(change.obj)
-        before = known.get(key)
+        known, key, obj = self._kinds.setdefault(change.kind, {}), key_of(change.obj), change.obj
         if change.type == "DELETED":
             known.pop(key, None)
-            self._uids.pop(uid_of(change.obj), None)
-            self._unlink(change.kind, key, before)
-            if change.kind == "Pod":
-                _drop(self._on_node, change.obj["spec"].get("nodeName") or "", key)
+            self._uids.pop(uid_of(obj), None)
+            self._place((change.kind, key), ())
             return
-        known[key] = change.obj
-        if change.kind == "Pod" and (node_name := change.obj["spec"].get("nodeName")):
-            self._on_node.setdefault(node_name, {})[key] = None
-        self._uids[uid_of(change.obj)] = (change.kind, key)
-        if before is None or before["metadata"].get("ownerReferences") != change.obj["metadata"].get("ownerReferences"):
-            self._unlink(change.kind, key, before)
-            self._link(change.kind, key, change.obj)
+        known[key] = obj
+        self._uids[uid_of(obj)] = (change.kind, key)
+        groups = [one for kind, groups_of in self._indexers if kind in ("", change.kind) for one in groups_of(obj)]
+        self._place((change.kind, key), tuple(groups))
+
+    def _place(self, member: tuple[str, str], groups: tuple[Group, ...]) -> None:
+        """Put an object into these groups, and into no others."""
+        before = self._placed.get(member, ())
+        if before == groups:
+            return
+        for group in before:
+            held = self._groups[group]
+            held.pop(member, None)
+            if not held:
+                del self._groups[group]
+        for group in groups:
+            self._groups.setdefault(group, {})[member] = None
+        self._placed[member] = groups
+        if not groups:
+            del self._placed[member]
+
+    def grouped(self, *group: str) -> list[Object]:
+        """The objects that an indexer puts into that group."""
+        return [self._kinds[kind][key] for kind, key in self._groups.get(group, ())]
 
     def everything(self) -> Iterator[ObjectChange]:
         """Everything there is, as if it were being created now."""
@@ -88,61 +105,52 @@ class ObjectIndex:
         """Whether an object with that uid exists."""
         return uid in self._uids
 
+    def kind_of(self, obj: Object) -> str:
+        """The kind under which an object is held, which for a custom resource has its group."""
+        return self._uids.get(uid_of(obj), (obj["kind"],))[0]
+
     def by_uid(self, uid: str) -> tuple[str, Object] | None:
         """Kind and object of that uid."""
         found = self._uids.get(uid)
         return (found[0], self._kinds[found[0]][found[1]]) if found else None
 
+    def controller_of(self, obj: Object) -> Object | None:
+        """The object that controls this one."""
+        reference = controller_reference(obj)
+        found = self.by_uid(reference["uid"]) if reference is not None else None
+        return found[1] if found is not None else None
+
     def dependents(self, owner_uid: str) -> Iterator[tuple[str, Object]]:
-        """Kind and object of everything that names `owner_uid` among its owners."""
-        for kind, key in list(self._dependents.get(owner_uid, ())):
+        """Kind and object of everything that names `owner_uid` among its owners, while it is still there."""
+        for kind, key in list(self._groups.get(("owner", owner_uid), ())):
             obj = self._kinds[kind].get(key)
             if obj is not None:
                 yield kind, obj
 
     def controlled(self, owner_uid: str, kind: str) -> list[Object]:
         """The objects of a kind whose controller is `owner_uid`."""
-        known = self._kinds.get(kind, {})
-        found = [known[key] for held, key in self._dependents.get(owner_uid, ()) if held == kind]
-        return [obj for obj in found if _is_controlled_by(obj, owner_uid)]
+        found = (obj for held, obj in self.dependents(owner_uid) if held == kind)
+        return [obj for obj in found if (controller_reference(obj) or {}).get("uid") == owner_uid]
 
     def orphans(self, kind: str, namespace: str) -> list[Object]:
         """The objects of a kind in a namespace that have no controller (they may be adopted)."""
-        known = self._kinds.get(kind, {})
-        return [known[key] for key in self._orphans.get((kind, namespace), ())]
+        return self.grouped("orphan", kind, namespace)
 
     def on_node(self, node_name: str) -> list[Object]:
         """The pods bound to a node, finished ones included."""
-        pods = self._kinds.get("Pod", {})
-        return [pods[key] for key in self._on_node.get(node_name, ())]
-
-    def _link(self, kind: str, key: str, obj: Object) -> None:
-        for reference in owner_references(obj):
-            self._dependents.setdefault(reference["uid"], {})[(kind, key)] = None
-        if controller_reference(obj) is None:
-            self._orphans.setdefault((kind, _namespace_of(obj)), {})[key] = None
-
-    def _unlink(self, kind: str, key: str, obj: Object | None) -> None:
-        if obj is None:
-            return
-        for reference in owner_references(obj):
-            _drop(self._dependents, reference["uid"], (kind, key))
-        _drop(self._orphans, (kind, _namespace_of(obj)), key)
+        return self.grouped("node", node_name)
 
 
-def _drop(groups: dict[Key, dict[Member, None]], group: Key, member: Member) -> None:
-    """Take a member out of its group, and the group out when nobody is left in it."""
-    held = groups.get(group)
-    if held is not None:
-        held.pop(member, None)
-        if not held:
-            del groups[group]
+def _owners(obj: Object) -> tuple[Group, ...]:
+    """A group for each of an object's owners, and that of the orphans of a namespace if nobody controls it."""
+    groups: tuple[Group, ...] = tuple([("owner", reference["uid"]) for reference in owner_references(obj)])
+    return groups if controller_reference(obj) is not None else (*groups, ("orphan", obj["kind"], _namespace_of(obj)))
+
+
+def _node(pod: Object) -> tuple[Group, ...]:
+    name = pod["spec"].get("nodeName")
+    return (("node", name),) if name else ()
 
 
 def _namespace_of(obj: Object) -> Any:
     return obj["metadata"].get("namespace", "")
-
-
-def _is_controlled_by(obj: Object, owner_uid: str) -> bool:
-    reference = controller_reference(obj)
-    return reference is not None and reference["uid"] == owner_uid

@@ -10,11 +10,12 @@ from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
     find_condition,
-    format_time,
+    int_of,
     is_being_deleted,
+    new_condition,
     new_controller_reference,
     parse_time,
-    set_condition,
+    with_condition,
 )
 from berth_workloads.replica_sets import Deletable, deletion_cost, pods_to_delete
 
@@ -54,24 +55,46 @@ def ready_since(pod: Object) -> float | None:
     return parse_time(condition.get("lastTransitionTime"))
 
 
+def available_at(workload: Object, pod: Object) -> float:
+    """When a pod will have been ready for `minReadySeconds`: 0.0 without these, infinite while it is not ready."""
+    since_s, wait_s = ready_since(pod), int_of(workload["spec"], "minReadySeconds")
+    if since_s is None:
+        return float("inf")
+    return since_s + wait_s if wait_s else 0.0
+
+
+def container_statuses(pod: Object) -> list[Object]:
+    """The statuses of all containers of a pod, those of init containers last."""
+    status = pod.get("status") or {}
+    return [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+
+
+def ends_of(pod: Object) -> list[tuple[str, Object]]:
+    """Name and `state.terminated` of the containers of a pod that have ended."""
+    states = ((one["name"], (one.get("state") or {}).get("terminated")) for one in container_statuses(pod))
+    return [(name, ended) for name, ended in states if ended]
+
+
 def restart_count(pod: Object) -> int:
     """The restarts of the pod's most restarted container."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     return max((status.get("restartCount", 0) for status in statuses), default=0)
 
 
-def pod_from_template(owner: Object, api_version: str, kind: str, template: Object) -> Object:
-    """A pod as a controller makes it: the template's labels, annotations, finalizers and spec, and an owner."""
-    metadata: Object = {
-        "generateName": f"{owner['metadata']['name']}-",
-        "namespace": owner["metadata"]["namespace"],
-    }
-    for name in ("labels", "annotations", "finalizers"):
-        given = (template.get("metadata") or {}).get(name)
-        if given:
-            metadata[name] = given.copy()
-    metadata["ownerReferences"] = [new_controller_reference(owner, api_version, kind)]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+def made_from(owner: Object, template: Object, **named: str) -> Object:
+    """An object as a controller makes it: the template's labels, annotations and spec, and an owner."""
+    given = template.get("metadata") or {}
+    metadata: Object = {**named, "namespace": owner["metadata"]["namespace"]}
+    metadata |= {name: dict(given[name]) for name in ("labels", "annotations") if given.get(name)}
+    return {"metadata": {**metadata, "ownerReferences": [new_controller_reference(owner)]}, "spec": template["spec"]}
+
+
+def pod_from_template(owner: Object, template: Object) -> Object:
+    """A pod as a controller makes it, which also has the template's finalizers."""
+    pod = made_from(owner, template, generateName=f"{owner['metadata']['name']}-")
+    if finalizers := (template.get("metadata") or {}).get("finalizers"):
+        pod["metadata"]["finalizers"] = list(finalizers)
+    return pod
 
 
 def first_to_go(pods: Sequence[Object], related: Iterable[Object], count: int) -> list[Object]:
@@ -94,13 +117,5 @@ def _deletable(pod: Object) -> Deletable:
 
 
 def disrupted(pod: Object, reason: str, message: str, now_s: float) -> Object:
-    """The pod with the condition DisruptionTarget, which says why it is about to be ended from outside."""
-    status = pod.get("status") or {}
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastTransitionTime": format_time(now_s),
-        "reason": reason,
-        "message": message,
-    }
-    return {**pod, "status": {**status, "conditions": set_condition(status.get("conditions") or [], condition)}}
+    """The pod's status with the condition DisruptionTarget, which says why it is about to be ended from outside."""
+    return with_condition(pod.get("status"), new_condition("DisruptionTarget", True, reason, message, now_s))

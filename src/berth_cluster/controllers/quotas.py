@@ -3,9 +3,8 @@
 What comes is charged by the store itself (`storage.quotas`). Upstream: pkg/controller/resourcequota.
 """
 
-from berth_cluster.apimachinery.meta import key_of
+from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
-from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
@@ -17,35 +16,26 @@ KIND = "ResourceQuota"
 class QuotaController(KeyedController):
     """The status of ResourceQuotas."""
 
-    __slots__ = ("_client",)
+    __slots__ = ()
 
     name = "resourcequota-controller"
-
-    def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
 
     def handle(self, change: ObjectChange) -> None:
         """Look at new and changed quotas, and at those of a namespace in which something is gone or has ended."""
         if change.kind == KIND and change.type != "DELETED":
             status = change.obj.get("status") or {}
             if change.old is None or status.get("hard") != (change.obj.get("spec") or {}).get("hard"):
-                self.queue.add(key_of(change.obj))
+                self.look_at(change.obj)
         elif change.type == "DELETED" or (change.kind == "Pod" and _has_ended(change)) or _may_shrink(change):
             namespace = change.obj["metadata"].get("namespace")
-            for quota in self._client.index.in_namespace(KIND, namespace) if namespace else ():
-                self.queue.add(key_of(quota))
+            for quota in self.index.in_namespace(KIND, namespace) if namespace else ():
+                self.look_at(quota)
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Count what a quota limits."""
-        quota = self._client.index.get(KIND, key)
-        if quota is None:
-            return
-        store, namespace = self._client.store, quota["metadata"]["namespace"]
+        store, namespace = self.client.store, obj["metadata"]["namespace"]
         objects = {kind.kind: store.objects(kind, namespace) for kind in RESOURCE_TYPES if kind.namespaced}
-        status = used_of(quota, objects)
-        if status != quota.get("status"):
-            self._client.update_status(KIND, {**quota, "status": status})
+        self.client.set_status(obj, used_of(obj, objects))
 
 
 def _has_ended(change: ObjectChange) -> bool:

@@ -5,7 +5,7 @@ NoExecute. Pure functions; names of reasons and messages are those of upstream's
 Unlike a real kubelet it does not evict others to make room for critical pods. Called by `kubelet`.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
 from berth.api.node import Node
@@ -25,7 +25,7 @@ HostPort = tuple[str, str, int]
 
 
 class Rejection(NamedTuple):
-    """Why a pod was not admitted."""
+    """Why a pod is not admitted, or does not get other resources."""
 
     reason: str
     message: str
@@ -46,10 +46,7 @@ def admit(
     return (
         _check_os(pod, pod_os, node)
         or _check_resources(requests, allocatable, load)
-        or _check_affinity(pod, node)
-        or _check_name(pod, node)
-        or _check_ports(pod, load)
-        or _check_taints(pod, node)
+        or next((Rejection(name, f"Predicate {name} failed: {why}") for name, why in _failed(pod, node, load)), None)
     )
 
 
@@ -77,14 +74,14 @@ def _check_os(pod: Pod, pod_os: str, node: Node) -> Rejection | None:
 
 def _check_resources(requests: Mapping[str, int], allocatable: Mapping[str, int], load: NodeLoad) -> Rejection | None:
     if load.pods + 1 > allocatable.get("pods", 0):
-        return _insufficient("pods", 1, load.pods, allocatable.get("pods", 0))
+        return Rejection("OutOfpods", shortage("pods", 1, load.pods, allocatable.get("pods", 0)))
     for name in _in_order(requests):
         requested, used = requests[name], load.used.get(name, 0)
         capacity = allocatable.get(name)
         if capacity is None and _is_extended(name):
             continue  # not a resource of this node; a kubelet checks only those that its node has
         if requested > 0 and requested > (capacity or 0) - used:
-            return _insufficient(name, requested, used, capacity or 0)
+            return Rejection(f"OutOf{name}", shortage(name, requested, used, capacity or 0))
     return None
 
 
@@ -99,37 +96,23 @@ def _is_extended(name: str) -> bool:
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
-def _insufficient(name: str, requested: int, used: int, capacity: int) -> Rejection:
-    return Rejection(
-        f"OutOf{name}",
-        f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}",
-    )
+def shortage(name: str, requested: int, used: int, capacity: int) -> str:
+    """Say that a node has not enough left of a resource."""
+    return f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
 
 
-def _check_affinity(pod: Pod, node: Node) -> Rejection | None:
-    return None if node_matches(pod, node) else _failed("NodeAffinity", AFFINITY_MESSAGE)
+def _failed(pod: Pod, node: Node, load: NodeLoad) -> Iterator[tuple[str, str]]:
+    """The predicates that fail, of those that are the scheduler's, too."""
+    if not node_matches(pod, node):
+        yield "NodeAffinity", AFFINITY_MESSAGE
+    if pod.spec.node_name not in ("", node.metadata.name):
+        yield "NodeName", NAME_MESSAGE
+    if any(_collide(port, held) for port in host_ports(pod) for held in load.ports):
+        yield "NodePorts", PORTS_MESSAGE
+    if untolerated_taint(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)) is not None:
+        yield "TaintToleration", TAINT_MESSAGE
 
 
-def _check_name(pod: Pod, node: Node) -> Rejection | None:
-    if pod.spec.node_name in ("", node.metadata.name):
-        return None
-    return _failed("NodeName", NAME_MESSAGE)
-
-
-def _check_ports(pod: Pod, load: NodeLoad) -> Rejection | None:
-    for address, protocol, port in host_ports(pod):
-        for held_address, held_protocol, held_port in load.ports:
-            same_address = address == held_address or WILDCARD_IP in (address, held_address)
-            if same_address and (protocol, port) == (held_protocol, held_port):
-                return _failed("NodePorts", PORTS_MESSAGE)
-    return None
-
-
-def _check_taints(pod: Pod, node: Node) -> Rejection | None:
-    if untolerated_taint(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)) is None:
-        return None
-    return _failed("TaintToleration", TAINT_MESSAGE)
-
-
-def _failed(predicate: str, description: str) -> Rejection:
-    return Rejection(predicate, f"Predicate {predicate} failed: {description}")
+def _collide(one: HostPort, other: HostPort) -> bool:
+    same_address = one[0] == other[0] or WILDCARD_IP in (one[0], other[0])
+    return same_address and one[1:] == other[1:]

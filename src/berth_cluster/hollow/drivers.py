@@ -5,12 +5,12 @@ node as a disk in it, and (if nodes have devices) a device class. Each hollow no
 by a CSINode, and by a ResourceSlice with its devices. Called by the embedded cluster.
 """
 
-from berth_cluster.apimachinery.meta import Object, annotations_of, uid_of
+from berth_cluster.apimachinery.meta import Object, new_owner_reference
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+from berth_cluster.hollow.template import is_hollow
 from berth_cluster.storage.store import Store
 from berth_cluster.strategies.storage_classes import DEFAULT_CLASS
 
@@ -47,57 +47,41 @@ def _cluster_objects(devices_per_node: int) -> list[tuple[str, Object]]:
 
 
 class NodeDrivers(KeyedController):
-    """Registers the drivers on each hollow node. A queue key is a node's name."""
+    """Registers the drivers on each hollow node."""
 
-    __slots__ = ("_client", "_devices")
+    __slots__ = ("_devices",)
 
     name = "node-drivers"
+    kinds = frozenset({"Node", "CSINode", "ResourceSlice"})
 
     def __init__(self, client: Client, devices_per_node: int) -> None:
-        super().__init__()
-        self._client = client
+        super().__init__(client)
         self._devices = devices_per_node
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at a new hollow node, and again when one of its objects is deleted.
+        """Look at a new node, and again when one of its objects is deleted.
 
         That object may have been left over from an earlier node of the same name, and the garbage collector deletes it
         only after this node was looked at.
         """
-        metadata = change.obj["metadata"]
         if change.kind == "Node" and change.type == "ADDED":
-            if annotations_of(change.obj).get(HOLLOW_ANNOTATION) == "true":
-                self.queue.add(metadata["name"])
+            self.look_at(change.obj)
         elif change.type == "DELETED" and change.kind == "CSINode":
-            self.queue.add(metadata["name"])
+            self.look_up("Node", change.obj["metadata"]["name"])
         elif change.type == "DELETED" and change.kind == "ResourceSlice":
-            self.queue.add((change.obj.get("spec") or {}).get("nodeName") or "")
+            self.look_up("Node", (change.obj.get("spec") or {}).get("nodeName") or "")
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Create what is missing of one node's objects."""
-        index = self._client.index
-        node = index.get("Node", key)
-        if node is None or annotations_of(node).get(HOLLOW_ANNOTATION) != "true":
+        name = obj["metadata"]["name"]
+        if not is_hollow(obj):
             return
-        if index.get("CSINode", key) is None:
-            self._client.create("CSINode", _csi_node(node))
-        if self._devices and index.get("ResourceSlice", _slice_name(key)) is None:
-            self._client.create("ResourceSlice", _resource_slice(node, self._devices))
-
-
-def _csi_node(node: Object) -> Object:
-    name = node["metadata"]["name"]
-    entry = {"name": VOLUME_DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "CSINode",
-        "metadata": {"name": name, "ownerReferences": [_owner(node)]},
-        "spec": {"drivers": [entry]},
-    }
-
-
-def _slice_name(node_name: str) -> str:
-    return f"{node_name}-{DEVICE_DRIVER}"
+        if self.index.get("CSINode", name) is None:
+            entry = {"name": VOLUME_DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}
+            metadata: Object = {"name": name, "ownerReferences": [new_owner_reference(obj)]}
+            self.client.create("CSINode", {"metadata": metadata, "spec": {"drivers": [entry]}})
+        if self._devices and self.index.get("ResourceSlice", f"{name}-{DEVICE_DRIVER}") is None:
+            self.client.create("ResourceSlice", _resource_slice(obj, self._devices))
 
 
 def _resource_slice(node: Object, count: int) -> Object:
@@ -110,18 +94,9 @@ def _resource_slice(node: Object, count: int) -> Object:
         }
         for number in range(count)
     ]
+    owner = {**new_owner_reference(node), "controller": True}
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
     return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": _slice_name(name), "ownerReferences": [{**_owner(node), "controller": True}]},
-        "spec": {
-            "driver": DEVICE_DRIVER,
-            "nodeName": name,
-            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            "devices": devices,
-        },
+        "metadata": {"name": f"{name}-{DEVICE_DRIVER}", "ownerReferences": [owner]},
+        "spec": {"driver": DEVICE_DRIVER, "nodeName": name, "pool": pool, "devices": devices},
     }
-
-
-def _owner(node: Object) -> Object:
-    return {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": uid_of(node)}

@@ -5,9 +5,7 @@ interval of 0 means none at all, so that a simulation in virtual time comes to a
 alone; one that comes back is reported ready again. Driven by changes of nodes and by time.
 """
 
-from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.meta import Object, find_condition, format_micro_time, uid_of
-from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.apimachinery.meta import Object, find_condition, format_micro_time, new_owner_reference
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
@@ -21,54 +19,33 @@ DURATION_S = 40
 class NodeHeartbeat(KeyedController):
     """Creates and renews the nodes' leases."""
 
-    __slots__ = ("_client", "_interval_s")
+    __slots__ = ("_interval_s",)
 
     name = "node-heartbeat"
+    kinds = frozenset({"Node"})
 
     def __init__(self, client: Client, interval_s: float) -> None:
-        super().__init__()
-        self._client = client
+        super().__init__(client)
         self._interval_s = interval_s
 
     def handle(self, change: ObjectChange) -> None:
         """Look at a hollow node that is new, or comes back."""
-        if change.kind != "Node" or change.type == "DELETED" or not is_hollow(change.obj):
-            return
-        if change.old is None or is_down(change.old):
-            self.queue.add(change.obj["metadata"]["name"])
+        if is_hollow(change.obj) and (change.old is None or is_down(change.old)):
+            super().handle(change)
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Create or renew one node's lease."""
-        node = self._client.index.get("Node", key)
-        if node is None or is_down(node):
+        if is_down(obj):
             return
-        if (find_condition(node, "Ready") or {}).get("reason") == LOST:
-            status = {**node["status"], "conditions": ready_conditions(now_s)}
-            node = self._client.update_status("Node", {**node, "status": status})
-        store = self._client.store
-        lease = store.find(resource_of("Lease"), NAMESPACE, key)
+        if (find_condition(obj, "Ready") or {}).get("reason") == LOST:
+            self.client.set_status(obj, {**obj["status"], "conditions": ready_conditions(now_s)})
+        name = obj["metadata"]["name"]
+        lease = self.index.get("Lease", f"{NAMESPACE}/{name}")
+        spec = {"holderIdentity": name, "leaseDurationSeconds": DURATION_S, "renewTime": format_micro_time(now_s)}
         if lease is None:
-            self._create(node, key, now_s)
+            metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [new_owner_reference(obj)]}
+            self.client.create("Lease", {"metadata": metadata, "spec": spec})
         else:
-            renewed = {**lease, "spec": {**lease["spec"], "renewTime": format_micro_time(now_s)}}
-            self._client.update("Lease", renewed)
+            self.client.update("Lease", {**lease, "spec": {**lease["spec"], "renewTime": spec["renewTime"]}})
         if self._interval_s > 0:
-            self.queue.add_at(key, now_s + self._interval_s)
-
-    def _create(self, node: Object, name: str, now_s: float) -> None:
-        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
-        lease = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner]},
-            "spec": {
-                "holderIdentity": name,
-                "leaseDurationSeconds": DURATION_S,
-                "renewTime": format_micro_time(now_s),
-            },
-        }
-        try:
-            self._client.create("Lease", lease)
-        except StoreError as error:
-            if error.reason != "AlreadyExists":
-                raise
+            self.look_at(obj, now_s + self._interval_s)

@@ -12,7 +12,15 @@ Called by `kubelet`. Upstream: pkg/kubelet, v1.36.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from berth_cluster.apimachinery.meta import Object, find_condition, format_time, int_of, parse_time, set_condition
+from berth_cluster.apimachinery.meta import (
+    Object,
+    find_condition,
+    format_time,
+    int_of,
+    new_condition,
+    parse_time,
+    with_condition,
+)
 from berth_cluster.hollow.container_runs import ENDLESS, READY_SECONDS, ContainerRun, said_of
 
 COMPLETED = "Completed"
@@ -21,7 +29,7 @@ KILLED = 137
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 10.0, 300.0
 FORGIVEN_AFTER_S = 600.0
 """A container that ran for longer is started again without back-off."""
-_LISTS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
+CONTAINER_LISTS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
 
 Runs = Callable[[Object, int, bool], ContainerRun]
 """How a container runs, after so many restarts, and whether it is an init container."""
@@ -38,7 +46,7 @@ class PodLife:
         self._now_s = now_s
         self.due_s = ENDLESS
         before = pod.get("status") or {}
-        self._states = {one["name"]: one for _, field in _LISTS for one in before.get(field) or []}
+        self._states = {one["name"]: one for _, field in CONTAINER_LISTS for one in before.get(field) or []}
         addresses = {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}], "podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
         started = {"startTime": before.get("startTime", format_time(now_s))}
         phase = self._advance()
@@ -160,7 +168,7 @@ def killed(pod: Object, now_s: float, reason: str = "", message: str = "") -> Ob
     """All containers that still run are ended from outside: the pod has Failed, unless all had succeeded."""
     before, now = pod.get("status") or {}, format_time(now_s)
     status = {**before, **({"phase": "Failed", "reason": reason, "message": message} if reason else {})}
-    for _, field in _LISTS:
+    for _, field in CONTAINER_LISTS:
         if before.get(field):
             status[field] = [_ended(one, KILLED, now) for one in before[field]]
     if not reason:
@@ -182,7 +190,7 @@ def _lists(pod: Object, states: Mapping[str, Object]) -> Object:
     spec, found = pod["spec"], {}
     reason = "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
     new = {"ready": False, "started": False, "state": {"waiting": {"reason": reason}}}
-    for section, field in _LISTS:
+    for section, field in CONTAINER_LISTS:
         if spec.get(section):
             found[field] = [states.get(each["name"]) or _blank(pod, each) | new for each in spec[section]]
     return found
@@ -217,7 +225,7 @@ def _ended(status: Object, exit_code: int, now: str) -> Object:
 def _with_conditions(pod: Object, status: Object, now_s: float) -> Object:
     """The status with the conditions that follow from its phase and its containers."""
     spec, phase = pod["spec"], status["phase"]
-    states = {one["name"]: one for _, field in _LISTS for one in status.get(field) or []}
+    states = {one["name"]: one for _, field in CONTAINER_LISTS for one in status.get(field) or []}
     inits = spec.get("initContainers") or []
     sidecars = [one for one in inits if one.get("restartPolicy") == "Always"]
     not_done = [one["name"] for one in inits if not _has_begun(states.get(one["name"], {}), one in sidecars)]
@@ -230,8 +238,6 @@ def _with_conditions(pod: Object, status: Object, now_s: float) -> Object:
     ready = containers_ready
     if ready[0] == "True":
         ready = _state_of(_closed_gates(spec, status), "ReadinessGatesNotReady", "{}", ", ")
-    conditions: Sequence[Object] = status.get("conditions") or []
-    now = format_time(now_s)
     has_sandbox = phase == "Running" or (phase == "Pending" and bool(status.get("podIP")))
     for condition_type, (state, reason, message) in (
         ("PodReadyToStartContainers", (str(has_sandbox), "", "")),
@@ -239,10 +245,9 @@ def _with_conditions(pod: Object, status: Object, now_s: float) -> Object:
         ("ContainersReady", containers_ready),
         ("Ready", ready),
     ):
-        new = {"type": condition_type, "status": state, "lastProbeTime": None, "lastTransitionTime": now}
-        why = {name: text for name, text in (("reason", reason), ("message", message)) if text}
-        conditions = set_condition(conditions, new | why)
-    return {**status, "conditions": list(conditions)}
+        new = new_condition(condition_type, state, reason, message, now_s) | {"lastProbeTime": None}
+        status = with_condition(status, {name: value for name, value in new.items() if value != ""})
+    return status
 
 
 def _state_of(lacking: Sequence[str], reason: str, message: str, joint: str = " ") -> tuple[str, str, str]:

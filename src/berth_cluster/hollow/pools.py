@@ -83,7 +83,7 @@ def _pool(name: str, count: str, pairs: Iterable[tuple[str, str]], usual: NodeTe
         elif key in ("arch", "os"):
             fields[key] = value
         elif key in _AMOUNTS or "/" in key:
-            _check_amount(name, key, value)
+            check_node_amount(f"pool {name}: {key}", value)
             if key in _AMOUNTS:
                 fields[_AMOUNTS[key]] = value
             else:
@@ -102,13 +102,14 @@ def _taint(pool: str, text: str) -> dict[str, str]:
     return {name: one for name, one in found.groupdict().items() if one}
 
 
-def _check_amount(pool: str, key: str, text: str) -> None:
+def check_node_amount(what: str, text: str) -> None:
+    """Refuse an amount of a resource that no node can have. Raises `PoolError`."""
     try:
         is_enough = parse(text) > 0
     except QuantityError as error:
-        raise PoolError(f"pool {pool}: {key}: {error}") from None
+        raise PoolError(f"{what}: {error}") from None
     if not is_enough:
-        raise PoolError(f"pool {pool}: {key}={text}: a node needs more than nothing")
+        raise PoolError(f"{what}={text}: a node needs more than nothing")
 
 
 def side_by_side(pools: Sequence[NodePool]) -> list[NodePool]:

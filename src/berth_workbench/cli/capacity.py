@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ROWS_SHOWN = 20
-BYTES_FROM = 1 << 20
-"""Amounts from here on are shown in binary units."""
 
 
 @click.command(cls=OrderedCommand)
@@ -168,6 +166,7 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
             table.add(each.nodes, each.reason)
         table.print(console, shown)
     if len(found.by_pool) > 1 or any(found.by_pool):
+        console.print()
         table = Table(
             "Pool", TableColumn("Nodes", "number"), TableColumn("Fit", "number"), TableColumn("Limited by", "text")
         )
@@ -175,6 +174,7 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
             table.add(name or "(none)", pool.nodes, pool.fits, _first(pool.limited_by))
         table.print(console, shown)
     if found.fragmentation:
+        console.print()
         _free_table(found.fragmentation).print(console)
     if not found.is_complete:
         console.print("Stopped before the next one no longer fitted.")
@@ -182,25 +182,15 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
         console.print("Placed one by one as the scheduler would; another order may come to another number.")
 
 
-def _free_table(free: "dict[str, FreeResource]") -> "Table":
+def _free_table(free: "dict[str, FreeResource]") -> Table:
+    from berth_workbench.planning.capacity import amount
+
     numbers = [TableColumn(each, "number") for each in ("Free", "Usable", "Stranded", "Largest hole")]
     table = Table("Resource", *numbers, "On")
     for resource, each in free.items():
         amounts = (each.free, each.usable, each.stranded, each.largest_hole)
         table.add(resource, *map(amount, amounts), each.largest_hole_on)
     return table
-
-
-def amount(number: float) -> str:
-    """Return an amount for people: `12.5`, `3.2Gi`."""
-    if number < BYTES_FROM:
-        return f"{number:.10g}"
-    units = ["Mi", "Gi", "Ti", "Pi", "Ei"]
-    number /= BYTES_FROM
-    while number >= 1024 and len(units) > 1:
-        number /= 1024
-        del units[0]
-    return f"{number:.4g}{units[0]}"
 
 
 def _first(reasons: "Iterable[LimitedBy]") -> str:

@@ -136,6 +136,8 @@ def because(change: "ComparedDecision") -> str:
 
 
 def _print_measures(found: "ConfigurationsCompared", console: "Console") -> None:
+    from berth_workbench.comparison.figures import shown_figure
+
     several = len(found.seeds) > 1
     title = f"Each on its own, mean of {len(found.seeds)} seeds" if several else "Each on its own"
     numbers = ("A", "B", "B - A", *(("±",) if several else ()))
@@ -153,21 +155,3 @@ def _print_measures(found: "ConfigurationsCompared", console: "Console") -> None
 
 def _verdict(figure: "FigureCompared") -> str:
     return figure.better.upper()
-
-
-SHARES = ("utilisation", "packing", "fragmentation")
-
-
-def shown_figure(name: str, value: float | None) -> str:
-    """Return a figure as people read it: shares in percent, whole numbers whole, others with three digits."""
-    if value is None:
-        return "?"
-    if name.split(".")[0] in SHARES:
-        return f"{value + 0.0:.1%}".replace("-0.0%", "0.0%")
-    return (
-        f"{value:.0f}"
-        if value == int(value) and abs(value) < 1e15
-        else f"{value:.3g}"
-        if abs(value) < 1000
-        else f"{value:,.0f}"
-    )

@@ -118,7 +118,7 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
 
 
 def _cell(summary: "SweepSummary | None") -> str:
-    from berth_workbench.cli.compare import shown_figure
+    from berth_workbench.comparison.figures import shown_figure
 
     if summary is None:
         return ""

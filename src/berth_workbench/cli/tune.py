@@ -140,7 +140,7 @@ def _write(path: str, document: dict[str, Any]) -> None:
 
 def print_tuning(found: "TuningResult", console: "Console") -> None:
     """Print what was searched, how much better the best is, the front between two objectives, and what is changed."""
-    from berth_workbench.cli.compare import shown_figure
+    from berth_workbench.comparison.figures import shown_figure
 
     told = " and ".join(found.objectives)
     console.print(legible(f"{told}: {found.tried} configurations tried in {found.runs} runs"), markup=False)
@@ -160,7 +160,7 @@ def print_tuning(found: "TuningResult", console: "Console") -> None:
 
 def _print_price(found: "TuningResult", console: "Console") -> None:
     """Print what the best costs beside the objectives: measures that are worse, and what no measure tells."""
-    from berth_workbench.cli.compare import shown_figure
+    from berth_workbench.comparison.figures import shown_figure
 
     if found.worse:
         console.print("what it costs, with each of these seeds:", markup=False)
@@ -197,7 +197,7 @@ def _print_front(found: "TuningResult", console: "Console") -> None:
 
 
 def _cell(objective: str, mean: float, deviation: float | None) -> str:
-    from berth_workbench.cli.compare import shown_figure
+    from berth_workbench.comparison.figures import shown_figure
 
     name = objective.removeprefix("min:").removeprefix("max:").partition(":")[0] if "," not in objective else ""
     return shown_figure(name, mean) + (f" ±{shown_figure(name, deviation)}" if deviation else "")

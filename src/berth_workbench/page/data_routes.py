@@ -11,18 +11,26 @@ from typing import Any
 import msgspec
 
 from berth_workbench.page.model import NodeScores, node_scores
+from berth_workbench.page.recorder import HistoryRecorder
+from berth_workbench.page.search import search
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.time_line import SimulatedTimeLine
 
 STYLE = "/assets/page.css"
 SHARED_SCRIPTS = ("amounts.js", "colours.js", "map_layout.js", "node_panel.js")
 """The modules that our components import; the components themselves are NiceGUI's to serve."""
-TIME_LINE = "/data/time-line"
+TIME_LINE, HISTORY = "/data/time-line", "/data/history"
 NODES, NODE, PODS = "/data/nodes", "/data/nodes/{name}", "/data/pods"
+SEARCH = "/data/search"
 SCORES = "/data/scores/{namespace}/{name}"
 
 
-def add_routes(application: Any, source: Source | None, time_line: SimulatedTimeLine | None) -> None:
+def add_routes(
+    application: Any,
+    source: Source | None,
+    time_line: SimulatedTimeLine | None,
+    history: HistoryRecorder | None = None,
+) -> None:
     """Add the routes to a FastAPI application."""
     from starlette.requests import Request
     from starlette.responses import Response
@@ -66,8 +74,18 @@ def add_routes(application: Any, source: Source | None, time_line: SimulatedTime
         async def pods(_request: Request) -> Response:
             return await answer(told.pods())
 
-        for path, handler in ((NODES, nodes), (NODE, node), (PODS, pods), (SCORES, scores)):
+        async def found(request: Request) -> Response:
+            return await answer(search(told, request.query_params.get("find", "")))
+
+        for path, handler in ((NODES, nodes), (NODE, node), (PODS, pods), (SCORES, scores), (SEARCH, found)):
             application.add_route(path, handler, methods=["GET"])
+    if history is not None:
+        kept = history.levels
+
+        async def levels(_request: Request) -> Response:
+            return Response(msgspec.json.encode(kept.document()), media_type="application/json")
+
+        application.add_route(HISTORY, levels, methods=["GET"])
     if time_line is not None:
         body = msgspec.json.encode(time_line)
 

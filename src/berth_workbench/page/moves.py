@@ -8,6 +8,7 @@ import msgspec
 
 from berth.runtime.serving.node_columns import NodeColumns, NodeGroups, grouped
 from berth_workbench.page.model import share
+from berth_workbench.planning.rebalance.plan import RebalancePlan
 from berth_workbench.planning.whatif import WhatIfResult
 
 MOST_MOVES = 2000
@@ -67,6 +68,24 @@ def picture_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) ->
         came,
         drawn,
     )
+
+
+def picture_of_plan(nodes: NodeColumns, plan: RebalancePlan) -> MovePicture:
+    """Return the moves of a plan in their order, one pod each; `nodes` are those that it was made for."""
+    number = {name: at for at, name in enumerate(nodes.names)}
+    steps = [(number.get(step.node, -1), number.get(step.to, -1), 1) for step in plan.evictions]
+    left, came = [0] * len(number), [0] * len(number)
+    for source, target, count in steps:
+        if source >= 0:
+            left[source] += count
+        if target >= 0:
+            came[target] += count
+    before = _shares(nodes, nodes.names)
+    after = list(before)
+    for fill in plan.fills:
+        if fill.node in number:
+            after[number[fill.node]] = round(fill.cpu_after, DIGITS)
+    return MovePicture(list(nodes.names), nodes.pools, nodes.zones, before, after, left, came, steps)
 
 
 def _group_of(columns: NodeColumns, which: str) -> dict[str, str]:

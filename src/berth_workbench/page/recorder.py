@@ -3,28 +3,37 @@
 import asyncio
 import contextlib
 
+from berth_workbench.page.levels import LevelHistory
 from berth_workbench.page.model import QueueHistory
 from berth_workbench.page.source import Source, SourceError
 
 EVERY_S = 2.0
+LEVELS_EVERY = 5
+"""Every which sample the nodes are sampled, too."""
 
 
 class HistoryRecorder:
     """Asks a source for samples in a task of its own."""
 
-    __slots__ = ("_source", "_task", "history", "problem")
+    __slots__ = ("_source", "_taken", "_task", "history", "levels", "problem")
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._task: asyncio.Task[None] | None = None
+        self._taken = 0
         self.history = QueueHistory()
+        self.levels = LevelHistory()
         self.problem = ""
         """Why the latest sample could not be had; empty where it could."""
 
     async def take(self) -> None:
         """Take one sample; where there is none, remember why."""
         try:
-            self.history.add(await self._source.sample())
+            sample = await self._source.sample()
+            self.history.add(sample)
+            if self._taken % LEVELS_EVERY == 0:
+                self.levels.add(sample.at_s, await self._source.nodes())
+            self._taken += 1
             self.problem = ""
         except SourceError as error:
             self.problem = str(error)

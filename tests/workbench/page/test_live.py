@@ -10,6 +10,7 @@ from berth_workbench.page.source import SourceError
 from tests.runtime.test_serving import at_work, is_settled
 from tests.runtime.world import World
 from tests.waiting import until
+from tests.workbench.page.test_model import COLUMNS
 
 
 class Reply(msgspec.Struct):
@@ -40,8 +41,11 @@ async def test_everything_is_told_by_a_scheduler_at_work(world):
         columns, pending = await source.nodes(), await source.pending()
         recent, sample = await source.recent(), await source.sample()
         configuration = await source.configuration()
+        node, pods, nowhere = await source.node("node-0"), await source.pods(), await source.node("nowhere")
         story, unknown = await source.story("default", "web", all_nodes=True), await source.story("default", "no")
     assert columns.names == ["node-0", "node-1"] and sum(columns.pods) == 1
+    assert (pods.names, pods.total, node.name, nowhere) == (["web"], 1, "node-0", None)
+    assert len(node.pods) == columns.pods[0]
     assert [(group.pods, group.reason) for group in pending.groups] == [(1, "Insufficient cpu")]
     assert {line.pod for line in recent} == {"default/web", "default/big"}
     assert sample.pending["unschedulable"] == 1 and sample.attempts["scheduled"] == 1
@@ -71,7 +75,12 @@ async def test_an_answer_that_is_none_is_told_in_words(reply, told):
 
 
 async def test_a_scheduler_that_cannot_be_reached_is_told_and_remembered_until_it_can():
-    answers = [aiohttp.ClientError("gone"), Reply(200, b'scheduler_pending_pods{queue="active"} 2\n')]
+    nodes = msgspec.json.encode(COLUMNS)
+    answers = [
+        aiohttp.ClientError("gone"),
+        Reply(200, b'scheduler_pending_pods{queue="active"} 2\n'),
+        Reply(200, nodes),
+    ]
 
     async def ask(path):
         answer = answers.pop(0)
@@ -84,3 +93,4 @@ async def test_a_scheduler_that_cannot_be_reached_is_told_and_remembered_until_i
     assert recorder.problem == "gone" and len(recorder.history) == 0
     await recorder.take()
     assert recorder.problem == "" and recorder.history.samples[0].pending["active"] == 2
+    assert len(recorder.levels) == 1

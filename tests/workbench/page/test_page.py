@@ -7,6 +7,7 @@ in the test's temporary directory.
 import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 import numpy as np
@@ -104,7 +105,11 @@ def test_every_view(served, tmp_path):
         the_queue(visitor, tmp_path)
         what_would_help(visitor, tmp_path)
         what_if(visitor, tmp_path)
+        how_many_more_fit(visitor, tmp_path)
+        moves_step_by_step(visitor, tmp_path)
         two_configurations(visitor, tmp_path)
+        weights_are_searched(visitor, tmp_path)
+        everything_is_searched(visitor)
         the_time_line(visitor, tmp_path)
         the_theme_is_kept(visitor)
         signing_out(visitor)
@@ -124,26 +129,38 @@ def test_a_scheduler_at_work(tmp_path):
         with browsing(url) as visitor:
             visitor.page.goto(link)
             visitor.page.wait_for_url(visitor.url + "/")
-            what_goes_on_is_shown(visitor, tmp_path)
+            what_goes_on_is_shown(visitor, api, tmp_path)
     finally:
         code = process.end()
     assert code == 0, process.said()
 
 
-def what_goes_on_is_shown(visitor, tmp_path):
+def what_goes_on_is_shown(visitor, api, tmp_path):
     visitor.open("/pending")
     visitor.until("document.querySelector('main').innerText.includes('needs 9 CPU; of the ')")
     visitor.open("/pods/default/web")
     assert "default/web goes to node-" in visitor.text() and "arrived" in visitor.text()
     visitor.check(tmp_path / "story")
     visitor.open("/queue")
-    told = "[...document.querySelectorAll('canvas')].map((each) => each.getAttribute('aria-label'))"
+    told = "[...document.querySelectorAll('.plot')].map((each) => each.getAttribute('aria-label'))"
     visitor.until(f"{told}[0].includes('unschedulable now 1')")
     visitor.until(f"{told}[1].includes('scheduled now 0')")
-    visitor.page.locator("canvas").first.focus()
+    visitor.page.locator(".plot").first.focus()
     visitor.page.keyboard.press("End")
-    assert "unschedulable 1" in visitor.page.locator("[aria-live=polite]").first.text_content()
+    assert "unschedulable 1" in visitor.page.locator(".chart [aria-live=polite]").first.text_content()
+    painted(visitor)
+    visitor.until("/each of 3 nodes, /.test(document.querySelector('canvas.map').getAttribute('aria-label'))")
     visitor.check(tmp_path / "queue")
+    visitor.open("/pods")
+    made = RESOURCES["Pod"]
+    with ThreadPoolExecutor(1) as elsewhere:  # the browser's own loop runs in this thread
+        elsewhere.submit(api.create, made, pod("later", cpu="1"), "default").result()
+    visitor.until("document.querySelector('main').innerText.includes('default/later')")
+    visitor.open("/nodes")
+    before = visitor.text("tbody")
+    with ThreadPoolExecutor(1) as elsewhere:
+        elsewhere.submit(api.create, made, pod("even-later", cpu="1"), "default").result()
+    visitor.until(f"document.querySelector('tbody').innerText !== {json.dumps(before)}")
 
 
 async def strangers_are_refused(url):
@@ -399,6 +416,74 @@ def lost_by_hand(visitor):
     assert page.evaluate("document.body.scrollHeight") < 4000
 
 
+def how_many_more_fit(visitor, tmp_path):
+    visitor.open("/capacity")
+    page = visitor.page
+    page.get_by_label("CPU of a pod").fill("4")
+    page.get_by_role("button", name="Count").click()
+    answer = page.get_by_role("region", name="Answer")
+    answer.get_by_text("more fit").wait_for()
+    # Of 60 nodes with 8 CPUs 1 is cordoned and 1 is over; 10 have 3 of them taken and 10 have 2: these take 1 pod each.
+    assert "97 more fit." in answer.inner_text() or "98 more fit." in answer.inner_text()
+    bars = answer.locator(".plot").get_attribute("aria-label")
+    assert bars.startswith("How many fit, by pool: ") and "(20 nodes)" in bars
+    assert "Insufficient cpu" in page.get_by_role("region", name="What limits them").inner_text()
+    visitor.check(tmp_path / "capacity")
+    page.get_by_label("Other resources").fill("gpu.example/x")
+    page.get_by_role("button", name="Count").click()
+    page.wait_for_selector("[role=alert]")
+    assert "NAME=AMOUNT is expected, not 'gpu.example/x'" in page.inner_text("[role=alert]")
+
+
+def moves_step_by_step(visitor, tmp_path):
+    visitor.open("/rebalance?moves=3")
+    page = visitor.page
+    page.wait_for_selector("section[aria-label=Figures]")
+    plan = page.get_by_role("region", name="Plan").inner_text()
+    assert "No moves: nothing better was found within the limits." in plan, "pods without a controller stay"
+    visitor.check(tmp_path / "rebalance")
+
+
+def weights_are_searched(visitor, tmp_path):
+    visitor.open("/tune")
+    page = visitor.page
+    page.get_by_label("Objectives").fill("packing.cpu\nfragmentation.cpu")
+    page.get_by_label("Runs").fill("24")
+    page.get_by_label("Place running pods anew, too").uncheck()
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_selector("section[aria-label=Best]")
+    assert "configurations in" in page.get_by_role("region", name="Best").inner_text()
+    assert "What was tried: " in page.get_by_role("region", name="Front").locator(".plot").get_attribute("aria-label")
+    visitor.check(tmp_path / "tune")
+    page.get_by_label("Objectives").fill("nonsense")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_selector("[role=alert]")
+    assert "nonsense" in page.inner_text("[role=alert]")
+
+
+def everything_is_searched(visitor):
+    visitor.open("/pending")
+    page = visitor.page
+    page.keyboard.press("/")
+    page.keyboard.type("node-1")
+    page.get_by_role("option").first.wait_for()
+    assert page.get_by_role("option").first.inner_text().split() == ["Node", "node-10"]
+    for key in ("ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(lambda url: url.endswith("/map?node=node-11"))
+    visitor.open("/pending")
+    page.keyboard.press("/")
+    page.keyboard.type("img src")
+    page.get_by_role("option").first.wait_for()
+    assert HOSTILE in " ".join(page.get_by_role("option").all_inner_texts())
+    page.keyboard.press("Escape")
+    visitor.open("/pending")
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys").wait_for()
+    page.keyboard.press("2")
+    page.wait_for_url(lambda url: url.endswith("/map"))
+
+
 def two_configurations(visitor, tmp_path):
     visitor.open("/compare")
     page = visitor.page
@@ -425,7 +510,7 @@ def the_time_line(visitor, tmp_path):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert "each of 3 nodes, day 1, 02:00" in canvas.get_attribute("aria-label")
-    visitor.until("document.querySelector('.line-chart .time').textContent === '1d 02:00'")
+    visitor.until("document.querySelector('.chart .time').textContent === '1d 02:00'")
     canvas.focus()
     page.keyboard.press("End")
     assert page.locator(".time-line [aria-live=polite]").text_content() == f"{HOSTILE}: 100 % of its CPUs requested"

@@ -27,21 +27,17 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import IGNORED_KINDS, ObjectChange
 
-COMPONENT = "garbage-collector-controller"
-
 
 class GarbageCollector(KeyedController):
     """Deletes by owner reference. A queue key is `Kind namespace/name`."""
 
-    __slots__ = ("_client", "_elsewhere", "_index")
+    __slots__ = ("_elsewhere",)
 
-    name = COMPONENT
+    name = "garbage-collector-controller"
 
     def __init__(self, client: Client, elsewhere: Container[str] = ()) -> None:
         """`elsewhere` are the uids of owners that are not in this cluster, and count as living."""
-        super().__init__()
-        self._client = client
-        self._index = client.index
+        super().__init__(client)
         self._elsewhere = elsewhere
 
     def handle(self, change: ObjectChange) -> None:
@@ -54,36 +50,27 @@ class GarbageCollector(KeyedController):
             return
         if is_being_deleted(change.obj):
             if _waits(change.obj):
-                self._add(change.kind, change.obj)
+                self.look_up(change.kind, key_of(change.obj))
                 return
             self._wake_owners(change.obj)
-        old = change.old
-        if owner_references(change.obj) and (old is None or owner_references(old) != owner_references(change.obj)):
-            self._add_if_ownerless(change.kind, change.obj)
-
-    def _add(self, kind: str, obj: Object) -> None:
-        self.queue.add(f"{kind} {key_of(obj)}")
-
-    def _add_if_ownerless(self, kind: str, obj: Object) -> None:
-        if any(self._is_gone(reference, obj) for reference in owner_references(obj)):
-            self._add(kind, obj)
+        owners = owner_references(change.obj)
+        are_new = change.old is None or owner_references(change.old) != owners
+        if are_new and any(self._is_gone(reference, change.obj) for reference in owners):
+            self.look_up(change.kind, key_of(change.obj))
 
     def _wake_dependents(self, uid: str) -> None:
-        for kind, dependent in self._index.dependents(uid):
-            self._add(kind, dependent)
+        for kind, dependent in self.index.dependents(uid):
+            self.look_up(kind, key_of(dependent))
 
     def _wake_owners(self, obj: Object) -> None:
         for reference in owner_references(obj):
-            found = self._index.by_uid(reference["uid"])
+            found = self.index.by_uid(reference["uid"])
             if found is not None and is_being_deleted(found[1]) and _waits(found[1]):
-                self._add(*found)
+                self.look_up(found[0], key_of(found[1]))
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Collect one object, or release it if it waits for its dependents."""
-        kind, _, name = key.partition(" ")
-        obj = self._index.get(kind, name)
-        if obj is None:
-            return
+        kind = self.index.kind_of(obj)
         if is_being_deleted(obj):
             self._release_owner(kind, obj)
         elif owner_references(obj):
@@ -95,13 +82,13 @@ class GarbageCollector(KeyedController):
         if len(living) == len(owner_references(obj)):
             return
         if living:
-            self._client.update(kind, with_metadata(obj, ownerReferences=living))
+            self.client.update(kind, with_metadata(obj, ownerReferences=living))
         else:
-            self._client.delete(kind, obj)
+            self.client.delete(kind, obj)
 
     def _is_gone(self, reference: Object, dependent: Object) -> bool:
         """The owner does not exist, or lives in another namespace, where no reference reaches."""
-        found = self._index.by_uid(reference["uid"])
+        found = self.index.by_uid(reference["uid"])
         if found is None:
             return reference["uid"] not in self._elsewhere
         namespace = found[1]["metadata"].get("namespace")
@@ -116,22 +103,22 @@ class GarbageCollector(KeyedController):
         finalizers = obj["metadata"].get("finalizers") or []
         if ORPHAN_FINALIZER in finalizers:
             self._orphan(obj)
-            self._client.update(kind, without_finalizer(obj, ORPHAN_FINALIZER))
+            self.client.update(kind, without_finalizer(obj, ORPHAN_FINALIZER))
         elif FOREGROUND_FINALIZER in finalizers and not self._delete_dependents(obj):
-            self._client.update(kind, without_finalizer(obj, FOREGROUND_FINALIZER))
+            self.client.update(kind, without_finalizer(obj, FOREGROUND_FINALIZER))
 
     def _orphan(self, owner: Object) -> None:
-        for kind, dependent in self._index.dependents(uid_of(owner)):
+        for kind, dependent in self.index.dependents(uid_of(owner)):
             kept = [ref for ref in owner_references(dependent) if ref["uid"] != uid_of(owner)]
-            self._client.update(kind, with_metadata(dependent, ownerReferences=kept))
+            self.client.update(kind, with_metadata(dependent, ownerReferences=kept))
 
     def _delete_dependents(self, owner: Object) -> bool:
         """Delete what depends on the owner; True while something that blocks its deletion is left."""
-        for kind, dependent in self._index.dependents(uid_of(owner)):
+        for kind, dependent in self.index.dependents(uid_of(owner)):
             if not is_being_deleted(dependent):
-                has_dependents = next(self._index.dependents(uid_of(dependent)), None) is not None
-                self._client.delete(kind, dependent, policy="Foreground" if has_dependents else "Background")
-        return any(_blocks(dependent, owner) for _, dependent in self._index.dependents(uid_of(owner)))
+                has_dependents = next(self.index.dependents(uid_of(dependent)), None) is not None
+                self.client.delete(kind, dependent, policy="Foreground" if has_dependents else "Background")
+        return any(_blocks(dependent, owner) for _, dependent in self.index.dependents(uid_of(owner)))
 
 
 def _waits(obj: Object) -> bool:

@@ -4,14 +4,13 @@ Driven by changes of namespaces, and by deletions in those that are being emptie
 pkg/controller/namespace.
 """
 
-from berth_cluster.apimachinery.meta import Object, format_time, is_being_deleted, set_condition
+from berth_cluster.apimachinery.meta import Object, is_being_deleted, new_condition, with_condition
 from berth_cluster.apimachinery.resource_types import NEW_EVENTS, ResourceType
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.storage.custom_kinds import all_types
 
-COMPONENT = "namespace-controller"
 KIND = "Namespace"
 FINALIZER = "kubernetes"
 
@@ -19,13 +18,12 @@ FINALIZER = "kubernetes"
 class NamespaceController(KeyedController):
     """Deletes what is in namespaces that are being deleted."""
 
-    __slots__ = ("_client", "_terminating")
+    __slots__ = ("_terminating",)
 
-    name = COMPONENT
+    name = "namespace-controller"
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
+        super().__init__(client)
         self._terminating: set[str] = set()
 
     def handle(self, change: ObjectChange) -> None:
@@ -36,47 +34,33 @@ class NamespaceController(KeyedController):
                 self._terminating.discard(name)
             elif is_being_deleted(change.obj):
                 self._terminating.add(name)
-                self.queue.add(name)
+                self.look_at(change.obj)
         elif change.type == "DELETED" and self._terminating:
             namespace = change.obj["metadata"].get("namespace")
             if namespace in self._terminating:
-                self.queue.add(namespace)
+                self.look_up(KIND, namespace)
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Delete all contents; when none are left, finalize the namespace."""
-        namespace = self._client.index.get(KIND, key)
-        if namespace is None or not is_being_deleted(namespace):
+        if not is_being_deleted(obj):
             return
-        contents = [resource for resource in all_types(self._client.store) if _is_content(resource)]
-        left = [resource for resource in contents if self._empty(resource, key)]
+        contents = [resource for resource in all_types(self.client.store) if _is_content(resource)]
+        left = [resource.plural for resource in contents if self._empty(resource, obj["metadata"]["name"])]
         if left:
-            self._tell(namespace, left, now_s)
+            message = f"Some resources are remaining: {', '.join(left)}"
+            said = new_condition("NamespaceContentRemaining", True, "SomeResourcesRemain", message, now_s)
+            self.client.set_status(obj, with_condition(obj.get("status"), said))
             return
-        finalizers = [name for name in namespace["spec"].get("finalizers") or [] if name != FINALIZER]
-        self._client.finalize({**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}})
+        finalizers = [name for name in obj["spec"].get("finalizers") or [] if name != FINALIZER]
+        self.client.update(KIND, {**obj, "spec": {**obj["spec"], "finalizers": finalizers}}, "finalize")
 
     def _empty(self, resource: ResourceType, namespace: str) -> bool:
         """Delete what there is of a resource; True while something of it is left."""
-        store = self._client.store
+        store = self.client.store
         for obj in store.objects(resource, namespace):
             if not is_being_deleted(obj):
-                self._client.delete(resource.unique_kind, obj)
+                self.client.delete(resource.unique_kind, obj)
         return bool(store.objects(resource, namespace))
-
-    def _tell(self, namespace: Object, left: list[ResourceType], now_s: float) -> None:
-        """Write into the namespace's status what it still waits for."""
-        names = ", ".join(resource.plural for resource in left)
-        condition = {
-            "type": "NamespaceContentRemaining",
-            "status": "True",
-            "lastTransitionTime": format_time(now_s),
-            "reason": "SomeResourcesRemain",
-            "message": f"Some resources are remaining: {names}",
-        }
-        status = namespace.get("status") or {}
-        conditions = set_condition(status.get("conditions") or [], condition)
-        if conditions != status.get("conditions"):
-            self._client.update_status(KIND, {**namespace, "status": {**status, "conditions": conditions}})
 
 
 def _is_content(resource: ResourceType) -> bool:

@@ -10,48 +10,50 @@ from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import disrupted, is_terminal, node_of
 
-COMPONENT = "pod-garbage-collector-controller"
 QUARANTINE_S = 40.0
 
 
 class PodGarbageCollector(KeyedController):
-    """Deletes pods of deleted nodes. A queue key is a node's name."""
+    """Deletes pods of deleted nodes. What it looks at are nodes that are not there."""
 
-    __slots__ = ("_client", "_index", "_missed_since")
+    __slots__ = ("_missed_since",)
 
-    name = COMPONENT
+    name = "pod-garbage-collector-controller"
+    kinds = frozenset({"Node", "Pod"})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
+        super().__init__(client)
         self._missed_since: dict[str, float] = {}
 
     def handle(self, change: ObjectChange) -> None:
         """Look at nodes that are deleted, and at missing nodes to which a pod is bound."""
         if change.kind == "Node":
             if change.type == "DELETED":
-                self.queue.add(change.obj["metadata"]["name"])
-        elif change.kind == "Pod" and change.type != "DELETED":
+                self.look_at(change.obj)
+        elif change.type != "DELETED":
             node_name = node_of(change.obj)
-            if node_name and self._index.get("Node", node_name) is None:
-                self.queue.add(node_name)
+            if node_name and self.index.get("Node", node_name) is None:
+                self.look_up("Node", node_name)
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
+        """Leave the pods of a node that has come back to it."""
+        self._missed_since.pop(obj["metadata"]["name"], None)
+
+    def sync_gone(self, kind: str, key: str, now_s: float) -> None:
         """Remove the pods of a node that has been missing for long enough."""
-        pods = self._index.on_node(key)
-        if self._index.get("Node", key) is not None or not pods:
+        pods = self.index.on_node(key)
+        if not pods:
             self._missed_since.pop(key, None)
             return
         due_s = self._missed_since.setdefault(key, now_s) + QUARANTINE_S
         if now_s < due_s:
-            self.queue.add_at(key, due_s)
+            self.look_up(kind, key, due_s)
             return
         for pod in pods:
             self._remove(pod, now_s)
 
     def _remove(self, pod: Object, now_s: float) -> None:
         if not is_terminal(pod):
-            pod = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now_s)
-            pod = self._client.update_status("Pod", {**pod, "status": {**pod["status"], "phase": "Failed"}})
-        self._client.pod_removed(pod)
+            status = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now_s)
+            pod = self.client.set_status(pod, {**status, "phase": "Failed"})
+        self.client.pod_removed(pod)

@@ -1,48 +1,46 @@
 """The device taint eviction controller: ends pods that use a device with a NoExecute taint that they do not tolerate.
 
-Driven by changes of pods, claims, slices and DeviceTaintRules, and by time (tolerations that run out). Unlike upstream
-it also considers claims that were made for extended resources. The status of a rule says how its evictions are coming
-along. Upstream: pkg/controller/devicetainteviction, v1.36 (KEP-5055).
+Taints come from published slices and from DeviceTaintRules, tolerations from claims. Driven by changes of pods, claims,
+slices and rules, and by time (tolerations that run out). Unlike upstream it also considers claims that were made for
+extended resources. The status of a rule says how its evictions are coming along. Upstream:
+pkg/controller/devicetainteviction, v1.36 (KEP-5055).
 """
 
-import logging
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from berth.api import codec
-from berth.api.device_taints import is_for
-from berth.api.dra import DeviceTaintRule, ResourceClaim, ResourceSlice
+from berth.api.device_taints import is_for, tolerates
+from berth.api.dra import (
+    Device,
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from berth_cluster.apimachinery.meta import (
     Object,
     find_condition,
-    format_time,
-    int_of,
+    generation_of,
     is_being_deleted,
     key_of,
+    new_condition,
     parse_time,
     uid_of,
 )
 from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.devices.device_taints import (
-    NO_EXECUTE,
-    DeviceEviction,
-    DevicePools,
-    PoolId,
-    earliest,
-    eviction_of,
-    pool_of,
-    results_of,
-)
+from berth_cluster.controllers.decoding import decoded
 from berth_cluster.controllers.devices.resource_claims import claims_of
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import disrupted, is_active, node_of
+from berth_cluster.controllers.pod_eviction import EvictingController
+from berth_cluster.controllers.pods import is_active, node_of
 
-logger = logging.getLogger(__name__)
+PoolId = tuple[str, str]
+"""Driver and pool name."""
 
-COMPONENT = "device-taint-eviction"
+NO_EXECUTE = "NoExecute"
 POD, CLAIM, SLICE, RULE = "Pod", "ResourceClaim", "ResourceSlice", "DeviceTaintRule"
 STATUS_PERIOD_S = 10.0
 """The status of a rule is written at most once in this time, except for the first time after its spec has changed."""
@@ -51,6 +49,93 @@ NOT_REPEATED = (
     "if the effect was NoExecute. This information will not be updated again. "
     "Recreate the DeviceTaintRule to trigger an update."
 )
+
+
+class DeviceEviction(NamedTuple):
+    """When the users of a claim are to be evicted (seconds since the epoch), and the uids of the rules behind it."""
+
+    at_s: float
+    rules: frozenset[str]
+
+
+class DevicePools:
+    """The published slices by pool; only those of a pool's newest generation count."""
+
+    __slots__ = ("_slices",)
+
+    def __init__(self) -> None:
+        self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
+
+    def put(self, published: ResourceSlice) -> None:
+        """Take a new or changed slice in."""
+        self._slices.setdefault(pool_of(published), {})[published.metadata.name] = published
+
+    def drop(self, published: ResourceSlice) -> None:
+        """A slice is gone, or now of another pool."""
+        slices = self._slices.get(pool_of(published), {})
+        slices.pop(published.metadata.name, None)
+        if not slices:
+            self._slices.pop(pool_of(published), None)
+
+    def taints(self, pool_id: PoolId, device: str) -> tuple[DeviceTaint, ...]:
+        """The taints that a device was published with."""
+        found = (one.taints for _, one in self._devices({pool_id}) if one.name == device)
+        return next(found, ())
+
+    def count(self, rule: DeviceTaintRule) -> int:
+        """How many published devices a rule selects."""
+        return sum(is_for(rule, *pool_id, device.name) for pool_id, device in self._devices(self._slices))
+
+    def _devices(self, pool_ids: Iterable[PoolId]) -> Iterator[tuple[PoolId, Device]]:
+        for pool_id in pool_ids:
+            slices = self._slices.get(pool_id, {}).values()
+            newest = max((one.spec.pool.generation for one in slices), default=0)
+            for one in slices:
+                if one.spec.pool.generation == newest:
+                    yield from ((pool_id, device) for device in one.spec.devices)
+
+
+def pool_of(published: ResourceSlice) -> PoolId:
+    """Which pool a slice is part of."""
+    return published.spec.driver, published.spec.pool.name
+
+
+def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
+    """The devices that a claim has been given."""
+    return claim.status.allocation.devices.results if claim.status.allocation is not None else ()
+
+
+def eviction_of(claim: ResourceClaim, pools: DevicePools, rules: Iterable[DeviceTaintRule]) -> DeviceEviction | None:
+    """When the users of a claim are to go; None when all NoExecute taints of its devices are tolerated for ever."""
+    found: list[DeviceEviction] = []
+    rules = list(rules)
+    for result in results_of(claim):
+        pool_id = (result.driver, result.pool)
+        taints = [(taint, "") for taint in pools.taints(pool_id, result.device)]
+        taints += [(rule.spec.taint, rule.metadata.uid) for rule in rules if is_for(rule, *pool_id, result.device)]
+        for taint, uid in taints:
+            at_s = _eviction_time(taint, result)
+            if at_s is not None:
+                found.append(DeviceEviction(at_s, frozenset((uid,)) if uid else frozenset()))
+    return earliest(found)
+
+
+def earliest(found: list[DeviceEviction]) -> DeviceEviction | None:
+    """The earliest of several evictions, with the reasons of all of them."""
+    if not found:
+        return None
+    return DeviceEviction(min(one.at_s for one in found), frozenset[str]().union(*(one.rules for one in found)))
+
+
+def _eviction_time(taint: DeviceTaint, result: DeviceRequestAllocationResult) -> float | None:
+    """When a taint ends the use of a device: when the shortest matching toleration runs out; None if it never does."""
+    if taint.effect != NO_EXECUTE:
+        return None
+    covering = [one for one in result.tolerations if one.effect == NO_EXECUTE and tolerates(one, taint)]
+    if any(one.toleration_seconds is None for one in covering):
+        return None
+    seconds = min((max(0, one.toleration_seconds or 0) for one in covering), default=0)
+    return parse_time(taint.time_added) + seconds
 
 
 class RuleCounts(NamedTuple):
@@ -63,20 +148,14 @@ class RuleCounts(NamedTuple):
     evicted: int = 0
 
 
-def rule_condition(rule: Object, counts: RuleCounts, now: str) -> Object:
-    """The condition for a rule with these counts; `now` in the API's form."""
+def rule_condition(rule: Object, counts: RuleCounts, now_s: float) -> Object:
+    """The condition for a rule with these counts."""
     reason, message = _found(rule["spec"]["taint"].get("effect", ""), counts)
     if counts.evicted:
         done = f"{_number(counts.evicted, 'pod')} evicted since starting the controller."
         message = f"{message} {done}" if message else done
-    return {
-        "type": CONDITION,
-        "status": str(reason == "PodsPendingEviction"),
-        "reason": reason,
-        "message": message,
-        "observedGeneration": int_of(rule["metadata"], "generation"),
-        "lastTransitionTime": now,
-    }
+    condition = new_condition(CONDITION, reason == "PodsPendingEviction", reason, message, now_s)
+    return condition | {"observedGeneration": generation_of(rule)}
 
 
 def _found(effect: str, counts: RuleCounts) -> tuple[str, str]:
@@ -99,48 +178,46 @@ def _number(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-class DeviceTaintEviction(KeyedController):
-    """Evicts pods. A queue key is `Kind key`, of a pod or a rule."""
+class DeviceTaintEviction(EvictingController):
+    """Evicts pods because of tainted devices, and keeps the status of the rules that have them evicted."""
 
-    __slots__ = ("_claims", "_client", "_evicted", "_index", "_marked", "_pools", "_rules", "_users")
+    __slots__ = ("_claims", "_evicted", "_pools", "_rules", "_users")
 
-    name = COMPONENT
+    name = "device-taint-eviction"
+    kinds = frozenset({POD, CLAIM, SLICE, RULE})
+    event = "DeviceTaintManagerEviction"
+    reason = "DeletionByDeviceTaintManager"
+    message = "Device Taint manager: deleting due to NoExecute taint"
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
+        super().__init__(client)
         self._pools = DevicePools()
         self._rules: dict[str, DeviceTaintRule] = {}  # those that evict, by name
         self._claims: dict[str, ResourceClaim] = {}  # those with an allocation, by key
         self._users: dict[PoolId, dict[str, None]] = {}  # the claims that have devices of a pool
-        self._marked: set[str] = set()  # uids of pods that are to be evicted later
         self._evicted: dict[str, int] = {}  # pods evicted because of a rule, by its uid
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
         """Keep track of devices, rules and claims, and look at the pods they concern."""
-        if change.kind == POD:
-            self._handle_pod(change)
-        elif change.kind == CLAIM:
+        if change.kind == CLAIM:
             self._handle_claim(change)
         elif change.kind == SLICE:
             self._handle_slice(change)
         elif change.kind == RULE:
             self._handle_rule(change)
-
-    def _handle_pod(self, change: ObjectChange) -> None:
-        pod, old = change.obj, change.old
-        if change.type == "DELETED":
-            self._marked.discard(uid_of(pod))
-        elif next(claims_of(pod), "") and (old is None or _claim_view(old) != _claim_view(pod)):
-            self.queue.add(f"{POD} {key_of(pod)}")
+        elif change.type == "DELETED":
+            self.threatened.pop(uid_of(change.obj), None)
+        elif next(claims_of(change.obj), "") and (
+            change.old is None or _claim_view(change.old) != _claim_view(change.obj)
+        ):
+            self.look_at(change.obj)
 
     def _handle_claim(self, change: ObjectChange) -> None:
         key = key_of(change.obj)
         before = self._claims.pop(key, None)
-        claim: ResourceClaim | None = _read(CLAIM, change.obj) if change.type != "DELETED" else None
+        claim: ResourceClaim | None = decoded(CLAIM, change.obj) if change.type != "DELETED" else None
         if before is not None:
             for result in results_of(before):
                 self._users.get((result.driver, result.pool), {}).pop(key, None)
@@ -152,8 +229,8 @@ class DeviceTaintEviction(KeyedController):
             self._add_users(claim)
 
     def _handle_slice(self, change: ObjectChange) -> None:
-        before: ResourceSlice | None = _read(SLICE, change.old) if change.old is not None else None
-        published: ResourceSlice | None = _read(SLICE, change.obj)
+        before: ResourceSlice | None = decoded(SLICE, change.old) if change.old is not None else None
+        published: ResourceSlice | None = decoded(SLICE, change.obj)
         if before is not None:
             self._pools.drop(before)
         if published is not None and change.type == "DELETED":
@@ -168,12 +245,12 @@ class DeviceTaintEviction(KeyedController):
         name = change.obj["metadata"]["name"]
         if change.type != "DELETED" and change.old is not None and change.old["spec"] == change.obj["spec"]:
             return
-        rule: DeviceTaintRule | None = _read(RULE, change.obj)
+        rule: DeviceTaintRule | None = decoded(RULE, change.obj)
         self._rules.pop(name, None)
         if change.type == "DELETED":
             self._evicted.pop(uid_of(change.obj), None)
         else:
-            self.queue.add(f"{RULE} {name}")
+            self.look_up(RULE, name)
             if rule is not None and rule.spec.taint.effect == NO_EXECUTE:
                 self._rules[name] = rule
         for claim in self._claims.values():
@@ -182,33 +259,25 @@ class DeviceTaintEviction(KeyedController):
     def _add_users(self, claim: ResourceClaim) -> None:
         for user in claim.status.reserved_for:
             if user.resource == "pods" and not user.api_group:
-                self.queue.add(f"{POD} {claim.metadata.namespace}/{user.name}")
+                self.look_up(POD, f"{claim.metadata.namespace}/{user.name}")
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Evict one pod if its time has come, or write one rule's status."""
-        kind, _, name = key.partition(" ")
-        obj = self._index.get(kind, name)
-        if obj is None:
-            return
-        if kind == RULE:
+        if obj["kind"] == RULE:
             self._write_status(obj, now_s)
-        else:
-            self._sync_pod(obj, now_s)
+            return
+        eviction = self._eviction(obj, self._rules.values()) if is_active(obj) else None
+        if eviction is None:
+            if is_being_deleted(obj):
+                self.threatened.pop(uid_of(obj), None)
+            self.spare(obj, "Cancelling deletion", now_s)
+            return
+        if self.evict_at(eviction.at_s, obj, "Marking for deletion", now_s):
+            for uid in eviction.rules:
+                self._evicted[uid] = self._evicted.get(uid, 0) + 1
+        self._look_at_rules(eviction, now_s)
 
     # --- pods ------------------------------------------------------------------------------------------------
-
-    def _sync_pod(self, pod: Object, now_s: float) -> None:
-        eviction = self._eviction(pod, self._rules.values()) if is_active(pod) else None
-        if eviction is None:
-            if uid_of(pod) in self._marked and not is_being_deleted(pod):
-                self._tell(pod, "Cancelling deletion", now_s)
-            self._marked.discard(uid_of(pod))
-        elif now_s < eviction.at_s:
-            self._marked.add(uid_of(pod))
-            self.queue.add_at(f"{POD} {key_of(pod)}", eviction.at_s)
-            self._look_at_rules(eviction, now_s)
-        else:
-            self._evict(pod, eviction, now_s)
 
     def _eviction(self, pod: Object, rules: Iterable[DeviceTaintRule]) -> DeviceEviction | None:
         """When a pod is to go, if at all."""
@@ -224,52 +293,39 @@ class DeviceTaintEviction(KeyedController):
             if claim is not None and any(user.uid == uid_of(pod) for user in claim.status.reserved_for):
                 yield claim
 
-    def _evict(self, pod: Object, eviction: DeviceEviction, now_s: float) -> None:
-        self._tell(pod, "Marking for deletion", now_s)
-        why = "Device Taint manager: deleting due to NoExecute taint"
-        marked = self._client.update_status(POD, disrupted(pod, "DeletionByDeviceTaintManager", why, now_s))
-        self._client.delete(POD, marked)
-        self._marked.discard(uid_of(pod))
-        for uid in eviction.rules:
-            self._evicted[uid] = self._evicted.get(uid, 0) + 1
-        self._look_at_rules(eviction, now_s)
-
-    def _tell(self, pod: Object, message: str, now_s: float) -> None:
-        self._client.events.normal(COMPONENT, POD, pod, "DeviceTaintManagerEviction", message, now_s)
-
     # --- rules -----------------------------------------------------------------------------------------------
 
     def _look_at_rules(self, eviction: DeviceEviction, now_s: float) -> None:
         """Have the status of these rules written a little later, so that several evictions share one write."""
         for name, rule in self._rules.items():
             if rule.metadata.uid in eviction.rules:
-                self.queue.add_at(f"{RULE} {name}", now_s + STATUS_PERIOD_S)
+                self.look_up(RULE, name, now_s + STATUS_PERIOD_S)
 
-    def _write_status(self, obj: Object, now_s: float) -> None:
-        known = find_condition(obj, CONDITION) or {}
+    def _write_status(self, rule: Object, now_s: float) -> None:
+        known = find_condition(rule, CONDITION) or {}
         due_s = parse_time(known.get("lastTransitionTime")) + STATUS_PERIOD_S
-        if known.get("observedGeneration") == int_of(obj["metadata"], "generation") and now_s < due_s:
-            self.queue.add_at(f"{RULE} {key_of(obj)}", due_s)
+        if known.get("observedGeneration") == generation_of(rule) and now_s < due_s:
+            self.look_at(rule, due_s)
             return
-        condition = rule_condition(obj, self._count(obj), format_time(now_s))
-        if {**condition, "lastTransitionTime": known.get("lastTransitionTime")} == known:
-            return
-        status = obj.get("status") or {}
-        others = [one for one in status.get("conditions") or [] if one["type"] != CONDITION]
-        self._client.update_status(RULE, {**obj, "status": {**status, "conditions": [*others, condition]}})
+        condition = rule_condition(rule, self._count(rule), now_s)
+        if {**condition, "lastTransitionTime": known.get("lastTransitionTime")} != known:
+            # Its time is that of the last change of any kind, not only of its status.
+            others = [one for one in (rule.get("status") or {}).get("conditions") or [] if one["type"] != CONDITION]
+            status = {**(rule.get("status") or {}), "conditions": [*others, condition]}
+            self.client.set_status(rule, status)
 
     def _count(self, obj: Object) -> RuleCounts:
         """How many pods and devices a rule concerns; a rule with the effect None is counted as if it evicted."""
         effect = obj["spec"]["taint"].get("effect")
         evicted = self._evicted.get(uid_of(obj), 0)
-        read: DeviceTaintRule | None = _read(RULE, obj)
+        read: DeviceTaintRule | None = decoded(RULE, obj)
         if read is None or effect not in (NO_EXECUTE, "None"):
             return RuleCounts(evicted=evicted)
         taint = msgspec.structs.replace(read.spec.taint, effect=NO_EXECUTE)
         rule = msgspec.structs.replace(read, spec=msgspec.structs.replace(read.spec, taint=taint))
         rules = [*(one for one in self._rules.values() if one.metadata.uid != uid_of(obj)), rule]
         namespaces: list[str] = []
-        for pod in self._index.all_of(POD):
+        for pod in self.index.all_of(POD):
             eviction = self._eviction(pod, rules) if is_active(pod) else None
             if eviction is not None and uid_of(obj) in eviction.rules:
                 namespaces.append(pod["metadata"]["namespace"])
@@ -283,11 +339,3 @@ class DeviceTaintEviction(KeyedController):
 
 def _claim_view(pod: Object) -> tuple[str, list[str]]:
     return node_of(pod), list(claims_of(pod))
-
-
-def _read(kind: str, obj: Object) -> Any:
-    try:
-        return codec.decode(kind, obj)
-    except codec.ObjectError as error:
-        logger.warning("%s: set aside: %s", COMPONENT, error)
-        return None

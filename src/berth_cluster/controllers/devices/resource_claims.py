@@ -15,16 +15,14 @@ from berth_cluster.apimachinery.meta import (
     controller_reference,
     is_being_deleted,
     key_of,
-    new_controller_reference,
     uid_of,
     without_finalizer,
 )
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import is_terminal, node_of
+from berth_cluster.controllers.pods import is_terminal, made_from, node_of
 
-COMPONENT = "resource_claim"
 CLAIM = "ResourceClaim"
 TEMPLATE = "ResourceClaimTemplate"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
@@ -32,16 +30,15 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 class ResourceClaimController(KeyedController):
-    """Makes and frees claims. A queue key is `Kind namespace/name`."""
+    """Makes and frees claims."""
 
-    __slots__ = ("_client", "_index", "_waiting")
+    __slots__ = ("_waiting",)
 
-    name = COMPONENT
+    name = "resource_claim"
+    kinds = frozenset({"Pod", CLAIM, TEMPLATE})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
+        super().__init__(client)
         self._waiting: dict[str, set[str]] = {}  # pods whose template is missing, by the template
 
     # --- changes ---------------------------------------------------------------------------------------------
@@ -52,33 +49,29 @@ class ResourceClaimController(KeyedController):
             self._handle_pod(change)
         elif change.kind == CLAIM:
             self._handle_claim(change)
-        elif change.kind == TEMPLATE and change.type != "DELETED":
+        elif change.type != "DELETED":
             for pod_key in sorted(self._waiting.pop(key_of(change.obj), ())):
-                self.queue.add(f"Pod {pod_key}")
+                self.look_up("Pod", pod_key)
 
     def _handle_pod(self, change: ObjectChange) -> None:
         pod = change.obj
         if change.type != "DELETED" and pod["spec"].get("resourceClaims"):
-            self.queue.add(f"Pod {key_of(pod)}")
+            self.look_at(pod)
         if change.type == "DELETED" or is_done(pod):
             for name in claims_of(pod):
-                self.queue.add(f"{CLAIM} {pod['metadata']['namespace']}/{name}")
+                self.look_up(CLAIM, f"{pod['metadata']['namespace']}/{name}")
 
     def _handle_claim(self, change: ObjectChange) -> None:
         if change.type != "DELETED":
-            self.queue.add(f"{CLAIM} {key_of(change.obj)}")
+            self.look_at(change.obj)
             return
         owner = controller_reference(change.obj)
         if owner is not None and owner["kind"] == "Pod":  # the pod may need another one
-            self.queue.add(f"Pod {change.obj['metadata']['namespace']}/{owner['name']}")
+            self.look_up("Pod", f"{change.obj['metadata']['namespace']}/{owner['name']}")
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Bring one pod's claims, or one claim's users, up to date."""
-        kind, _, name = key.partition(" ")
-        obj = self._index.get(kind, name)
-        if obj is None:
-            return
-        if kind == "Pod":
+        if obj["kind"] == "Pod":
             self._sync_pod(obj, now_s)
         else:
             self._sync_claim(obj)
@@ -98,64 +91,50 @@ class ResourceClaimController(KeyedController):
         if statuses != before:
             known = [entry["name"] for entry in entries]
             ordered = [statuses[name] for name in known if name in statuses]
-            status = {**(pod.get("status") or {}), "resourceClaimStatuses": ordered}
-            pod = self._client.update_status("Pod", {**pod, "status": status})
+            pod = self.client.set_status(pod, {**(pod.get("status") or {}), "resourceClaimStatuses": ordered})
         self._reserve(pod)
 
     def _claim_for(self, pod: Object, entry: Object, known: Object | None, now_s: float) -> str:
         """The name of the claim made for one entry of a pod; made now if it is not there."""
         namespace = pod["metadata"]["namespace"]
         name = str((known or {}).get("resourceClaimName") or "")
-        claim = self._index.get(CLAIM, f"{namespace}/{name}") if name else None
-        if claim is not None and _is_controlled_by(claim, pod):
+        claim = self.index.get(CLAIM, f"{namespace}/{name}") if name else None
+        if claim is not None and self.index.controller_of(claim) is pod:
             return name
-        for claim in self._index.controlled(uid_of(pod), CLAIM):
+        for claim in self.index.controlled(uid_of(pod), CLAIM):
             if annotations_of(claim).get(POD_CLAIM_NAME) == entry["name"] and not is_being_deleted(claim):
                 return str(claim["metadata"]["name"])
         try:
             return str(self._create(pod, entry)["metadata"]["name"])
         except StoreError as error:
             message = f"PodResourceClaim {entry['name']}: {error}"
-            self._client.events.warning(COMPONENT, "Pod", pod, "FailedResourceClaimCreation", message, now_s)
+            self.tell(pod, "FailedResourceClaimCreation", message, now_s, warns=True)
             raise
 
     def _create(self, pod: Object, entry: Object) -> Object:
         namespace, template_name = pod["metadata"]["namespace"], entry["resourceClaimTemplateName"]
         template_key = f"{namespace}/{template_name}"
-        template = self._index.get(TEMPLATE, template_key)
+        template = self.index.get(TEMPLATE, template_key)
         if template is None:
             self._waiting.setdefault(template_key, set()).add(key_of(pod))
             why = f'resource claim template "{template_name}": resourceclaimtemplate.resource.k8s.io'
             raise StoreError(404, "NotFound", f'{why} "{template_name}" not found')
-        given = template["spec"].get("metadata") or {}
-        metadata = {
-            "generateName": f"{pod['metadata']['name']}-{entry['name']}-",
-            "namespace": namespace,
-            "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: entry["name"]},
-            "ownerReferences": [new_controller_reference(pod, "v1", "Pod")],
-        }
-        if given.get("labels"):
-            metadata["labels"] = given["labels"]
-        obj = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": CLAIM,
-            "metadata": metadata,
-            "spec": template["spec"]["spec"],
-        }
-        return self._client.create(CLAIM, obj)
+        claim = made_from(pod, template["spec"], generateName=f"{pod['metadata']['name']}-{entry['name']}-")
+        claim["metadata"]["annotations"] = {**annotations_of(claim), POD_CLAIM_NAME: entry["name"]}
+        return self.client.create(CLAIM, claim)
 
     def _reserve(self, pod: Object) -> None:
         """Reserve allocated claims for a pod that has a node without being in `reservedFor`: no scheduler did it."""
         if not node_of(pod):
             return
         for name in claims_of(pod):
-            claim = self._index.get(CLAIM, f"{pod['metadata']['namespace']}/{name}")
+            claim = self.index.get(CLAIM, f"{pod['metadata']['namespace']}/{name}")
             status = (claim or {}).get("status") or {}
             users = status.get("reservedFor") or []
             if claim is None or not status.get("allocation") or any(one.get("uid") == uid_of(pod) for one in users):
                 continue
             user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": uid_of(pod)}
-            self._client.update_status(CLAIM, {**claim, "status": {**status, "reservedFor": [*users, user]}})
+            self.client.set_status(claim, {**status, "reservedFor": [*users, user]})
 
     # --- claims ----------------------------------------------------------------------------------------------
 
@@ -171,9 +150,9 @@ class ResourceClaimController(KeyedController):
             claim = self._give_back(claim, [])
             status = claim.get("status") or {}
         if not status.get("allocation") and is_protected and (users or is_being_deleted(claim)):
-            claim = self._client.update(CLAIM, without_finalizer(claim, FINALIZER))
+            claim = self.client.update(CLAIM, without_finalizer(claim, FINALIZER))
         if not staying and not is_being_deleted(claim) and self._is_of_ended_pod(claim):
-            self._client.delete(CLAIM, claim)
+            self.client.delete(CLAIM, claim)
 
     def _give_back(self, claim: Object, staying: list[Object]) -> Object:
         """Write who still holds a claim; when nobody does, its devices are free again."""
@@ -182,12 +161,12 @@ class ResourceClaimController(KeyedController):
             status["reservedFor"] = staying
         elif FINALIZER in (claim["metadata"].get("finalizers") or []):
             status = {name: value for name, value in status.items() if name not in ("allocation", "devices")}
-        return self._client.update_status(CLAIM, {**claim, "status": status})
+        return self.client.set_status(claim, status)
 
     def _has_ended(self, claim: Object, user: Object) -> bool:
         if user.get("apiGroup") or user.get("resource") != "pods":
             return False  # users other than pods are not known here
-        pod = self._index.get("Pod", f"{claim['metadata']['namespace']}/{user.get('name')}")
+        pod = self.index.get("Pod", f"{claim['metadata']['namespace']}/{user.get('name')}")
         return pod is None or uid_of(pod) != user.get("uid") or is_done(pod)
 
     def _is_of_ended_pod(self, claim: Object) -> bool:
@@ -214,8 +193,3 @@ def claims_of(pod: Object) -> Iterator[str]:
     extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
     if extended:
         yield extended
-
-
-def _is_controlled_by(claim: Object, pod: Object) -> bool:
-    owner = controller_reference(claim)
-    return owner is not None and owner["uid"] == uid_of(pod)

@@ -9,9 +9,11 @@ from berth_cluster.apimachinery.meta import (
     annotations_of,
     find_condition,
     format_time,
+    is_condition_true,
     labels_of,
+    new_condition,
     parse_time,
-    set_condition,
+    with_condition,
 )
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
@@ -29,42 +31,38 @@ from berth_workloads.node_lifecycle import (
     no_schedule_taints,
 )
 
-COMPONENT = "node-controller"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _TYPES = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _EVICTING = (NOT_READY, UNREACHABLE)
 
 
 class NodeLifecycleController(KeyedController):
-    """Conditions and taints of nodes. A queue key is a node's name."""
+    """Conditions and taints of nodes."""
 
-    __slots__ = ("_client", "_index", "_next_s", "_zones")
+    __slots__ = ("_next_s", "_zones")
 
-    name = COMPONENT
+    name = "node-controller"
+    kinds = frozenset({"Node"})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
+        super().__init__(client)
         self._zones: dict[str, list[int]] = {}  # by zone, how many nodes are not ready, and how many are
         self._next_s: dict[str, float] = {}  # by zone, when the next node may get a taint that evicts its pods
 
     def handle(self, change: ObjectChange) -> None:
         """Look at a changed node, and when that lets more pods of lost nodes go, or fewer, at all of those."""
-        if change.kind != "Node":
-            return
+        super().handle(change)
         before = self._rates()
         if change.old is not None:
             self._count(change.old, -1)
         if change.type != "DELETED":
             self._count(change.obj, 1)
-            self.queue.add(change.obj["metadata"]["name"])
         elif change.old is None:
             self._count(change.obj, -1)
         if before and self._rates() != before:
-            for node in self._index.all_of("Node"):
+            for node in self.index.all_of("Node"):
                 if _statuses(node).get("Ready", "True") != "True":
-                    self.queue.add(node["metadata"]["name"])
+                    self.look_at(node)
 
     def _count(self, node: Object, by: int) -> None:
         ready = _statuses(node).get("Ready")
@@ -79,41 +77,33 @@ class NodeLifecycleController(KeyedController):
             for zone, (not_ready, ready) in self._zones.items()
         }
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Bring one node's conditions and taints up to date."""
-        node = self._index.get("Node", key)
-        if node is None:
-            return
-        down_since = annotations_of(node).get(DOWN_SINCE)
+        node, down_since = obj, annotations_of(obj).get(DOWN_SINCE)
         if down_since is not None:
             lost_s = parse_time(down_since) + GRACE_S
             if now_s < lost_s:
-                self.queue.add_at(key, lost_s)
+                self.look_at(node, lost_s)
             elif (find_condition(node, "Ready") or {}).get("reason") != LOST:
                 node = self._give_up(node, now_s)
         taints = self._taints(node, now_s)
         if taints != ((node.get("spec") or {}).get("taints") or []):
-            self._client.update("Node", {**node, "spec": {**(node.get("spec") or {}), "taints": taints}})
+            self.client.update("Node", {**node, "spec": {**(node.get("spec") or {}), "taints": taints}})
 
     def _give_up(self, node: Object, now_s: float) -> Object:
         """Say that nothing is known of a node any more, and that its pods are not ready."""
-        status = node.get("status") or {}
-        conditions = status.get("conditions") or []
-        for name in _TYPES:
-            known = find_condition(node, name) or {"type": name}
-            news = {"status": "Unknown", "reason": LOST, "message": "Kubelet stopped posting node status."}
-            conditions = set_condition(conditions, {**known, **news, "lastTransitionTime": format_time(now_s)})
-        name = node["metadata"]["name"]
-        message = f"Node {name} status is now: NodeNotReady"
-        self._client.events.normal(COMPONENT, "Node", node, "NodeNotReady", message, now_s)
-        for pod in self._index.on_node(name):
-            ready = find_condition(pod, "Ready")
-            if ready is not None and ready["status"] == "True" and not is_terminal(pod):
-                unready = {**ready, "status": "False", "lastTransitionTime": format_time(now_s)}
-                told = {**pod["status"], "conditions": set_condition(pod["status"]["conditions"], unready)}
-                self._client.update_status("Pod", {**pod, "status": told})
-                self._client.events.warning(COMPONENT, "Pod", pod, "NodeNotReady", "Node is not ready", now_s)
-        return self._client.update_status("Node", {**node, "status": {**status, "conditions": conditions}})
+        name, status = node["metadata"]["name"], node.get("status") or {}
+        for condition_type in _TYPES:
+            said = new_condition(condition_type, "Unknown", LOST, "Kubelet stopped posting node status.", now_s)
+            status = with_condition(status, {**(find_condition(node, condition_type) or {}), **said})
+        self.tell(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady", now_s)
+        for pod in self.index.on_node(name):
+            if is_condition_true(pod, "Ready") and not is_terminal(pod):
+                ready = {**(find_condition(pod, "Ready") or {}), "status": "False"}
+                ready["lastTransitionTime"] = format_time(now_s)
+                self.client.set_status(pod, with_condition(pod["status"], ready))
+                self.tell(pod, "NodeNotReady", "Node is not ready", now_s, warns=True)
+        return self.client.set_status(node, status)
 
     def _taints(self, node: Object, now_s: float) -> list[Object]:
         """The taints that the node should have now: others' as they are, and those of its conditions."""
@@ -141,7 +131,7 @@ class NodeLifecycleController(KeyedController):
         zone = _zone(node)
         next_s = self._next_s.get(zone, 0.0)
         if rate and now_s < next_s:
-            self.queue.add_at(node["metadata"]["name"], next_s)
+            self.look_at(node, next_s)
         if not rate or now_s < next_s:
             return False
         self._next_s[zone] = now_s + 1 / rate

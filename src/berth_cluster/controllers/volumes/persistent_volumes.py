@@ -9,19 +9,10 @@ so if the two writes are interrupted, the volume names its claim already and the
 pkg/controller/volume/persistentvolume, v1.36.
 """
 
-from collections.abc import Iterator
-
-from berth_cluster.apimachinery.meta import (
-    Object,
-    annotations_of,
-    is_being_deleted,
-    key_of,
-    uid_of,
-    with_metadata,
-)
+from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, key_of, uid_of, with_metadata
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.index import ObjectChange, ObjectIndex
+from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.volumes.volume_claims import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -36,11 +27,11 @@ from berth_cluster.controllers.volumes.volume_claims import (
     class_name_of,
     fault_between,
     is_bound_to,
+    new_claim_ref,
     waits_for_consumer,
 )
 from berth_cluster.strategies.storage_classes import default_class, says_no_class
 
-COMPONENT = "persistentvolume-controller"
 OLD_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 PROVISIONING = (
     "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system "
@@ -49,54 +40,19 @@ PROVISIONING = (
 )
 
 
-class ClaimableVolumes:
-    """Volumes by the claim they are pre-bound to, and free ones by class."""
-
-    __slots__ = ("_free", "_index", "_prebound")
-
-    def __init__(self, index: ObjectIndex) -> None:
-        self._index = index
-        self._prebound: dict[str, dict[str, None]] = {}
-        self._free: dict[str, dict[str, None]] = {}
-
-    def apply(self, change: ObjectChange) -> None:
-        """Take a change of a volume in."""
-        if change.old is not None:
-            group, place = self._place(change.old)
-            group.get(place, {}).pop(change.obj["metadata"]["name"], None)
-        if change.type != "DELETED":
-            group, place = self._place(change.obj)
-            group.setdefault(place, {})[change.obj["metadata"]["name"]] = None
-
-    def _place(self, volume: Object) -> tuple[dict[str, dict[str, None]], str]:
-        claim_key = claim_ref_key(volume)
-        return (self._prebound, claim_key) if claim_key else (self._free, class_name_of(volume))
-
-    def prebound_to(self, claim_key: str) -> list[str]:
-        """The names of the volumes whose claimRef names a claim."""
-        return list(self._prebound.get(claim_key, ()))
-
-    def for_claim(self, claim: Object) -> Iterator[Object]:
-        """The volumes pre-bound to a claim, then the free ones of its class."""
-        names = [*self.prebound_to(key_of(claim)), *self._free.get(class_name_of(claim), ())]
-        found = (self._index.get(VOLUME, name) for name in names)
-        return (volume for volume in found if volume is not None)
-
-
 class VolumeController(KeyedController):
-    """Binds claims. A queue key is `Kind key`."""
+    """Binds claims."""
 
-    __slots__ = ("_client", "_index", "_told", "_unbound", "_volumes")
+    __slots__ = ("_told",)
 
-    name = COMPONENT
+    name = "persistentvolume-controller"
+    kinds = frozenset({CLAIM, VOLUME, CLASS})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
-        self._volumes = ClaimableVolumes(client.index)
-        self._unbound: dict[str, str] = {}  # claims without a volume, and their class
+        super().__init__(client)
         self._told: dict[str, str] = {}  # the message of a claim's last event, by uid; it is not repeated
+        self.index.add_indexer(VOLUME, lambda volume: (_place(volume),))
+        self.index.add_indexer(CLAIM, _open_class)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -106,46 +62,36 @@ class VolumeController(KeyedController):
             self._handle_claim(change)
         elif change.kind == VOLUME:
             self._handle_volume(change)
-        elif change.kind == CLASS and change.type != "DELETED":
-            for key, class_name in self._unbound.items():
-                if class_name in ("", change.obj["metadata"]["name"]):
-                    self.queue.add(f"{CLAIM} {key}")
+        elif change.type != "DELETED":
+            self._look_at_unbound("", key_of(change.obj))
 
     def _handle_claim(self, change: ObjectChange) -> None:
-        claim, key = change.obj, key_of(change.obj)
-        names = [*self._volumes.prebound_to(key), claim["spec"].get("volumeName") or ""]
-        for name in filter(None, names):
-            self.queue.add(f"{VOLUME} {name}")
+        claim = change.obj
+        for volume in self.index.grouped("bound to", key_of(claim)):
+            self.look_at(volume)
+        if claim["spec"].get("volumeName"):
+            self.look_up(VOLUME, claim["spec"]["volumeName"])
         if change.type == "DELETED":
-            self._unbound.pop(key, None)
             self._told.pop(uid_of(claim), None)
-            return
-        if BIND_COMPLETED in annotations_of(claim):
-            self._unbound.pop(key, None)
         else:
-            self._unbound[key] = class_name_of(claim)
-        self.queue.add(f"{CLAIM} {key}")
+            self.look_at(claim)
 
     def _handle_volume(self, change: ObjectChange) -> None:
-        self._volumes.apply(change)
         for volume in filter(None, (change.old, change.obj)):
             if claim_key := claim_ref_key(volume):
-                self.queue.add(f"{CLAIM} {claim_key}")
-        if change.type == "DELETED":
-            return
-        self.queue.add(f"{VOLUME} {change.obj['metadata']['name']}")
-        if not claim_ref_key(change.obj):
-            for key, class_name in self._unbound.items():
-                if class_name == class_name_of(change.obj):
-                    self.queue.add(f"{CLAIM} {key}")
+                self.look_up(CLAIM, claim_key)
+        if change.type != "DELETED":
+            self.look_at(change.obj)
+            if not claim_ref_key(change.obj):
+                self._look_at_unbound(class_name_of(change.obj))
 
-    def sync(self, key: str, now_s: float) -> None:
+    def _look_at_unbound(self, *class_names: str) -> None:
+        for claim in (claim for name in class_names for claim in self.index.grouped("unbound", name)):
+            self.look_at(claim)
+
+    def sync(self, obj: Object, now_s: float) -> None:
         """Do the next step for one claim or volume."""
-        kind, _, name = key.partition(" ")
-        obj = self._index.get(kind, name)
-        if obj is None:
-            return
-        if kind == VOLUME:
+        if obj["kind"] == VOLUME:
             self._sync_volume(obj, now_s)
         elif BIND_COMPLETED in annotations_of(obj):
             self._sync_bound(obj, now_s)
@@ -158,13 +104,14 @@ class VolumeController(KeyedController):
 
     def _sync_unbound(self, claim: Object, now_s: float) -> None:
         """Find a volume for the claim, ask a provisioner for one, or wait."""
-        if says_no_class(claim) and (default := default_class(self._index.all_of(CLASS))) is not None:
+        if says_no_class(claim) and (default := default_class(self.index.all_of(CLASS))) is not None:
             spec = {**claim["spec"], "storageClassName": default["metadata"]["name"]}
-            claim = self._client.update(CLAIM, {**claim, "spec": spec})
+            claim = self.client.update(CLAIM, {**claim, "spec": spec})
         class_name = class_name_of(claim)
-        storage_class = self._index.get(CLASS, class_name) if class_name else None
+        storage_class = self.index.get(CLASS, class_name) if class_name else None
         waits = waits_for_consumer(claim, storage_class)
-        volume = best_volume(self._volumes.for_claim(claim), claim, only_prebound=waits)
+        bound, free = self.index.grouped("bound to", key_of(claim)), self.index.grouped("free", class_name)
+        volume = best_volume([*bound, *free], claim, only_prebound=waits)
         if volume is not None:
             self._bind(volume, claim)
         elif waits:
@@ -184,19 +131,16 @@ class VolumeController(KeyedController):
 
     def _order(self, claim: Object, provisioner: str, now_s: float) -> None:
         """Note in the claim which provisioner is to make its volume."""
-        annotations = {
-            **annotations_of(claim),
-            STORAGE_PROVISIONER: provisioner,
-            OLD_STORAGE_PROVISIONER: provisioner,
-        }
+        told = {STORAGE_PROVISIONER: provisioner, OLD_STORAGE_PROVISIONER: provisioner}
+        annotations = annotations_of(claim) | told
         if annotations != annotations_of(claim):
-            claim = self._client.update(CLAIM, with_metadata(claim, annotations=annotations))
+            claim = self.client.update(CLAIM, with_metadata(claim, annotations=annotations))
         self._tell(claim, "ExternalProvisioning", PROVISIONING.format(provisioner), now_s)
 
     def _sync_named(self, claim: Object, now_s: float) -> None:
         """Bind a claim that names its volume to that volume, or to none."""
         name = claim["spec"]["volumeName"]
-        volume = self._index.get(VOLUME, name)
+        volume = self.index.get(VOLUME, name)
         if volume is None:
             return
         if claim_ref_key(volume) and not is_bound_to(volume, claim):
@@ -213,7 +157,7 @@ class VolumeController(KeyedController):
     def _sync_bound(self, claim: Object, now_s: float) -> None:
         """Check that a bound claim still has its volume; if not, it is Lost for good."""
         name = claim["spec"].get("volumeName")
-        volume = self._index.get(VOLUME, name) if name else None
+        volume = self.index.get(VOLUME, name) if name else None
         if not name:
             fault = ("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
         elif volume is None:
@@ -224,34 +168,29 @@ class VolumeController(KeyedController):
         else:
             self._bind(volume, claim)
             return
-        self._set_phase(CLAIM, claim, "Lost")
+        self._set_phase(claim, "Lost")
         self._tell(claim, *fault, now_s, warns=True)
 
     def _bind(self, volume: Object, claim: Object) -> None:
         """Bind both to each other, the volume first (see the module's docstring)."""
-        volume = self._client.update(VOLUME, _bound_volume(volume, claim))
-        self._set_phase(VOLUME, volume, "Bound")
-        claim = self._client.update(CLAIM, _bound_claim(claim, volume))
+        volume = self.client.update(VOLUME, _bound_volume(volume, claim))
+        self._set_phase(volume, "Bound")
+        claim = self.client.update(CLAIM, _bound_claim(claim, volume))
         spec = volume["spec"]
-        status = {
-            **(claim.get("status") or {}),
-            "phase": "Bound",
-            "accessModes": spec.get("accessModes") or [],
-            "capacity": spec.get("capacity") or {},
-        }
-        self._client.update_status(CLAIM, {**claim, "status": status})
+        shown = {"accessModes": spec.get("accessModes") or [], "capacity": spec.get("capacity") or {}}
+        self.client.set_status(claim, {**(claim.get("status") or {}), "phase": "Bound", **shown})
 
     # --- volumes ---------------------------------------------------------------------------------------------
 
     def _sync_volume(self, volume: Object, now_s: float) -> None:
         reference = volume["spec"].get("claimRef") or {}
-        claim = self._index.get(CLAIM, claim_ref_key(volume)) if reference else None
+        claim = self.index.get(CLAIM, claim_ref_key(volume)) if reference else None
         if not reference.get("uid"):  # free, or pre-bound to a claim that has yet to come
-            self._set_phase(VOLUME, volume, "Available")
+            self._set_phase(volume, "Available")
         elif claim is None or uid_of(claim) != reference["uid"]:
             self._release(volume, now_s)
         elif claim["spec"].get("volumeName") == volume["metadata"]["name"]:
-            self._set_phase(VOLUME, volume, "Bound")
+            self._set_phase(volume, "Bound")
         elif claim["spec"].get("volumeName"):  # the claim has another one
             self._set_free(volume, now_s)
 
@@ -268,34 +207,42 @@ class VolumeController(KeyedController):
             volume = with_metadata(volume, annotations=kept)
         else:  # a person pre-bound it by name; that stays
             spec["claimRef"] = {name: value for name, value in spec["claimRef"].items() if name != "uid"}
-        volume = self._client.update(VOLUME, {**volume, "spec": spec})
-        self._set_phase(VOLUME, volume, "Available")
+        volume = self.client.update(VOLUME, {**volume, "spec": spec})
+        self._set_phase(volume, "Available")
 
     def _release(self, volume: Object, now_s: float) -> None:
         """Release a volume whose claim is gone: its provisioner deletes it, or a person decides what becomes of it."""
         if (volume.get("status") or {}).get("phase") == "Failed":
             return
-        volume = self._set_phase(VOLUME, volume, "Released")
+        volume = self._set_phase(volume, "Released")
         if _policy(volume) != "Delete" or PROVISIONED_BY in annotations_of(volume) or is_being_deleted(volume):
             return
         name = volume["metadata"]["name"]
         message = f'error getting deleter volume plugin for volume "{name}": no deletable volume plugin matched'
-        self._set_phase(VOLUME, volume, "Failed", message)
-        self._client.events.warning(COMPONENT, VOLUME, volume, "VolumeFailedDelete", message, now_s)
+        self._set_phase(volume, "Failed", message)
+        self.tell(volume, "VolumeFailedDelete", message, now_s, warns=True)
 
     # --- writing ---------------------------------------------------------------------------------------------
 
-    def _set_phase(self, kind: str, obj: Object, phase: str, message: str = "") -> Object:
-        before = obj.get("status") or {}
-        status = {**before, "phase": phase} | ({"message": message} if message else {})
-        return obj if status == before else self._client.update_status(kind, {**obj, "status": status})
+    def _set_phase(self, obj: Object, phase: str, message: str = "") -> Object:
+        said = {"phase": phase} | ({"message": message} if message else {})
+        return self.client.set_status(obj, (obj.get("status") or {}) | said)
 
     def _tell(self, claim: Object, reason: str, message: str, now_s: float, *, warns: bool = False) -> None:
-        if self._told.get(uid_of(claim)) == message:
-            return
-        self._told[uid_of(claim)] = message
-        say = self._client.events.warning if warns else self._client.events.normal
-        say(COMPONENT, CLAIM, claim, reason, message, now_s)
+        if self._told.get(uid_of(claim)) != message:
+            self._told[uid_of(claim)] = message
+            self.tell(claim, reason, message, now_s, warns=warns)
+
+
+def _place(volume: Object) -> tuple[str, str]:
+    """The claim that a volume is bound or pre-bound to, or the class among whose volumes it is free."""
+    claim_key = claim_ref_key(volume)
+    return ("bound to", claim_key) if claim_key else ("free", class_name_of(volume))
+
+
+def _open_class(claim: Object) -> tuple[tuple[str, str], ...]:
+    """The class of a claim that has no volume yet."""
+    return () if BIND_COMPLETED in annotations_of(claim) else (("unbound", class_name_of(claim)),)
 
 
 def _policy(volume: Object) -> str:
@@ -304,22 +251,12 @@ def _policy(volume: Object) -> str:
 
 def _bound_volume(volume: Object, claim: Object) -> Object:
     """The volume with a full reference to the claim; marked where it was not pre-bound before."""
-    metadata = claim["metadata"]
     known = volume["spec"].get("claimRef") or {}
     if is_bound_to(volume, claim) and known.get("uid"):
         return volume
-    reference = {
-        **known,
-        "kind": CLAIM,
-        "apiVersion": "v1",
-        "namespace": metadata["namespace"],
-        "name": metadata["name"],
-        "uid": uid_of(claim),
-        "resourceVersion": metadata["resourceVersion"],
-    }
     if not is_bound_to(volume, claim):
         volume = with_metadata(volume, annotations={**annotations_of(volume), BOUND_BY_CONTROLLER: "yes"})
-    return {**volume, "spec": {**volume["spec"], "claimRef": reference}}
+    return {**volume, "spec": {**volume["spec"], "claimRef": {**known, **new_claim_ref(claim)}}}
 
 
 def _bound_claim(claim: Object, volume: Object) -> Object:

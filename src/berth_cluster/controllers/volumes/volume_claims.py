@@ -12,14 +12,7 @@ import msgspec
 from berth.api.meta import LabelSelector
 from berth.api.quantity import QuantityError, parse
 from berth.api.selectors import NOTHING, Selector, SelectorError, compile_selector
-from berth_cluster.apimachinery.meta import (
-    Object,
-    annotations_of,
-    is_being_deleted,
-    key_of,
-    labels_of,
-    uid_of,
-)
+from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, key_of, labels_of, uid_of
 from berth_cluster.strategies.storage_classes import BETA_CLASS
 from berth_workloads.volume_claims import FILESYSTEM, CandidateVolume, ClaimedStorage, mismatch, volume_for
 
@@ -52,6 +45,13 @@ def claim_ref_key(volume: Object) -> str:
     """`namespace/name` of the claim a volume is bound or pre-bound to, or an empty string."""
     reference = volume["spec"].get("claimRef") or {}
     return f"{reference.get('namespace', '')}/{reference['name']}" if reference.get("name") else ""
+
+
+def new_claim_ref(claim: Object) -> Object:
+    """The claimRef of a volume that is bound to a claim."""
+    metadata = claim["metadata"]
+    named = {name: metadata[name] for name in ("namespace", "name", "uid", "resourceVersion")}
+    return {"kind": CLAIM, "apiVersion": "v1", **named}
 
 
 def is_bound_to(volume: Object, claim: Object) -> bool:

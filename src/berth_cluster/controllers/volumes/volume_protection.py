@@ -16,50 +16,39 @@ FINALIZERS = {CLAIM: "kubernetes.io/pvc-protection", VOLUME: "kubernetes.io/pv-p
 
 
 class VolumeProtection(KeyedController):
-    """Adds and removes the finalizers. A queue key is `Kind key`."""
+    """Adds and removes the finalizers."""
 
-    __slots__ = ("_client", "_index", "_users")
+    __slots__ = ()
 
     name = "volume-protection-controller"
+    kinds = frozenset({*FINALIZERS, "Pod"})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
-        self._users: dict[str, dict[str, None]] = {}  # the pods that are on a node with a claim, by claim
+        super().__init__(client)
+        self.index.add_indexer("Pod", _uses)
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at claims and volumes that change, and at the claims of pods that come and go."""
-        if change.kind in FINALIZERS and change.type != "DELETED":
-            self.queue.add(f"{change.kind} {key_of(change.obj)}")
-        elif change.kind == "Pod" and node_of(change.obj) and change.obj["spec"].get("volumes"):
-            self._handle_pod(change)
+        """Look at claims and volumes that change, and at the claims of pods that are gone."""
+        if change.kind in FINALIZERS:
+            super().handle(change)
+        elif change.type == "DELETED":
+            for claim_key in claims_of(change.obj):
+                self.look_up(CLAIM, claim_key)
 
-    def _handle_pod(self, change: ObjectChange) -> None:
-        pod_key = key_of(change.obj)
-        for claim_key in claims_of(change.obj):
-            if change.type != "DELETED":
-                self._users.setdefault(claim_key, {})[pod_key] = None
-                continue
-            users = self._users.get(claim_key, {})
-            users.pop(pod_key, None)
-            if not users:
-                self._users.pop(claim_key, None)
-                self.queue.add(f"{CLAIM} {claim_key}")
-
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Add or remove one object's finalizer."""
-        kind, _, name = key.partition(" ")
-        obj = self._index.get(kind, name)
-        if obj is None:
-            return
-        finalizers = obj["metadata"].get("finalizers") or []
-        if not is_being_deleted(obj) and FINALIZERS[kind] not in finalizers:
-            self._client.update(kind, with_metadata(obj, finalizers=[*finalizers, FINALIZERS[kind]]))
-        elif is_being_deleted(obj) and FINALIZERS[kind] in finalizers and not self._is_used(kind, obj):
-            self._client.update(kind, without_finalizer(obj, FINALIZERS[kind]))
+        own, finalizers = FINALIZERS[obj["kind"]], obj["metadata"].get("finalizers") or []
+        if not is_being_deleted(obj) and own not in finalizers:
+            self.client.update(obj["kind"], with_metadata(obj, finalizers=[*finalizers, own]))
+        elif is_being_deleted(obj) and own in finalizers and not self._is_used(obj):
+            self.client.update(obj["kind"], without_finalizer(obj, own))
 
-    def _is_used(self, kind: str, obj: Object) -> bool:
-        if kind == CLAIM:
-            return key_of(obj) in self._users
+    def _is_used(self, obj: Object) -> bool:
+        if obj["kind"] == CLAIM:
+            return bool(self.index.grouped("uses", key_of(obj)))
         return (obj.get("status") or {}).get("phase") == "Bound"
+
+
+def _uses(pod: Object) -> tuple[tuple[str, str], ...]:
+    """The claims that a pod uses, once it is on a node."""
+    return tuple([("uses", key) for key in claims_of(pod)]) if pod["spec"].get("volumes") and node_of(pod) else ()

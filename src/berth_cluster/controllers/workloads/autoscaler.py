@@ -15,11 +15,13 @@ from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
     format_time,
+    generation_of,
     int_of,
     is_being_deleted,
     key_of,
+    new_condition,
     parse_time,
-    set_condition,
+    with_condition,
 )
 from berth_cluster.apimachinery.resource_types import PODS, resource_of
 from berth_cluster.controllers.client import Client
@@ -85,28 +87,26 @@ class ScalerStatus:
 
     def __init__(self, scaler: Object, now_s: float) -> None:
         self.fields = dict(scaler.get("status") or {})
-        self.fields["observedGeneration"] = int_of(scaler["metadata"], "generation")
+        self.fields["observedGeneration"] = generation_of(scaler)
         self._now_s = now_s
 
     def tell(self, reason: str, *about: object) -> None:
         """Set the condition that a reason belongs to."""
         kind, value, message = _SAID.get(reason, _UNMEASURABLE)
-        condition = {"type": kind, "status": value, "lastTransitionTime": format_time(self._now_s)}
-        condition |= {"reason": reason, "message": message.format(*about)}
-        self.fields["conditions"] = set_condition(self.fields.get("conditions") or [], condition)
+        said = new_condition(kind, value, reason, message.format(*about), self._now_s)
+        self.fields = with_condition(self.fields, said)
 
 
 class AutoscalerController(KeyedController):
     """Sizes for the targets of HorizontalPodAutoscalers."""
 
-    __slots__ = ("_changes", "_client", "_recommended")
+    __slots__ = ("_changes", "_recommended")
 
     name = "horizontal-pod-autoscaler"
     kinds = frozenset({KIND})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
+        super().__init__(client)
         self._recommended: dict[str, deque[ScaleEvent]] = {}  # by key of the autoscaler
         self._changes: dict[str, deque[ScaleEvent]] = {}
 
@@ -117,28 +117,26 @@ class AutoscalerController(KeyedController):
             self._recommended.pop(key, None)
             self._changes.pop(key, None)
         elif change.old is None or change.old.get("spec") != change.obj.get("spec"):
-            self.queue.add(key)
+            self.look_at(change.obj)
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Size one target, and come back after a while."""
-        scaler = self._client.index.get(KIND, key)
-        if scaler is None or is_being_deleted(scaler):
+        if is_being_deleted(obj):
             return
-        self.queue.add_at(key, now_s + PERIOD_S)
-        status = ScalerStatus(scaler, now_s)
-        self._scale(scaler, status, now_s)
-        if status.fields != scaler.get("status"):
-            self._client.update_status(KIND, {**scaler, "status": status.fields})
+        self.look_at(obj, now_s + PERIOD_S)
+        status = ScalerStatus(obj, now_s)
+        self._scale(obj, status, now_s)
+        self.client.set_status(obj, status.fields)
 
     def _scale(self, scaler: Object, status: ScalerStatus, now_s: float) -> None:
         """Give the target the size that it should have, and say so in the status."""
-        target, namespace, store = scaler["spec"]["scaleTargetRef"], scaler["metadata"]["namespace"], self._client.store
+        target, namespace, store = scaler["spec"]["scaleTargetRef"], scaler["metadata"]["namespace"], self.client.store
         try:
             kind = resource_of(target["kind"])
             scale = store.get(kind, namespace, target["name"], "scale")
         except (StoreError, KeyError) as error:
             status.tell("FailedGetScale", error)
-            self._client.events.warning(self.name, KIND, scaler, "FailedGetScale", str(error), now_s)
+            self.tell(scaler, "FailedGetScale", str(error), now_s, warns=True)
             return
         status.tell("SucceededGetScale")
         current = int_of(scale["spec"], "replicas")
@@ -151,7 +149,7 @@ class AutoscalerController(KeyedController):
         store.update(kind, namespace, target["name"], {**scale, "spec": {"replicas": desired}}, "scale")
         self._changes.setdefault(key_of(scaler), deque(maxlen=MOST_EVENTS)).append(ScaleEvent(now_s, desired - current))
         message = f"New size: {desired}; reason: {reason}"
-        self._client.events.normal(self.name, KIND, scaler, "SuccessfulRescale", message, now_s)
+        self.tell(scaler, "SuccessfulRescale", message, now_s)
         status.tell("SucceededRescale", desired)
         status.fields["lastScaleTime"] = format_time(now_s)
 
@@ -170,7 +168,7 @@ class AutoscalerController(KeyedController):
             found = self._measure(scaler, scale, current, now_s)
         except UnmeasurableError as error:
             status.tell(error.reason, error)
-            self._client.events.warning(self.name, KIND, scaler, error.reason, str(error), now_s)
+            self.tell(scaler, error.reason, str(error), now_s, warns=True)
             return current, ""
         best = max(found, key=lambda one: one.proposal.replicas)
         status.tell("ValidMetricFound", best.words)
@@ -198,7 +196,7 @@ class AutoscalerController(KeyedController):
 
     def _measure(self, scaler: Object, scale: Object, current: int, now_s: float) -> list[Measured]:
         selector, namespace = scale["status"].get("selector", ""), scaler["metadata"]["namespace"]
-        pods, _ = self._client.store.list(PODS, namespace, selector)
+        pods, _ = self.client.store.list(PODS, namespace, selector)
         pods = [pod for pod in pods if not is_being_deleted(pod) and phase_of(pod) != "Failed"]
         behaviour, found = scaler["spec"].get("behavior") or {}, []
         for metric in scaler["spec"].get("metrics") or []:

@@ -59,27 +59,23 @@ class RevisionHistory:
         digest = template_hash(template, collisions)
         name = f"{workload['metadata']['name']}-{digest}"
         namespace = workload["metadata"]["namespace"]
-        owner = new_controller_reference(workload, "apps/v1", workload["kind"])
         known = self._index.get(KIND, f"{namespace}/{name}")
         if known is not None and controller_reference(known) is None:  # an earlier set's, of the same name
-            owners = [*owner_references(known), owner]
+            owners = [*owner_references(known), new_controller_reference(workload)]
             return self._client.update(KIND, with_metadata(known, ownerReferences=owners))
-        labels = (template.get("metadata") or {}).get("labels") or {}
-        return self._client.create(
-            KIND,
-            {
-                "apiVersion": "apps/v1",
-                "kind": KIND,
-                "metadata": {
-                    "name": name,
-                    "namespace": namespace,
-                    "labels": {**labels, HASH_LABELS[workload["kind"]]: digest},
-                    "ownerReferences": [owner],
-                },
-                "data": {"spec": {"template": {**template, "$patch": "replace"}}},
-                "revision": number,
-            },
-        )
+        return self._client.create(KIND, new_revision(workload, name, digest, number))
+
+
+def new_revision(workload: Object, name: str, digest: str, number: int = 1) -> Object:
+    """A revision that holds the present template of a workload; `digest` is what a label of its pods says of it."""
+    metadata, template = workload["metadata"], workload["spec"]["template"]
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABELS[workload["kind"]]: digest}
+    owners = [new_controller_reference(workload)]
+    return {
+        "metadata": {"name": name, "namespace": metadata["namespace"], "labels": labels, "ownerReferences": owners},
+        "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+        "revision": number,
+    }
 
 
 def template_of(revision: Object) -> Object:

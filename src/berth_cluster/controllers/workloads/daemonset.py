@@ -11,11 +11,10 @@ from typing import NamedTuple
 from berth.api import codec
 from berth.api.node import Node
 from berth.api.pod import Pod
-from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
-    controller_reference,
+    generation_of,
     int_of,
     is_being_deleted,
     key_of,
@@ -25,11 +24,11 @@ from berth_cluster.apimachinery.meta import (
 )
 from berth_cluster.apimachinery.selection import node_matches
 from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager
+from berth_cluster.controllers.decoding import decoded
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import is_terminal, node_of, phase_of, pod_from_template, ready_since
+from berth_cluster.controllers.pods import available_at, is_terminal, node_of, phase_of, pod_from_template, ready_since
 from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory
+from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_cluster.strategies.workloads import TEMPLATE_GENERATION
 from berth_workloads.daemon_sets import (
     DaemonPod,
@@ -45,7 +44,6 @@ from berth_workloads.stateful_sets import REVISION_LABEL
 
 logger = logging.getLogger(__name__)
 
-KIND = "DaemonSet"
 NAME_FIELD = "metadata.name"
 GENERATION_LABEL = "pod-template-generation"
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 900.0
@@ -69,7 +67,7 @@ class NodeVerdicts:
     __slots__ = ("_pod", "_tolerations", "generation", "of")
 
     def __init__(self, daemon_set: Object) -> None:
-        self.generation = int_of(daemon_set["metadata"], "generation")
+        self.generation = generation_of(daemon_set)
         self._pod: Pod = codec.decode("Pod", _pod_of(daemon_set))
         spec = self._pod.spec
         self._tolerations = with_daemon_tolerations(spec.tolerations, host_network=spec.host_network)
@@ -85,19 +83,17 @@ class NodeVerdicts:
         return before != self.of[name]
 
 
-class DaemonSetController(KeyedController):
+class DaemonSetController(WorkloadController):
     """Pods for DaemonSets."""
 
-    __slots__ = ("_backoff", "_client", "_index", "_nodes", "_refs", "_revisions", "_verdicts")
+    __slots__ = ("_backoff", "_nodes", "_revisions", "_verdicts")
 
     name = "daemonset-controller"
-    kinds = frozenset({KIND, "Pod", "Node"})
+    kind = "DaemonSet"
+    also_hears = ("Node",)
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
-        self._refs = ControllerRefManager(client, "apps/v1", KIND)
+        super().__init__(client)
         self._revisions = RevisionHistory(client)
         self._nodes: dict[str, Node] = {}
         self._verdicts: dict[str, NodeVerdicts] = {}  # by uid of the DaemonSet
@@ -107,77 +103,60 @@ class DaemonSetController(KeyedController):
 
     def handle(self, change: ObjectChange) -> None:
         """Look at changed DaemonSets, at those of changed pods, and at all of them when a node comes or changes."""
-        for key in self._refs.note(change):
-            self.queue.add(key)
-        if change.kind == KIND:
-            if change.type == "DELETED":
-                uid = uid_of(change.obj)
-                self._verdicts.pop(uid, None)
-                self._backoff = {key: known for key, known in self._backoff.items() if key[0] != uid}
-            else:
-                self.queue.add(key_of(change.obj))
-        elif change.kind == "Pod" and self._index.all_of(KIND):
-            owners = [controller_reference(pod) for pod in (change.old, change.obj) if pod is not None]
-            for owner in owners:
-                if owner is not None and owner["kind"] == KIND:
-                    self.queue.add(f"{change.obj['metadata']['namespace']}/{owner['name']}")
-        elif change.kind == "Node" and (change.type == "DELETED" or change.old is None or _differs(change)):
+        super().handle(change)
+        if change.kind == "Node" and (change.type == "DELETED" or change.old is None or _differs(change)):
             self._handle_node(change)
+
+    def forget(self, workload: Object) -> None:
+        """Drop what is known of a DaemonSet that is gone."""
+        uid = uid_of(workload)
+        self._verdicts.pop(uid, None)
+        self._backoff = {key: known for key, known in self._backoff.items() if key[0] != uid}
 
     def _handle_node(self, change: ObjectChange) -> None:
         """Look at the DaemonSets that want something else of a node than before."""
         name = change.obj["metadata"]["name"]
         self._nodes.pop(name, None)
-        if change.type != "DELETED":
-            try:
-                self._nodes[name] = codec.decode("Node", change.obj)
-            except codec.ObjectError as error:
-                logger.warning("node set aside: %s", error)
-        for daemon_set in self._index.all_of(KIND):
+        node = decoded("Node", change.obj) if change.type != "DELETED" else None
+        if node is not None:
+            self._nodes[name] = node
+        for daemon_set in self.index.all_of(self.kind):
             verdicts = self._verdicts.get(uid_of(daemon_set))
-            if verdicts is None or name not in self._nodes or verdicts.judge(self._nodes[name]):
-                self.queue.add(key_of(daemon_set))
-            if verdicts is not None and name not in self._nodes:
+            if verdicts is None or node is None or verdicts.judge(node):
+                self.look_at(daemon_set)
+            if verdicts is not None and node is None:
                 verdicts.of.pop(name, None)
 
     # --- one DaemonSet ---------------------------------------------------------------------------------------
 
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Bring one DaemonSet's pods and status up to date."""
-        daemon_set = self._index.get(KIND, key)
-        if daemon_set is None:
-            return
-        revision = self._revisions.ensure(daemon_set)
+        revision = self._revisions.ensure(obj)
         digest = labels_of(revision)[REVISION_LABEL]
         try:
-            verdicts = self._verdicts_of(daemon_set)
+            verdicts = self._verdicts_of(obj)
         except codec.ObjectError as error:
-            logger.warning("%s: its template cannot be read: %s", key, error)
+            logger.warning("%s: its template cannot be read: %s", key_of(obj), error)
             return
-        if not is_being_deleted(daemon_set):
-            self._refs.claim(daemon_set, self._pods(daemon_set))
-            by_node = self._by_node(daemon_set, digest, now_s)
+        if not is_being_deleted(obj):
+            self.claim(obj, self.owned(obj))
+            by_node = self._by_node(obj, digest, now_s)
             steps = [self._manage]
-            if (daemon_set["spec"].get("updateStrategy") or {}).get("type") != "OnDelete":
+            if (obj["spec"].get("updateStrategy") or {}).get("type") != "OnDelete":
                 steps.append(self._roll)
             for step in steps:
-                version = self._client.store.revision
-                step(daemon_set, verdicts, by_node, digest, now_s)
-                if self._client.store.revision != version:
-                    by_node = self._by_node(daemon_set, digest, now_s)
-            self._write_status(daemon_set, verdicts, by_node)
-        kept = {
-            f"{daemon_set['metadata']['name']}-{labels_of(pod).get(REVISION_LABEL)}" for pod in self._pods(daemon_set)
-        }
-        self._revisions.truncate(daemon_set, {*kept, revision["metadata"]["name"]})
-
-    def _pods(self, daemon_set: Object) -> list[Object]:
-        return self._index.controlled(uid_of(daemon_set), "Pod")
+                version = self.client.store.revision
+                step(obj, verdicts, by_node, digest, now_s)
+                if self.client.store.revision != version:
+                    by_node = self._by_node(obj, digest, now_s)
+            self.client.set_status(obj, daemon_set_status(obj, verdicts, by_node))
+        kept = {f"{obj['metadata']['name']}-{labels_of(pod).get(REVISION_LABEL)}" for pod in self.owned(obj)}
+        self._revisions.truncate(obj, {*kept, revision["metadata"]["name"]})
 
     def _verdicts_of(self, daemon_set: Object) -> Verdicts:
         """What the DaemonSet has to do with each node; kept until it or the node changes."""
         verdicts = self._verdicts.get(uid_of(daemon_set))
-        if verdicts is None or verdicts.generation != int_of(daemon_set["metadata"], "generation"):
+        if verdicts is None or verdicts.generation != generation_of(daemon_set):
             verdicts = self._verdicts[uid_of(daemon_set)] = NodeVerdicts(daemon_set)
             for node in self._nodes.values():
                 verdicts.judge(node)
@@ -186,21 +165,20 @@ class DaemonSetController(KeyedController):
     def _by_node(self, daemon_set: Object, digest: str, now_s: float) -> PodsByNode:
         """The DaemonSet's pods by the node that they are on, or are made for."""
         found: dict[str, list[DaemonPod]] = {}
-        for pod in self._pods(daemon_set):
+        for pod in self.owned(daemon_set):
             if not (is_terminal(pod) and is_being_deleted(pod)):
                 found.setdefault(made_for(pod), []).append(self._facts(daemon_set, pod, digest, now_s))
         return found
 
     def _facts(self, daemon_set: Object, pod: Object, digest: str, now_s: float) -> DaemonPod:
-        since_s = ready_since(pod)
-        available_s = float("inf") if since_s is None else since_s + int_of(daemon_set["spec"], "minReadySeconds")
+        available_s = available_at(daemon_set, pod)
         if now_s < available_s < float("inf"):
-            self.queue.add_at(key_of(daemon_set), available_s)
+            self.look_at(daemon_set, available_s)
         return DaemonPod(
             name=pod["metadata"]["name"],
             created_s=parse_time(pod["metadata"].get("creationTimestamp")),
             is_new=labels_of(pod).get(REVISION_LABEL) == digest,
-            is_ready=since_s is not None,
+            is_ready=ready_since(pod) is not None,
             is_available=available_s <= now_s,
             is_going=is_being_deleted(pod),
             has_ended=is_terminal(pod),
@@ -235,68 +213,52 @@ class DaemonSetController(KeyedController):
     # --- pods ------------------------------------------------------------------------------------------------
 
     def _create(self, daemon_set: Object, node: str, digest: str, now_s: float) -> None:
-        try:
-            made = self._client.create("Pod", new_pod(daemon_set, node, digest))
-        except StoreError as error:
-            message = f"Error creating: {error}"
-            self._client.events.warning(self.name, KIND, daemon_set, "FailedCreate", message, now_s)
-            raise
-        message = f"Created pod: {made['metadata']['name']}"
-        self._client.events.normal(self.name, KIND, daemon_set, "SuccessfulCreate", message, now_s)
+        self.create_children(daemon_set, [new_pod(daemon_set, node, digest)], now_s)
 
     def _delete(self, daemon_set: Object, pods: list[DaemonPod], now_s: float) -> None:
-        for pod in pods:
-            found = self._index.get("Pod", f"{daemon_set['metadata']['namespace']}/{pod.name}")
-            if found is not None:
-                self._client.delete("Pod", found)
-                message = f"Deleted pod: {pod.name}"
-                self._client.events.normal(self.name, KIND, daemon_set, "SuccessfulDelete", message, now_s)
+        self.delete_children(daemon_set, filter(None, (self._found(daemon_set, pod) for pod in pods)), now_s)
+
+    def _found(self, daemon_set: Object, pod: DaemonPod) -> Object | None:
+        return self.index.get("Pod", f"{daemon_set['metadata']['namespace']}/{pod.name}")
 
     def _replace(self, daemon_set: Object, node: str, pod: DaemonPod, now_s: float) -> None:
         """Delete a pod that has ended; one that failed after a delay that doubles each time."""
-        key, found = (
-            (uid_of(daemon_set), node),
-            self._index.get("Pod", f"{daemon_set['metadata']['namespace']}/{pod.name}"),
-        )
+        key, found = (uid_of(daemon_set), node), self._found(daemon_set, pod)
         delay_s, over_s = self._backoff.get(key, (0.0, 0.0))
         if found is None or pod.is_going:
             return
         failed = phase_of(found) == "Failed"
         if failed and now_s < over_s:
-            self.queue.add_at(key_of(daemon_set), over_s)
+            self.look_at(daemon_set, over_s)
             return
         if failed:
             forgotten = now_s - over_s > 2 * LONGEST_BACKOFF_S
             delay_s = FIRST_BACKOFF_S if forgotten or not delay_s else min(2 * delay_s, LONGEST_BACKOFF_S)
             self._backoff[key] = (delay_s, now_s + delay_s)
-        say = self._client.events.warning if failed else self._client.events.normal
         verb, reason = ("failed", "FailedDaemonPod") if failed else ("succeeded", "SucceededDaemonPod")
         why = f"Found {verb} daemon pod {key_of(found)} on node {node}, will try to {'kill' if failed else 'delete'} it"
-        say(self.name, KIND, daemon_set, reason, why, now_s)
-        self._delete(daemon_set, [pod], now_s)
+        self.tell(daemon_set, reason, why, now_s, warns=failed)
+        self.delete_children(daemon_set, [found], now_s)
 
-    # --- status ----------------------------------------------------------------------------------------------
 
-    def _write_status(self, daemon_set: Object, verdicts: Verdicts, by_node: PodsByNode) -> None:
-        wanted = [name for name, verdict in verdicts.items() if verdict.runs]
-        oldest = [min(by_node[name], key=lambda pod: pod.created_s) for name in wanted if by_node.get(name)]
-        available = sum(pod.is_available for pod in oldest)
-        before = daemon_set.get("status") or {}
-        optional = {
-            "updatedNumberScheduled": sum(pod.is_new for pod in oldest),
-            "numberAvailable": available,
-            "numberUnavailable": len(wanted) - available,
-            "collisionCount": int_of(before, "collisionCount"),
-        }
-        status = {
-            "currentNumberScheduled": len(oldest),
-            "numberMisscheduled": sum(bool(by_node.get(name)) for name in verdicts if not verdicts[name].runs),
-            "desiredNumberScheduled": len(wanted),
-            "numberReady": sum(pod.is_ready for pod in oldest),
-            "observedGeneration": int_of(daemon_set["metadata"], "generation"),
-        } | {name: count for name, count in optional.items() if count}
-        if status != before:
-            self._client.update_status(KIND, {**daemon_set, "status": status})
+def daemon_set_status(daemon_set: Object, verdicts: Verdicts, by_node: PodsByNode) -> Object:
+    """The status for these pods."""
+    wanted = [name for name, verdict in verdicts.items() if verdict.runs]
+    oldest = [min(by_node[name], key=lambda pod: pod.created_s) for name in wanted if by_node.get(name)]
+    available = sum(pod.is_available for pod in oldest)
+    optional = {
+        "updatedNumberScheduled": sum(pod.is_new for pod in oldest),
+        "numberAvailable": available,
+        "numberUnavailable": len(wanted) - available,
+        "collisionCount": int_of(daemon_set.get("status") or {}, "collisionCount"),
+    }
+    return {
+        "currentNumberScheduled": len(oldest),
+        "numberMisscheduled": sum(bool(by_node.get(name)) for name in verdicts if not verdicts[name].runs),
+        "desiredNumberScheduled": len(wanted),
+        "numberReady": sum(pod.is_ready for pod in oldest),
+        "observedGeneration": generation_of(daemon_set),
+    } | {name: count for name, count in optional.items() if count}
 
 
 def _share(daemon_set: Object, field: str, nodes: int) -> int:
@@ -312,7 +274,7 @@ def _differs(change: ObjectChange) -> bool:
 
 
 def _pod_of(daemon_set: Object) -> Object:
-    return pod_from_template(daemon_set, "apps/v1", KIND, daemon_set["spec"]["template"])
+    return pod_from_template(daemon_set, daemon_set["spec"]["template"])
 
 
 def new_pod(daemon_set: Object, node: str, digest: str) -> Object:

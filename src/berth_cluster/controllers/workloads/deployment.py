@@ -5,45 +5,50 @@ does the next step of the rollout; the changes of the ReplicaSets that follow fr
 Upstream: pkg/controller/deployment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
-    controller_reference,
-    find_condition,
-    format_time,
+    generation_of,
     int_of,
     is_being_deleted,
     key_of,
-    parse_time,
+    new_controller_reference,
     uid_of,
     with_metadata,
 )
-from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
-from berth_cluster.controllers.workloads.deployment_replica_sets import (
-    COMPONENT,
-    DeploymentReplicaSets,
-    ReplicaSetManager,
+from berth_cluster.controllers.workloads.deployment_status import (
+    Progress,
+    deployment_status,
+    is_complete,
+    news_of_new_set,
+    pause_news,
+    progress_deadline,
 )
 from berth_cluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
+    HASH_LABEL,
+    MAX_REPLICAS,
+    OWN_ANNOTATIONS,
     REVISION,
+    REVISION_HISTORY,
     bounds_of,
     is_rolling,
     oldest_first,
     replicas_of,
     revision_of,
+    same_template,
     sized,
     status_count,
+    template_hash,
     total_replicas,
     total_status,
 )
+from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.deployments import (
     new_set_size,
     proportional_sizes,
@@ -52,353 +57,254 @@ from berth_workloads.deployments import (
     without_unavailable,
 )
 
-KIND = "Deployment"
-TIMED_OUT = "ProgressDeadlineExceeded"
-NEW_SET_AVAILABLE = "NewReplicaSetAvailable"
-NO_DEADLINE_S = 2**31 - 1
+MAX_COLLISIONS = 10
 
 
-class Progress(NamedTuple):
-    """What a condition of a Deployment says, without its times."""
+class DeploymentReplicaSets(NamedTuple):
+    """A Deployment's ReplicaSets: the one with the present template (if there is one), and all others."""
 
-    status: str
-    reason: str
-    message: str
+    new: Object | None
+    old: list[Object]
 
+    @property
+    def all(self) -> list[Object]:
+        """All of them, the newest last."""
+        return [*self.old, *([self.new] if self.new is not None else [])]
 
-def deployment_status(
-    deployment: Object,
-    replica_sets: Sequence[Object],
-    new: Object | None,
-    progress: Progress | None,
-    now_s: float,
-) -> Object:
-    """The whole status; `progress`, if given, is reported instead of what the counts say of the rollout."""
-    status = _counts(deployment, replica_sets, new)
-    known = {condition["type"]: condition for condition in (deployment.get("status") or {}).get("conditions") or []}
-    available = status.get("availableReplicas", 0) >= bounds_of(deployment).least_available
-    conditions = {"Available": _merged(known.get("Available"), "Available", _availability(available), now_s)}
-    if _has_deadline(deployment):
-        progress = progress or _progress(deployment, status, new, now_s)
-        kept = known.get("Progressing")
-        if progress is not None:
-            conditions["Progressing"] = _merged(kept, "Progressing", progress, now_s)
-        elif kept is not None:
-            conditions["Progressing"] = kept
-    failure = _replica_failure(replica_sets, new)
-    if failure is not None:
-        conditions["ReplicaFailure"] = _merged(known.get("ReplicaFailure"), "ReplicaFailure", failure, now_s)
-    status["conditions"] = list(conditions.values())
-    return status
+    @property
+    def active(self) -> list[Object]:
+        """Those that ask for pods."""
+        return [one for one in self.all if replicas_of(one) > 0]
 
 
-def is_complete(deployment: Object, status: Object) -> bool:
-    """Whether all wanted pods are of the newest template and available, and none of an older one is left."""
-    wanted = replicas_of(deployment)
-    counts = (int_of(status, field) for field in ("updatedReplicas", "replicas", "availableReplicas"))
-    observed = int_of(status, "observedGeneration") >= int_of(deployment["metadata"], "generation")
-    return observed and all(count == wanted for count in counts)
-
-
-def progress_deadline(deployment: Object, status: Object) -> float | None:
-    """When a rollout that makes no progress has failed; None when it has ended either way or has no deadline."""
-    condition = find_condition({"status": status}, "Progressing")
-    if condition is None or not _has_deadline(deployment):
-        return None
-    if condition["reason"] in (TIMED_OUT, NEW_SET_AVAILABLE) or is_complete(deployment, status):
-        return None
-    return parse_time(condition.get("lastUpdateTime")) + int_of(deployment["spec"], "progressDeadlineSeconds", 600)
-
-
-def _counts(deployment: Object, replica_sets: Sequence[Object], new: Object | None) -> Object:
-    available = total_status(replica_sets, "availableReplicas")
-    wanted = sum(replicas_of(one) for one in replica_sets)
-    counts = {
-        "replicas": total_status(replica_sets, "replicas"),
-        "updatedReplicas": status_count(new, "replicas") if new is not None else 0,
-        "readyReplicas": total_status(replica_sets, "readyReplicas"),
-        "availableReplicas": available,
-        "unavailableReplicas": max(0, wanted - available),
-    }
-    status: Object = {"observedGeneration": int_of(deployment["metadata"], "generation")}
-    status |= {name: count for name, count in counts.items() if count}
-    status["terminatingReplicas"] = total_status(replica_sets, "terminatingReplicas")
-    collisions = (deployment.get("status") or {}).get("collisionCount")
-    if collisions:
-        status["collisionCount"] = collisions
-    return status
-
-
-def _has_deadline(deployment: Object) -> bool:
-    return int_of(deployment["spec"], "progressDeadlineSeconds", 600) != NO_DEADLINE_S
-
-
-def _availability(available: bool) -> Progress:
-    if available:
-        return Progress("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
-    return Progress("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-
-
-def _progress(deployment: Object, status: Object, new: Object | None, now_s: float) -> Progress | None:
-    """What the counts say of the rollout; None if nothing has changed."""
-    known = find_condition(deployment, "Progressing")
-    settled = status.get("replicas", 0) == status.get("updatedReplicas", 0)
-    if known is not None and known["reason"] == NEW_SET_AVAILABLE and settled:
-        return None
-    subject = f'ReplicaSet "{new["metadata"]["name"]}"' if new is not None else _deployment_name(deployment)
-    if is_complete(deployment, status):
-        return Progress("True", NEW_SET_AVAILABLE, f"{subject} has successfully progressed.")
-    if _has_progressed(deployment, status):
-        return Progress("True", "ReplicaSetUpdated", f"{subject} is progressing.")
-    deadline_s = progress_deadline(deployment, deployment.get("status") or {})
-    paused = bool(deployment["spec"].get("paused"))
-    if deadline_s is not None and now_s >= deadline_s and not paused:
-        return Progress("False", TIMED_OUT, f"{subject} has timed out progressing.")
-    return None
-
-
-def _deployment_name(deployment: Object) -> str:
-    return f'Deployment "{deployment["metadata"]["name"]}"'
-
-
-def _has_progressed(deployment: Object, status: Object) -> bool:
-    """Whether there are more new pods, fewer old ones, or more that are ready or available than before."""
-    old_before = status_count(deployment, "replicas") - status_count(deployment, "updatedReplicas")
-    old_now = status.get("replicas", 0) - status.get("updatedReplicas", 0)
-    grown = any(
-        status.get(field, 0) > status_count(deployment, field)
-        for field in ("updatedReplicas", "readyReplicas", "availableReplicas")
-    )
-    return grown or old_now < old_before
-
-
-def _replica_failure(replica_sets: Sequence[Object], new: Object | None) -> Progress | None:
-    for replica_set in ([new] if new is not None else []) + list(replica_sets):
-        condition = find_condition(replica_set, "ReplicaFailure")
-        if condition is not None:
-            return Progress(condition["status"], condition.get("reason", ""), condition.get("message", ""))
-    return None
-
-
-def _merged(known: Object | None, condition_type: str, news: Progress, now_s: float) -> Object:
-    """The condition that reports `news`; its times change only if something else does.
-
-    Progress for the same reason as before still changes lastUpdateTime, from which the progress deadline counts.
-    """
-    now = format_time(now_s)
-    moves = condition_type == "Progressing" and news.reason == "ReplicaSetUpdated"
-    if known is not None and (known["status"], known["reason"]) == (news.status, news.reason) and not moves:
-        return known
-    same_status = known is not None and known["status"] == news.status
-    return {
-        "type": condition_type,
-        "status": news.status,
-        "lastUpdateTime": now,
-        "lastTransitionTime": known["lastTransitionTime"] if known is not None and same_status else now,
-        "reason": news.reason,
-        "message": news.message,
-    }
-
-
-class DeploymentController(KeyedController):
+class DeploymentController(WorkloadController):
     """ReplicaSets for Deployments."""
 
-    __slots__ = ("_client", "_index", "_refs", "_replica_sets")
+    __slots__ = ()
 
-    name = COMPONENT
-
-    def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
-        self._refs = ControllerRefManager(client, "apps/v1", KIND, "ReplicaSet")
-        self._replica_sets = ReplicaSetManager(client)
-
-    # --- changes ---------------------------------------------------------------------------------------------
+    name = "deployment-controller"
+    kind = "Deployment"
+    child = "ReplicaSet"
+    also_hears = ("Pod",)
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at changed Deployments and at the owners of changed ReplicaSets and ended pods."""
-        for key in self._refs.note(change):
-            self.queue.add(key)
-        if change.kind == KIND:
-            if change.type != "DELETED":
-                self.queue.add(key_of(change.obj))
-        elif change.kind == "ReplicaSet":
-            self._handle_replica_set(change)
-        elif change.kind == "Pod" and change.type == "DELETED":
-            self._handle_pod_gone(change.obj)
+        """Look at changed Deployments, at the owners of changed ReplicaSets, and for Recreate at those of pods."""
+        super().handle(change)
+        if change.kind == "Pod" and change.type == "DELETED":
+            replica_set = self.index.controller_of(change.obj)
+            deployment = self.index.controller_of(replica_set) if replica_set is not None else None
+            if deployment is not None and deployment["kind"] == self.kind and not is_rolling(deployment):
+                self.look_at(deployment)
 
-    def _handle_replica_set(self, change: ObjectChange) -> None:
-        reference = controller_reference(change.obj)
-        if reference is not None and reference["kind"] == KIND:
-            self.queue.add(f"{change.obj['metadata']['namespace']}/{reference['name']}")
-
-    def _handle_pod_gone(self, pod: Object) -> None:
-        reference = controller_reference(pod)
-        found = self._index.by_uid(reference["uid"]) if reference is not None else None
-        owner = controller_reference(found[1]) if found is not None else None
-        if owner is None or owner["kind"] != KIND:
-            return
-        key = f"{pod['metadata']['namespace']}/{owner['name']}"
-        deployment = self._index.get(KIND, key)
-        if deployment is not None and not is_rolling(deployment):
-            self.queue.add(key)
-
-    # --- one Deployment --------------------------------------------------------------------------------------
-
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Do the next step for one Deployment."""
-        deployment = self._index.get(KIND, key)
-        if deployment is None:
+        if is_being_deleted(obj):
+            self._write_status(obj, None, now_s)
             return
-        if is_being_deleted(deployment):
-            self._write_status(deployment, None, now_s)
+        self.claim(obj, self.owned(obj))
+        news = pause_news(obj)
+        if obj["spec"].get("paused"):
+            self._scale(obj, now_s)
+            self._write_status(obj, news, now_s)
             return
-        self._refs.claim(deployment, self._index.controlled(uid_of(deployment), "ReplicaSet"))
-        if deployment["spec"].get("paused"):
-            self._scale(deployment, now_s)
-            self._write_status(deployment, _pause_news(deployment), now_s)
-            return
-        news = _pause_news(deployment)
-        if self._is_scaled(deployment):
-            self._scale(deployment, now_s)
-        elif is_rolling(deployment):
-            news = self._roll(deployment, now_s) or news
+        if self._is_scaled(obj):
+            self._scale(obj, now_s)
         else:
-            news = self._recreate(deployment, now_s) or news
-        self._write_revision(key)
-        self._write_status(self._index.get(KIND, key) or deployment, news, now_s)
+            step = self._roll if is_rolling(obj) else self._recreate
+            news = step(obj, now_s) or news
+        self._write_status(self._with_revision(obj), news, now_s)
+
+    def _find(self, deployment: Object) -> DeploymentReplicaSets:
+        """The Deployment's ReplicaSets as they are now."""
+        owned, template = self.owned(deployment), deployment["spec"]["template"]
+        matching = [one for one in owned if same_template(one["spec"]["template"], template)]
+        new = next(iter(oldest_first(matching)), None)
+        return DeploymentReplicaSets(new, [one for one in owned if one is not new])
+
+    # --- steps -----------------------------------------------------------------------------------------------
 
     def _is_scaled(self, deployment: Object) -> bool:
         """Whether the wanted number of pods has changed since the active ReplicaSets were last sized."""
         wanted = str(replicas_of(deployment))
-        active = self._replica_sets.find(deployment).active
-        return any(annotations_of(one).get(DESIRED_REPLICAS, wanted) != wanted for one in active)
+        return any(annotations_of(one).get(DESIRED_REPLICAS, wanted) != wanted for one in self._find(deployment).active)
 
     def _scale(self, deployment: Object, now_s: float) -> None:
         """Size the ReplicaSets for a changed number of pods, each in proportion, without going on with the rollout."""
-        replica_sets = self._replica_sets.find(deployment)
-        active = replica_sets.active
+        new, old = found = self._find(deployment)
+        active = oldest_first(found.active)
         if len(active) <= 1:
-            latest = active[0] if active else replica_sets.new or max(replica_sets.old, key=revision_of, default=None)
+            latest = active[0] if active else new or max(old, key=revision_of, default=None)
             if latest is not None:
-                self._replica_sets.resize(deployment, latest, replicas_of(deployment), now_s)
-        elif replica_sets.new is not None and _is_saturated(deployment, replica_sets.new):
-            self._empty_old_sets(deployment, now_s)
+                self._resize(deployment, latest, replicas_of(deployment), now_s)
+        elif new is not None and _is_saturated(deployment, new):
+            self._empty(deployment, old, now_s)
         elif is_rolling(deployment):
-            active = oldest_first(active)
             before = status_count(deployment, "replicas")
             facts = [sized(one)._replace(age=age) for age, one in enumerate(active)]
             for one, size in zip(active, proportional_sizes(bounds_of(deployment), before, facts), strict=True):
-                self._replica_sets.resize(deployment, one, size, now_s)
+                self._resize(deployment, one, size, now_s)
 
     def _roll(self, deployment: Object, now_s: float) -> Progress | None:
         """RollingUpdate: more new pods within maxSurge, or else fewer old ones within maxUnavailable."""
-        made = self._replica_sets.ensure_new(deployment, now_s)
-        replica_sets = self._replica_sets.find(deployment)
-        new = replica_sets.new
-        if new is None:
-            return None
-        size = new_set_size(bounds_of(deployment), total_replicas(replica_sets.all), replicas_of(new))
-        if not self._replica_sets.resize(deployment, new, min(size, replicas_of(deployment)), now_s):
-            self._shrink_old(deployment, replica_sets, now_s)
-        self._tidy(deployment)
-        return _news_of_new_set(deployment, new, made=made)
+        new, news = self._ensure_new(deployment, now_s)
+        size = new_set_size(bounds_of(deployment), total_replicas(self._find(deployment).all), replicas_of(new))
+        if not self._resize(deployment, new, min(size, replicas_of(deployment)), now_s):
+            self._shrink_old(deployment, new, now_s)
+        self._drop_history(deployment)
+        return news
 
-    def _shrink_old(self, deployment: Object, replica_sets: DeploymentReplicaSets, now_s: float) -> None:
-        new = replica_sets.new
-        if new is None or not any(replicas_of(one) for one in replica_sets.old):
-            return
-        budget = removable_old_pods(bounds_of(deployment), total_replicas(replica_sets.all), sized(new))
-        if budget <= 0:
-            return
-        old = oldest_first(filter(replicas_of, replica_sets.old))
-        for one, size in zip(old, without_unavailable(map(sized, old), budget), strict=True):
-            self._replica_sets.resize(deployment, one, size, now_s)
-        self._shrink_available(deployment, now_s)
-
-    def _shrink_available(self, deployment: Object, now_s: float) -> None:
-        """Take away available old pods as long as enough pods stay available."""
-        replica_sets = self._replica_sets.find(deployment)
-        available = total_status(replica_sets.all, "availableReplicas")
-        old = oldest_first(replica_sets.old)
-        sizes = without_surplus(map(replicas_of, old), available, bounds_of(deployment))
-        for one, size in zip(old, sizes, strict=True):
-            if size < replicas_of(one):
-                self._replica_sets.resize(deployment, one, size, now_s)
+    def _shrink_old(self, deployment: Object, new: Object, now_s: float) -> None:
+        """Take away old pods that are not available, then others as long as enough pods stay available."""
+        found, bounds = self._find(deployment), bounds_of(deployment)
+        old = oldest_first(filter(replicas_of, found.old))
+        budget = removable_old_pods(bounds, total_replicas(found.all), sized(new))
+        if old and budget > 0:
+            self._shrink(deployment, old, without_unavailable(map(sized, old), budget), now_s)
+            found = self._find(deployment)
+            old, available = oldest_first(found.old), total_status(found.all, "availableReplicas")
+            self._shrink(deployment, old, without_surplus(map(replicas_of, old), available, bounds), now_s)
 
     def _recreate(self, deployment: Object, now_s: float) -> Progress | None:
         """Recreate: once all old pods have ended, the new ones are created."""
-        if self._empty_old_sets(deployment, now_s) or self._old_pods_left(deployment):
+        old = self._find(deployment).old
+        pods = (pod for one in old for pod in self.index.controlled(uid_of(one), "Pod"))
+        if self._empty(deployment, old, now_s) or not all(map(is_terminal, pods)):
             return None
-        made = self._replica_sets.ensure_new(deployment, now_s)
-        new = self._replica_sets.find(deployment).new
-        if new is None:
-            return None
-        self._replica_sets.resize(deployment, new, replicas_of(deployment), now_s)
-        self._tidy(deployment)
-        return _news_of_new_set(deployment, new, made=made)
+        new, news = self._ensure_new(deployment, now_s)
+        self._resize(deployment, new, replicas_of(deployment), now_s)
+        self._drop_history(deployment)
+        return news
 
-    def _empty_old_sets(self, deployment: Object, now_s: float) -> bool:
-        old = [one for one in self._replica_sets.find(deployment).old if replicas_of(one)]
-        emptied = [self._replica_sets.resize(deployment, one, 0, now_s) for one in old]
-        return any(emptied)
+    # --- ReplicaSets -----------------------------------------------------------------------------------------
 
-    def _old_pods_left(self, deployment: Object) -> bool:
-        replica_sets = self._replica_sets.find(deployment)
-        pods = (pod for one in replica_sets.old for pod in self._index.controlled(uid_of(one), "Pod"))
-        return any(not is_terminal(pod) for pod in pods)
+    def _resize(self, deployment: Object, replica_set: Object, size: int, now_s: float) -> bool:
+        """Let a ReplicaSet ask for `size` pods; True if it asked for another number."""
+        before = replicas_of(replica_set)
+        annotations = annotations_of(replica_set) | _size_annotations(deployment)
+        if before != size or annotations != annotations_of(replica_set):
+            changed = with_metadata(replica_set, annotations=annotations)
+            self.client.update(self.child, {**changed, "spec": {**replica_set["spec"], "replicas": size}})
+            self._tell_size(deployment, replica_set, before, size, now_s)
+        return before != size
 
-    def _tidy(self, deployment: Object) -> None:
-        if is_complete(deployment, deployment.get("status") or {}):
-            self._replica_sets.drop_history(deployment)
+    def _shrink(self, deployment: Object, replica_sets: list[Object], sizes: Iterable[int], now_s: float) -> bool:
+        """Let those ReplicaSets ask for fewer pods that ask for more; True if there were any."""
+        larger = [(one, size) for one, size in zip(replica_sets, sizes, strict=True) if replicas_of(one) > size]
+        for one, size in larger:
+            self._resize(deployment, one, size, now_s)
+        return bool(larger)
+
+    def _empty(self, deployment: Object, replica_sets: list[Object], now_s: float) -> bool:
+        return self._shrink(deployment, replica_sets, [0] * len(replica_sets), now_s)
+
+    def _tell_size(self, deployment: Object, replica_set: Object, before: int, size: int, now_s: float) -> None:
+        if size != before:
+            direction = "up" if size > before else "down"
+            name = replica_set["metadata"]["name"]
+            message = f"Scaled {direction} replica set {name} from {before} to {size}"
+            self.tell(deployment, "ScalingReplicaSet", message, now_s)
+
+    def _ensure_new(self, deployment: Object, now_s: float) -> tuple[Object, Progress | None]:
+        """Make the ReplicaSet of the present template, or bring its annotations up to date; with what that is told."""
+        found = self._find(deployment)
+        revision = max(map(revision_of, found.old), default=0) + 1
+        if found.new is not None:
+            new = self._renumber(deployment, found.new, revision)
+        else:
+            bounds = bounds_of(deployment)
+            size = new_set_size(bounds, total_replicas(found.all), 0) if is_rolling(deployment) else bounds.wanted
+            new = self._create(deployment, size, revision)
+            self._tell_size(deployment, new, 0, size, now_s)
+        return new, news_of_new_set(deployment, new, made=found.new is None)
+
+    def _create(self, deployment: Object, size: int, revision: int) -> Object:
+        first = int_of(deployment.get("status") or {}, "collisionCount")
+        for collisions in range(first, first + MAX_COLLISIONS):
+            replica_set = _new_replica_set(deployment, collisions, size, revision)
+            if self.index.get(self.child, key_of(replica_set)) is None:
+                break  # else another template has the same hash
+        return self.client.create(self.child, replica_set)
+
+    def _renumber(self, deployment: Object, new: Object, revision: int) -> Object:
+        """Give a ReplicaSet that became the newest again the next revision, and remember the one it had."""
+        before = revision_of(new)
+        annotations = {**annotations_of(new), **_copied_annotations(deployment), **_size_annotations(deployment)}
+        if before < revision:
+            annotations[REVISION] = str(revision)
+            if before:
+                history = annotations.get(REVISION_HISTORY)
+                annotations[REVISION_HISTORY] = f"{history},{before}" if history else str(before)
+        min_ready_s = int_of(deployment["spec"], "minReadySeconds")
+        changed = int_of(new["spec"], "minReadySeconds") != min_ready_s
+        if not changed and annotations == annotations_of(new):
+            return new
+        spec = {**new["spec"], "minReadySeconds": min_ready_s} if changed else new["spec"]
+        return self.client.update(self.child, {**with_metadata(new, annotations=annotations), "spec": spec})
+
+    def _drop_history(self, deployment: Object) -> None:
+        """Once a rollout is complete, delete the oldest empty ReplicaSets beyond `revisionHistoryLimit`."""
+        if not is_complete(deployment, deployment.get("status") or {}):
+            return
+        old = sorted((one for one in self._find(deployment).old if not is_being_deleted(one)), key=revision_of)
+        for one in old[: max(0, len(old) - int_of(deployment["spec"], "revisionHistoryLimit", 10))]:
+            observed = status_count(one, "observedGeneration") >= generation_of(one)
+            if replicas_of(one) == 0 and status_count(one, "replicas") == 0 and observed:
+                self.client.delete(self.child, one)
 
     # --- status ----------------------------------------------------------------------------------------------
 
-    def _write_revision(self, key: str) -> None:
-        """The Deployment carries the revision of its newest ReplicaSet."""
-        deployment = self._index.get(KIND, key)
-        new = self._replica_sets.find(deployment).new if deployment is not None else None
-        if deployment is None or new is None:
-            return
-        annotations = annotations_of(deployment) | {REVISION: annotations_of(new).get(REVISION, "1")}
-        if annotations != annotations_of(deployment):
-            self._client.update(KIND, with_metadata(deployment, annotations=annotations))
+    def _with_revision(self, deployment: Object) -> Object:
+        """Have the Deployment carry the revision of its newest ReplicaSet; returns it as it is then."""
+        new = self._find(deployment).new
+        annotations = annotations_of(deployment)
+        if new is None or annotations.get(REVISION) == (revision := annotations_of(new).get(REVISION, "1")):
+            return deployment
+        return self.client.update(self.kind, with_metadata(deployment, annotations={**annotations, REVISION: revision}))
 
     def _write_status(self, deployment: Object, news: Progress | None, now_s: float) -> None:
-        replica_sets = self._replica_sets.find(deployment)
-        status = deployment_status(deployment, replica_sets.all, replica_sets.new, news, now_s)
-        if status != deployment.get("status"):
-            self._client.update_status(KIND, {**deployment, "status": status})
+        found = self._find(deployment)
+        status = deployment_status(deployment, found.all, found.new, news, now_s)
+        self.client.set_status(deployment, status)
         deadline_s = progress_deadline(deployment, status)
         if deadline_s is not None:
-            self.queue.add_at(key_of(deployment), deadline_s)
+            self.look_at(deployment, deadline_s)
 
 
 def _is_saturated(deployment: Object, new: Object) -> bool:
     wanted = replicas_of(deployment)
-    sized = annotations_of(new).get(DESIRED_REPLICAS) == str(wanted)
-    return replicas_of(new) == wanted and sized and status_count(new, "availableReplicas") == wanted
+    is_sized = annotations_of(new).get(DESIRED_REPLICAS) == str(wanted)
+    return replicas_of(new) == wanted and is_sized and status_count(new, "availableReplicas") == wanted
 
 
-def _pause_news(deployment: Object) -> Progress | None:
-    """The progress to report if the Deployment has just been paused or resumed."""
-    known = find_condition(deployment, "Progressing")
-    if known is not None and known["reason"] == TIMED_OUT:
-        return None
-    paused = bool(deployment["spec"].get("paused"))
-    was_paused = known is not None and known["reason"] == "DeploymentPaused"
-    if paused and not was_paused:
-        return Progress("Unknown", "DeploymentPaused", "Deployment is paused")
-    if not paused and was_paused:
-        return Progress("Unknown", "DeploymentResumed", "Deployment is resumed")
-    return None
+def _new_replica_set(deployment: Object, collisions: int, size: int, revision: int) -> Object:
+    spec, selector, template = deployment["spec"], deployment["spec"]["selector"], deployment["spec"]["template"]
+    digest, metadata = template_hash(template, collisions), template.get("metadata") or {}
+    labels = {**(metadata.get("labels") or {}), HASH_LABEL: digest}
+    annotations = _copied_annotations(deployment) | _size_annotations(deployment) | {REVISION: str(revision)}
+    new_spec = {
+        "replicas": size,
+        "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}},
+        "template": {**template, "metadata": {**metadata, "labels": labels}},
+    }
+    if int_of(spec, "minReadySeconds"):
+        new_spec["minReadySeconds"] = spec["minReadySeconds"]
+    return {
+        "metadata": {
+            "name": f"{deployment['metadata']['name']}-{digest}",
+            "namespace": deployment["metadata"]["namespace"],
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [new_controller_reference(deployment)],
+        },
+        "spec": new_spec,
+    }
 
 
-def _news_of_new_set(deployment: Object, new: Object, *, made: bool) -> Progress | None:
-    name = new["metadata"]["name"]
-    if made:
-        return Progress("True", "NewReplicaSetCreated", f'Created new replica set "{name}"')
-    if find_condition(deployment, "Progressing") is None and int_of(new["spec"], "replicas"):
-        return Progress("True", "FoundNewReplicaSet", f'Found new replica set "{name}"')
-    return None
+def _copied_annotations(deployment: Object) -> dict[str, str]:
+    """What a ReplicaSet has of its Deployment's annotations (kubectl's change-cause among them)."""
+    return {name: text for name, text in annotations_of(deployment).items() if name not in OWN_ANNOTATIONS}
+
+
+def _size_annotations(deployment: Object) -> dict[str, str]:
+    bounds = bounds_of(deployment)
+    return {DESIRED_REPLICAS: str(bounds.wanted), MAX_REPLICAS: str(bounds.most)}

@@ -14,16 +14,11 @@ from berth_cluster.apimachinery.meta import (
     find_condition,
     int_of,
     is_being_deleted,
-    key_of,
     parse_time,
     uid_of,
     without_finalizer,
 )
 from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager, controllers_of
-from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pod_control import PodControl
 from berth_cluster.controllers.pods import first_to_go, pod_from_template
 from berth_cluster.controllers.workloads.job_status import (
     FAILURE_COUNT,
@@ -44,93 +39,81 @@ from berth_cluster.controllers.workloads.job_status import (
     pod_index,
     replaces_failed_only,
 )
+from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.jobs import COMPLETION_INDEX, backoff_s, missing_indexes, surplus_pods, wanted_pods
 from berth_workloads.replica_sets import BURST
 
-COMPONENT = "job-controller"
-KIND = "Job"
 MANAGED_HERE = (None, "kubernetes.io/job-controller")
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
-class JobController(KeyedController):
+class JobController(WorkloadController):
     """Pods for Jobs."""
 
-    __slots__ = ("_client", "_index", "_last_failure", "_pods", "_refs")
+    __slots__ = ("_last_failure",)
 
-    name = COMPONENT
+    name = "job-controller"
+    kind = "Job"
+    finalizer = TRACKING_FINALIZER
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
-        self._refs = ControllerRefManager(client, "batch/v1", KIND, finalizer=TRACKING_FINALIZER)
-        self._pods = PodControl(client, COMPONENT, KIND)
+        super().__init__(client)
         self._last_failure: dict[str, tuple[int, float]] = {}  # job uid -> failures in a row, time of the last
 
     # --- changes ---------------------------------------------------------------------------------------------
 
-    def handle(self, change: ObjectChange) -> None:
-        """Look at changed Jobs and at the Jobs of changed pods."""
-        for key in self._refs.note(change):
-            self.queue.add(key)
-        if change.kind == KIND:
-            if change.type == "DELETED":
-                self._last_failure.pop(uid_of(change.obj), None)
-                for pod in self._index.controlled(uid_of(change.obj), "Pod"):
-                    self.queue.add(f"pod {key_of(pod)}")
-            else:
-                self.queue.add(key_of(change.obj))
-        elif change.kind == "Pod":
-            for key, uid in controllers_of(change, KIND):
-                self.queue.add(key if self._index.holds_uid(uid) else f"pod {key_of(change.obj)}")
+    def forget(self, workload: Object) -> None:
+        """Look at the pods of a Job that is gone: they must not be kept for it."""
+        self._last_failure.pop(uid_of(workload), None)
+        for pod in self.owned(workload):
+            self.look_at(pod)
+
+    def look_at_owner(self, key: str, uid: str, child: Object) -> None:
+        """Look at the Job of a pod, or at the pod itself where the Job is gone."""
+        if self.index.holds_uid(uid):
+            self.look_up(self.kind, key)
+        else:
+            self.look_at(child)
 
     # --- one Job ---------------------------------------------------------------------------------------------
 
-    def sync(self, key: str, now_s: float) -> None:
-        """Bring one Job's pods and status up to date (a key `pod …` is a pod whose Job is gone)."""
-        if key.startswith("pod "):
-            self._let_go(key.removeprefix("pod "))
+    def sync(self, obj: Object, now_s: float) -> None:
+        """Bring one Job's pods and status up to date, or let go of a pod whose Job is gone."""
+        if obj["kind"] == "Pod":
+            self._untrack(obj)
+        elif obj["spec"].get("managedBy") not in MANAGED_HERE:
             return
-        job = self._index.get(KIND, key)
-        if job is None or job["spec"].get("managedBy") not in MANAGED_HERE:
-            return
-        uid = uid_of(job)
-        if is_finished(job) or is_being_deleted(job):
-            self._wind_up(job, self._index.controlled(uid, "Pod"), now_s)
-            return
-        self._refs.claim(job, self._index.controlled(uid, "Pod"))
-        counted = count_pods(job, self._index.controlled(uid, "Pod"))
+        elif is_finished(obj) or is_being_deleted(obj):
+            self._wind_up(obj, now_s)
+        else:
+            self._go_on(obj, now_s)
+
+    def _go_on(self, job: Object, now_s: float) -> None:
+        self.claim(job, self.owned(job))
+        counted = count_pods(job, self.owned(job))
         self._note_failures(job, counted, now_s)
         end = end_of(job, counted, now_s)
-        self._write(job, counted, end, now_s)
-        for pod in counted.newly:
+        job = self._write(job, counted, end, now_s)
+        for pod in (*counted.newly, *(counted.held.values() if end is not None else ())):
             self._untrack(pod)
         if end is not None:
-            for pod in counted.held.values():
-                self._untrack(pod)
-            self._delete_pods(job, counted.active, now_s)
-            return
-        self._manage(key, counted, now_s)
-
-    def _let_go(self, pod_key: str) -> None:
-        pod = self._index.get("Pod", pod_key)
-        if pod is not None:
-            self._untrack(pod)
+            self._delete(job, counted.active, now_s)
+        else:
+            self._manage(job, counted, now_s)
 
     def _untrack(self, pod: Object) -> None:
         if TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or []):
-            self._client.update("Pod", without_finalizer(pod, TRACKING_FINALIZER))
+            self.client.update("Pod", without_finalizer(pod, TRACKING_FINALIZER))
 
-    def _delete_pods(self, job: Object, pods: list[Object], now_s: float) -> None:
+    def _delete(self, job: Object, pods: list[Object], now_s: float) -> None:
         """Delete pods that are no longer wanted; without the finalizer they do not count as failed."""
         for pod in pods:
             self._untrack(pod)
-        self._pods.delete(job, pods, now_s)
+        self.delete_children(job, pods, now_s)
 
-    def _wind_up(self, job: Object, pods: list[Object], now_s: float) -> None:
+    def _wind_up(self, job: Object, now_s: float) -> None:
         """Release the pods of a Job that has finished, and delete the Job when its time to live is over."""
-        for pod in pods:
+        for pod in self.owned(job):
             self._untrack(pod)
         limit_s = job["spec"].get("ttlSecondsAfterFinished")
         if limit_s is None or is_being_deleted(job):
@@ -138,26 +121,23 @@ class JobController(KeyedController):
         ended = find_condition(job, "Complete") or find_condition(job, "Failed") or {}
         gone_s = parse_time(ended.get("lastTransitionTime")) + float(limit_s)
         if now_s >= gone_s:
-            self._client.delete(KIND, job, policy="Foreground")
+            self.client.delete(self.kind, job, policy="Foreground")
         else:
-            self.queue.add_at(key_of(job), gone_s)
+            self.look_at(job, gone_s)
 
-    def _manage(self, key: str, counted: JobPods, now_s: float) -> None:
+    def _manage(self, job: Object, counted: JobPods, now_s: float) -> None:
         """Delete surplus pods, or else create missing ones; come back at the deadline."""
-        job = self._index.get(KIND, key)
-        if job is None:
-            return
         deadline_s = active_deadline(job)
         if deadline_s is not None:
-            self.queue.add_at(key, deadline_s)
+            self.look_at(job, deadline_s)
         active = len(counted.active)
         wanted = wanted_pods(bounds_of(job), active, counted.succeeded)
         surplus = self._surplus(job, counted.active, active - wanted)[:BURST]
         missing = wanted - active - (len(counted.terminating) if replaces_failed_only(job) else 0)
         if surplus:
-            self._delete_pods(job, surplus, now_s)
+            self._delete(job, surplus, now_s)
         elif missing > 0:
-            self._create_pods(job, counted, min(missing, BURST), now_s)
+            self._create(job, counted, min(missing, BURST), now_s)
 
     def _surplus(self, job: Object, active: list[Object], count: int) -> list[Object]:
         """The pods to delete: those that an Indexed Job has no use for, and others up to that number."""
@@ -169,7 +149,7 @@ class JobController(KeyedController):
         left = (pod for at, pod in enumerate(ordered) if at not in set(useless))
         return [*chosen, *(pod for _, pod in zip(range(count - len(chosen)), left, strict=False))]
 
-    def _create_pods(self, job: Object, counted: JobPods, count: int, now_s: float) -> None:
+    def _create(self, job: Object, counted: JobPods, count: int, now_s: float) -> None:
         indexes: list[int | None] = [None] * count
         if is_indexed(job):
             busy = [*counted.active, *(counted.terminating if replaces_failed_only(job) else ())]
@@ -178,8 +158,8 @@ class JobController(KeyedController):
         ready_s = {index: self._ready_at(job, counted.held.get(index)) for index in indexes}
         due = [index for index in indexes if ready_s[index] <= now_s]
         if not due and ready_s:
-            self.queue.add_at(key_of(job), min(ready_s.values()))
-        self._pods.create(job, (_new_pod(job, index, counted.held.get(index)) for index in due), now_s)
+            self.look_at(job, min(ready_s.values()))
+        self.create_children(job, (_new_pod(job, index, counted.held.get(index)) for index in due), now_s)
 
     def _ready_at(self, job: Object, held: Object | None) -> float:
         """When a pod may be made after those that have failed: of the same index, or of the whole Job."""
@@ -200,14 +180,12 @@ class JobController(KeyedController):
 
     # --- status ----------------------------------------------------------------------------------------------
 
-    def _write(self, job: Object, counted: JobPods, end: JobEnd | None, now_s: float) -> None:
-        status = job_status(job, counted, end, now_s)
-        if status == job.get("status"):
-            return
-        written = self._client.update_status(KIND, {**job, "status": status})
-        for reason, message, is_warning in _news(job, written, end, counted.succeeded):
-            say = self._client.events.warning if is_warning else self._client.events.normal
-            say(COMPONENT, KIND, job, reason, message, now_s)
+    def _write(self, job: Object, counted: JobPods, end: JobEnd | None, now_s: float) -> Object:
+        written = self.client.set_status(job, job_status(job, counted, end, now_s))
+        if written is not job:
+            for reason, message, is_warning in _news(job, written, end, counted.succeeded):
+                self.tell(job, reason, message, now_s, warns=is_warning)
+        return written
 
 
 def _news(before: Object, job: Object, end: JobEnd | None, succeeded: int) -> Iterable[tuple[str, str, bool]]:
@@ -223,7 +201,7 @@ def _news(before: Object, job: Object, end: JobEnd | None, succeeded: int) -> It
 
 
 def _new_pod(job: Object, index: int | None, held: Object | None) -> Object:
-    pod = pod_from_template(job, "batch/v1", KIND, job["spec"]["template"])
+    pod = pod_from_template(job, job["spec"]["template"])
     metadata = pod["metadata"]
     metadata["labels"] = _identity_labels(job) | metadata.get("labels", {})
     metadata["finalizers"] = [*metadata.get("finalizers", []), TRACKING_FINALIZER]

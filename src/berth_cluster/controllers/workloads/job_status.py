@@ -15,10 +15,18 @@ from berth_cluster.apimachinery.meta import (
     is_being_deleted,
     is_condition_true,
     key_of,
+    new_condition,
     parse_time,
-    set_condition,
+    with_condition,
 )
-from berth_cluster.controllers.pods import is_active, is_terminating, phase_of, ready_since
+from berth_cluster.controllers.pods import (
+    container_statuses,
+    ends_of,
+    is_active,
+    is_terminating,
+    phase_of,
+    ready_since,
+)
 from berth_workloads.job_policies import (
     FAIL_INDEX,
     FAIL_JOB,
@@ -36,7 +44,6 @@ IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 DEFAULT_BACKOFF_LIMIT = 6
 SUCCESS_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 FINAL = {SUCCESS_MET: "Complete", FAILURE_TARGET: "Failed"}
-CONTAINER_STATUSES = ("initContainerStatuses", "containerStatuses")
 
 
 class JobEnd(NamedTuple):
@@ -104,9 +111,10 @@ def pod_index(pod: Object) -> int | None:
     return index_of(annotations_of(pod).get(COMPLETION_INDEX))
 
 
-def failures_of_index(pod: Object, annotation: str = FAILURE_COUNT) -> int:
-    """How often the pod's index had failed before it, or with the other annotation, how often that was ignored."""
-    return int_of(annotations_of(pod), annotation)
+def failures_before(pod: Object) -> tuple[int, int]:
+    """How often the pod's index had failed before it: failures that count, and those that were ignored."""
+    annotations = annotations_of(pod)
+    return int_of(annotations, FAILURE_COUNT), int_of(annotations, IGNORED_FAILURE_COUNT)
 
 
 def failure_of(job: Object, pod: Object) -> FailureVerdict | None:
@@ -116,23 +124,16 @@ def failure_of(job: Object, pod: Object) -> FailureVerdict | None:
     )
     if not has_failed:
         return None
-    status = pod.get("status") or {}
-    ended = (
-        (one["name"], ((one.get("state") or {}).get("terminated") or {}).get("exitCode", 0))
-        for field in reversed(CONTAINER_STATUSES)
-        for one in status.get(field) or []
-    )
-    conditions = {(one["type"], one["status"]) for one in status.get("conditions") or []}
+    exits = [(name, ended.get("exitCode", 0)) for name, ended in ends_of(pod)]
+    conditions = {(one["type"], one["status"]) for one in (pod.get("status") or {}).get("conditions") or []}
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or []
-    return failure_verdict(rules, FailedPod(key_of(pod), list(ended), conditions))
+    return failure_verdict(rules, FailedPod(key_of(pod), exits, conditions))
 
 
 def finished_at(pod: Object) -> float:
     """When the last container of a pod ended; when it was deleted, if none has."""
-    states = ((pod.get("status") or {}).get(field) or [] for field in CONTAINER_STATUSES)
-    ended = [((one.get("state") or {}).get("terminated") or {}).get("finishedAt") for each in states for one in each]
-    metadata = pod["metadata"]
-    given = [one for one in ended if one] or [metadata.get("deletionTimestamp") or metadata.get("creationTimestamp")]
+    metadata, times = pod["metadata"], [ended.get("finishedAt") for _, ended in ends_of(pod)]
+    given = [one for one in times if one] or [metadata.get("deletionTimestamp") or metadata.get("creationTimestamp")]
     return max(map(parse_time, given))
 
 
@@ -174,7 +175,7 @@ def _failed_indexes(spec: Object, bad: Iterable[tuple[Object, FailureVerdict]]) 
     found = set()
     for pod, verdict in bad:
         index = pod_index(pod)
-        too_often = verdict.action != IGNORE and failures_of_index(pod) >= limit
+        too_often = verdict.action != IGNORE and failures_before(pod)[0] >= limit
         if index is not None and (verdict.action == FAIL_INDEX or too_often):
             found.add(index)
     return found
@@ -182,22 +183,18 @@ def _failed_indexes(spec: Object, bad: Iterable[tuple[Object, FailureVerdict]]) 
 
 def _held(bad: Iterable[tuple[Object, FailureVerdict]], settled: set[int]) -> dict[int | None, Object]:
     held: dict[int | None, Object] = {}
-    for pod, _ in sorted(bad, key=lambda one: (_all_failures(one[0]), finished_at(one[0]))):
+    for pod, _ in sorted(bad, key=lambda one: (sum(failures_before(one[0])), finished_at(one[0]))):
         index = pod_index(pod)
         if index is not None and index not in settled:
             held[index] = pod
     return held
 
 
-def _all_failures(pod: Object) -> int:
-    return failures_of_index(pod) + failures_of_index(pod, IGNORED_FAILURE_COUNT)
-
-
 def failures_with(job: Object, held: Object) -> tuple[int, int]:
     """How often an index has failed with the held pod's failure: counted ones, and ignored ones."""
     verdict = failure_of(job, held)
     is_ignored = verdict is not None and verdict.action == IGNORE
-    counted, ignored = failures_of_index(held), failures_of_index(held, IGNORED_FAILURE_COUNT)
+    counted, ignored = failures_before(held)
     return counted + (not is_ignored), ignored + is_ignored
 
 
@@ -211,24 +208,15 @@ def end_of(job: Object, counted: JobPods, now_s: float) -> JobEnd | None:
 
 
 def _failure(job: Object, counted: JobPods, now_s: float) -> JobEnd | None:
-    spec = job["spec"]
-    deadline_s = active_deadline(job)
-    failed = len(counted.failed_indexes or ())
+    spec, deadline_s, failed = job["spec"], active_deadline(job), len(counted.failed_indexes or ())
+    is_over = deadline_s is not None and now_s >= deadline_s
     is_settled = failed and failed + len(counted.done_indexes) >= int_of(spec, "completions")
     too_many = spec.get("maxFailedIndexes") is not None and failed > spec["maxFailedIndexes"]
     for is_so, reason, message in (
         (counted.verdict.message, "PodFailurePolicy", counted.verdict.message),
         (_exceeds_backoff_limit(spec, counted), "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
-        (
-            deadline_s is not None and now_s >= deadline_s,
-            "DeadlineExceeded",
-            "Job was active longer than specified deadline",
-        ),
-        (
-            too_many,
-            "MaxFailedIndexesExceeded",
-            "Job has exceeded the specified maximal number of failed indexes",
-        ),
+        (is_over, "DeadlineExceeded", "Job was active longer than specified deadline"),
+        (too_many, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"),
         (is_settled, "FailedIndexes", "Job has failed indexes"),
     ):
         if is_so:
@@ -261,8 +249,7 @@ def _exceeds_backoff_limit(spec: Object, counted: JobPods) -> bool:
     failed = counted.failed + len(counted.held)
     if failed > limit or spec["template"]["spec"].get("restartPolicy") != "OnFailure":
         return failed > limit
-    statuses = ((pod.get("status") or {}).get(field) or [] for pod in counted.active for field in CONTAINER_STATUSES)
-    restarts = sum(int_of(one, "restartCount") for each in statuses for one in each)
+    restarts = sum(int_of(one, "restartCount") for pod in counted.active for one in container_statuses(pod))
     return restarts >= max(1, limit)
 
 
@@ -288,27 +275,24 @@ def job_status(job: Object, counted: JobPods, end: JobEnd | None, now_s: float) 
         status["completedIndexes"] = format_indexes(counted.done_indexes)
     if counted.failed_indexes is not None:
         status["failedIndexes"] = format_indexes(counted.failed_indexes)
-    conditions = before.get("conditions") or []
-    was_suspended = any(one["type"] == "Suspended" and one["status"] == "True" for one in conditions)
+    was_suspended = is_condition_true(job, "Suspended")
     if end is None and is_suspended != was_suspended:
         why = ("JobSuspended", "Job suspended") if is_suspended else ("JobResumed", "Job resumed")
-        conditions = _with(conditions, "Suspended", str(is_suspended), why, now)
+        status = _with(status, "Suspended", is_suspended, why, now_s)
         status.pop("startTime", None)
     if not is_suspended:
         status.setdefault("startTime", now)
     if end is not None:
-        conditions = _with(conditions, end.interim, "True", end[1:], now)
+        status = _with(status, end.interim, True, end[1:], now_s)
         if not terminating:
-            conditions = _with(conditions, FINAL[end.interim], "True", end[1:], now)
+            status = _with(status, FINAL[end.interim], True, end[1:], now_s)
             status |= {"completionTime": now} if end.is_success else {}
-    return status | ({"conditions": conditions} if conditions else {})
+    return status
 
 
-def _with(conditions: list[Object], condition_type: str, status: str, why: tuple[str, str], now: str) -> list[Object]:
-    reason, message = why
-    known = next((one for one in conditions if one["type"] == condition_type), None)
-    if known is not None and (known["status"], known["reason"]) == (status, reason):
-        return conditions
-    times = {"lastProbeTime": now, "lastTransitionTime": now}
-    condition = {"type": condition_type, "status": status, **times, "reason": reason, "message": message}
-    return set_condition(conditions, condition)
+def _with(status: Object, condition_type: str, value: bool, why: tuple[str, str], now_s: float) -> Object:
+    known = find_condition({"status": status}, condition_type)
+    new = new_condition(condition_type, value, *why, now_s)
+    if known is not None and (known["status"], known["reason"]) == (new["status"], new["reason"]):
+        return status
+    return with_condition(status, {**new, "lastProbeTime": new["lastTransitionTime"]})

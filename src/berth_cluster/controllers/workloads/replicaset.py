@@ -8,6 +8,7 @@ since the index is never behind the store (see `controllers.index`).
 """
 
 import itertools
+from operator import add, sub
 from typing import NamedTuple
 
 from berth.api.selectors import Selector
@@ -15,34 +16,40 @@ from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
     controller_reference,
-    format_time,
+    find_condition,
+    generation_of,
     int_of,
     is_being_deleted,
     key_of,
     labels_of,
+    new_condition,
     uid_of,
 )
-from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pod_control import PodControl
-from berth_cluster.controllers.pods import first_to_go, is_active, is_terminating, pod_from_template, ready_since
+from berth_cluster.controllers.pods import (
+    available_at,
+    first_to_go,
+    is_active,
+    is_terminating,
+    pod_from_template,
+    ready_since,
+)
+from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.replica_sets import missing_pods
 
 
-class _Facts(NamedTuple):
-    """What one pod adds to the counts."""
+class PodCounts(NamedTuple):
+    """What one pod, or all pods of a ReplicaSet, come to."""
 
-    active: bool
-    ready: bool
-    labelled: bool
-    terminating: bool
+    active: int = 0
+    ready: int = 0
+    labelled: int = 0
+    terminating: int = 0
 
 
-_NOTHING = _Facts(False, False, False, False)
+_NOTHING = PodCounts()
 
 
 class ReplicaCounts:
@@ -52,118 +59,77 @@ class ReplicaCounts:
     pod that starts, and to count them all each time would take quadratic time.
     """
 
-    __slots__ = (
-        "_facts", "_selector", "_template_labels", "active", "generation", "labelled", "mismatched", "ready",
-        "terminating",
-    )  # fmt: skip
+    __slots__ = ("_known", "_selector", "_template_labels", "generation", "mismatched", "total")
 
     def __init__(self, replica_set: Object) -> None:
-        self.generation = int_of(replica_set["metadata"], "generation")
-        self.active = 0
-        self.ready = 0
-        self.labelled = 0
-        self.terminating = 0
+        self.generation = generation_of(replica_set)
+        self.total = _NOTHING
         self.mismatched: dict[str, None] = {}
         """Keys of own pods that the selector no longer matches."""
-        self._facts: dict[str, _Facts] = {}
+        self._known: dict[str, PodCounts] = {}
         self._selector: Selector = selector_of(replica_set)
         template = replica_set["spec"]["template"].get("metadata") or {}
         self._template_labels: dict[str, str] = template.get("labels") or {}
 
     def put(self, key: str, pod: Object) -> None:
         """Count a pod as it is now."""
+        self.drop(key)
         labels = labels_of(pod)
         if self._selector.matches(labels):
-            self.mismatched.pop(key, None)
             active = is_active(pod)
             ready = active and ready_since(pod) is not None
             labelled = active and self._template_labels.items() <= labels.items()
-            self._count(key, _Facts(active, ready, labelled, is_terminating(pod)))
+            counts = self._known[key] = PodCounts(active, ready, labelled, is_terminating(pod))
+            self.total = PodCounts(*map(add, self.total, counts))
         else:
             self.mismatched[key] = None
-            self._count(key, _NOTHING)
 
     def drop(self, key: str) -> None:
         """A pod is gone, or belongs to somebody else."""
         self.mismatched.pop(key, None)
-        self._count(key, _NOTHING)
-        self._facts.pop(key, None)
-
-    def _count(self, key: str, facts: _Facts) -> None:
-        before = self._facts.get(key, _NOTHING)
-        self.active += facts.active - before.active
-        self.ready += facts.ready - before.ready
-        self.labelled += facts.labelled - before.labelled
-        self.terminating += facts.terminating - before.terminating
-        self._facts[key] = facts
+        self.total = PodCounts(*map(sub, self.total, self._known.pop(key, _NOTHING)))
 
 
-class ReplicaSetController(KeyedController):
+class ReplicaSetController(WorkloadController):
     """Pods for ReplicaSets."""
 
-    __slots__ = ("_client", "_counts", "_index", "_pods", "_refs")
+    __slots__ = ("_counts",)
 
     name = "replicaset-controller"
     kind = "ReplicaSet"
-    kinds = frozenset({kind, "Pod"})
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-        self._index = client.index
+        super().__init__(client)
         self._counts: dict[str, ReplicaCounts] = {}  # by uid of the ReplicaSet
-        self._refs = ControllerRefManager(client, resource_of(self.kind).api_version, self.kind)
-        self._pods = PodControl(client, self.name, self.kind)
-
-    # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at changed ReplicaSets, at the owners of changed pods, and at those that might adopt an orphaned pod."""
-        for key in self._refs.note(change):
-            self.queue.add(key)
-        if change.kind == self.kind:
-            if change.type == "DELETED":
-                self._counts.pop(uid_of(change.obj), None)
-            else:
-                self.queue.add(key_of(change.obj))
-        elif self._index.all_of(self.kind):
-            self._handle_pod(change)
+        """Count changed pods, and look at their ReplicaSets."""
+        super().handle(change)
+        if change.kind == "Pod" and self._counts:
+            pod_key, is_there = key_of(change.obj), change.type != "DELETED"
+            uid, before = _controller_uid(change.obj), _controller_uid(change.old)
+            if before != uid and before in self._counts:
+                self._counts[before].drop(pod_key)
+            if uid in self._counts:
+                self._counts[uid].put(pod_key, change.obj) if is_there else self._counts[uid].drop(pod_key)
 
-    def _handle_pod(self, change: ObjectChange) -> None:
-        owner = controller_reference(change.obj)
-        before = controller_reference(change.old) if change.old is not None else None
-        if before is not None and (owner is None or before["uid"] != owner["uid"]):
-            self._tell_owner(before, change.obj, gone=True)
-        if owner is not None:
-            self._tell_owner(owner, change.obj, gone=change.type == "DELETED")
+    def forget(self, workload: Object) -> None:
+        """Drop the counts of a ReplicaSet that is gone."""
+        self._counts.pop(uid_of(workload), None)
 
-    def _tell_owner(self, owner: Object, pod: Object, *, gone: bool) -> None:
-        if owner["kind"] != self.kind:
-            return
-        counts = self._counts.get(owner["uid"])
-        if counts is not None and gone:
-            counts.drop(key_of(pod))
-        elif counts is not None:
-            counts.put(key_of(pod), pod)
-        self.queue.add(f"{pod['metadata']['namespace']}/{owner['name']}")
-
-    # --- one ReplicaSet --------------------------------------------------------------------------------------
-
-    def sync(self, key: str, now_s: float) -> None:
+    def sync(self, obj: Object, now_s: float) -> None:
         """Bring one ReplicaSet's pods and status up to date."""
-        replica_set = self._index.get(self.kind, key)
-        if replica_set is None:
-            return
         failure: StoreError | None = None
-        counts = self._counts_of(replica_set)
-        if not is_being_deleted(replica_set):
-            mismatched = (self._index.get("Pod", pod_key) for pod_key in list(counts.mismatched))
-            self._refs.claim(replica_set, filter(None, mismatched), is_active)
+        counts = self._counts_of(obj)
+        if not is_being_deleted(obj):
+            mismatched = (self.index.get("Pod", pod_key) for pod_key in list(counts.mismatched))
+            self.claim(obj, filter(None, mismatched), is_active)
             try:
-                self._scale(replica_set, counts, now_s)
+                self._scale(obj, counts, now_s)
             except StoreError as error:
                 failure = error
-        self._write_status(replica_set, counts, failure, now_s)
+        available = self._count_available(obj, now_s) if int_of(obj["spec"], "minReadySeconds") else counts.total.ready
+        self.client.set_status(obj, replica_set_status(obj, counts, available, failure, now_s))
         if failure is not None:
             raise failure
 
@@ -171,56 +137,37 @@ class ReplicaSetController(KeyedController):
         """The counts of a ReplicaSet, counted anew when it or its spec is new."""
         uid = uid_of(replica_set)
         counts = self._counts.get(uid)
-        if counts is None or counts.generation != int_of(replica_set["metadata"], "generation"):
+        if counts is None or counts.generation != generation_of(replica_set):
             counts = self._counts[uid] = ReplicaCounts(replica_set)
-            for pod in self._index.controlled(uid, "Pod"):
+            for pod in self.owned(replica_set):
                 counts.put(key_of(pod), pod)
         return counts
 
     def _scale(self, replica_set: Object, counts: ReplicaCounts, now_s: float) -> None:
-        wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.active
+        wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.total.active
         missing = missing_pods(wanted, active)
         if missing > 0:
-            pod = pod_from_template(
-                replica_set, resource_of(self.kind).api_version, self.kind, replica_set["spec"]["template"]
-            )
-            self._pods.create(replica_set, itertools.repeat(pod, missing), now_s)
+            pod = pod_from_template(replica_set, replica_set["spec"]["template"])
+            self.create_children(replica_set, itertools.repeat(pod, missing), now_s)
         elif missing < 0:
-            self._delete_pods(replica_set, -missing, now_s)
+            candidates = [pod for pod in self.owned(replica_set) if is_active(pod)]
+            self.delete_children(replica_set, first_to_go(candidates, self._related_pods(replica_set), -missing), now_s)
         if active + missing != wanted:
-            self.queue.add(key_of(replica_set))
-
-    def _delete_pods(self, replica_set: Object, count: int, now_s: float) -> None:
-        active = [pod for pod in self._index.controlled(uid_of(replica_set), "Pod") if is_active(pod)]
-        self._pods.delete(replica_set, first_to_go(active, self._related_pods(replica_set), count), now_s)
+            self.look_at(replica_set)
 
     def _related_pods(self, replica_set: Object) -> list[Object]:
         """Pods of all ReplicaSets with the same owner (a Deployment's old and new ones)."""
-        reference = controller_reference(replica_set)
-        if reference is None:
-            return self._index.controlled(uid_of(replica_set), "Pod")
-        siblings = self._index.controlled(reference["uid"], self.kind)
-        return [pod for sibling in siblings for pod in self._index.controlled(uid_of(sibling), "Pod")]
-
-    def _write_status(
-        self, replica_set: Object, counts: ReplicaCounts, failure: StoreError | None, now_s: float
-    ) -> None:
-        available = counts.ready
-        if int_of(replica_set["spec"], "minReadySeconds"):
-            available = self._count_available(replica_set, now_s)
-        status = replica_set_status(replica_set, counts, available, failure, now_s)
-        if status != replica_set.get("status"):
-            self._client.update_status(self.kind, {**replica_set, "status": status})
+        owner = _controller_uid(replica_set)
+        siblings = self.index.controlled(owner, self.kind) if owner else [replica_set]
+        return [pod for sibling in siblings for pod in self.owned(sibling)]
 
     def _count_available(self, replica_set: Object, now_s: float) -> int:
         """Pods that have been ready for `minReadySeconds`; comes back when the next one will have been."""
-        min_ready_s = int_of(replica_set["spec"], "minReadySeconds")
-        pods = self._index.controlled(uid_of(replica_set), "Pod")
-        since = [ready_s for pod in pods if is_active(pod) and (ready_s := ready_since(pod)) is not None]
-        waiting = [ready_s + min_ready_s for ready_s in since if ready_s + min_ready_s > now_s]
-        if waiting:
-            self.queue.add_at(key_of(replica_set), min(waiting))
-        return len(since) - len(waiting)
+        due_s = [available_at(replica_set, pod) for pod in self.owned(replica_set) if is_active(pod)]
+        next_s = min((one for one in due_s if one > now_s), default=float("inf"))
+        if next_s < float("inf"):
+            self.look_at(replica_set, next_s)
+        return sum(one <= now_s for one in due_s)
 
 
 class ReplicationControllerController(ReplicaSetController):
@@ -230,7 +177,11 @@ class ReplicationControllerController(ReplicaSetController):
 
     name = "replicationcontroller-controller"
     kind = "ReplicationController"
-    kinds = frozenset({kind, "Pod"})
+
+
+def _controller_uid(obj: Object | None) -> str:
+    reference = controller_reference(obj) if obj is not None else None
+    return reference["uid"] if reference is not None else ""
 
 
 def replica_set_status(
@@ -238,30 +189,17 @@ def replica_set_status(
 ) -> Object:
     """The status for these counts."""
     optional = {
-        "fullyLabeledReplicas": counts.labelled,
-        "readyReplicas": counts.ready,
+        "fullyLabeledReplicas": counts.total.labelled,
+        "readyReplicas": counts.total.ready,
         "availableReplicas": available,
     }
-    status: Object = {"replicas": counts.active, "terminatingReplicas": counts.terminating}
+    status: Object = {"replicas": counts.total.active, "terminatingReplicas": counts.total.terminating}
     status |= {name: count for name, count in optional.items() if count}
-    status["observedGeneration"] = int_of(replica_set["metadata"], "generation")
-    conditions = _failure_conditions(replica_set, failure, now_s)
-    if conditions:
-        status["conditions"] = conditions
-    return status
-
-
-def _failure_conditions(replica_set: Object, failure: StoreError | None, now_s: float) -> list[Object]:
-    known = (replica_set.get("status") or {}).get("conditions") or []
+    status["observedGeneration"] = generation_of(replica_set)
+    conditions = (replica_set.get("status") or {}).get("conditions") or []
     if failure is None:
-        return [condition for condition in known if condition["type"] != "ReplicaFailure"]
-    if any(condition["type"] == "ReplicaFailure" for condition in known):
-        return known  # the message may name another pod each time, which is not worth a write
-    condition = {
-        "type": "ReplicaFailure",
-        "status": "True",
-        "lastTransitionTime": format_time(now_s),
-        "reason": "FailedCreate",
-        "message": str(failure),
-    }
-    return [*known, condition]
+        conditions = [condition for condition in conditions if condition["type"] != "ReplicaFailure"]
+    elif find_condition(replica_set, "ReplicaFailure") is None:
+        # A known one stays: its message may name another pod each time, which is not worth a write.
+        conditions = [*conditions, new_condition("ReplicaFailure", True, "FailedCreate", str(failure), now_s)]
+    return status | ({"conditions": conditions} if conditions else {})

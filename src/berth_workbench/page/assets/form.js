@@ -89,7 +89,7 @@ export default {
   render() {
     const h = Vue.h;
     return h("form", { class: "trial-form", "aria-label": this.label, onSubmit: (event) => { event.preventDefault(); this.busy || this.$emit("send", { ...this.values }); } }, [
-      ...this.fields.map((field) => h("div", { class: `form-row ${field.kind}`, key: field.name }, [
+      ...this.fields.map((field) => h("div", { class: `form-row kind-${field.kind}`, key: field.name }, [
         h("label", { class: field.kind === "check" ? "check" : "field wide" }, [h("span", field.label), this.control(field)]),
         field.hint ? h("p", { class: "hint", id: `hint-${field.name}` }, field.hint) : null,
       ])),

@@ -1,6 +1,7 @@
 // A cluster before and after: two maps with every node at the same place, and a line for each pod that goes elsewhere.
 // `nodes` has for every node of either its name, pool and zone, what part of its CPU was and is requested (null where it is
-// not there), and how many pods left and came; `moves` are pairs of node numbers with a count, -1 for nowhere.
+// not there), and how many pods left and came; `moves` are pairs of node numbers with a count, -1 for nowhere. Where they are
+// made one after the other, `steps` tells of each in words, and a slider goes through them.
 
 import { percent } from "/assets/amounts.js";
 import { INK, RAMPS, ramp, themeOf } from "/assets/colours.js";
@@ -8,11 +9,12 @@ import { arrange, nodeAt, paintCell, paintLabels, penOf, ring, spot } from "/ass
 
 const STEP_MS = 16;
 const PLAY_MS = 2400;
+const STEPS_MS = 12000; // for all of a plan's steps together, but none is shorter than half a second
 
 export default {
-  props: { nodes: Object, moves: Array, label: String },
+  props: { nodes: Object, moves: Array, label: String, steps: Array },
   data() {
-    return { tip: null, playing: false, progress: 1, chosen: -1, told: "" };
+    return { tip: null, playing: false, progress: 1, at: this.moves.length, chosen: -1, told: "" };
   },
   mounted() {
     this.resizing = new ResizeObserver(() => this.paint());
@@ -46,7 +48,7 @@ export default {
       const gone = (at) => nodes.after[at] === null && nodes.before[at] !== null;
       for (const at of all) {
         const [x, y] = spot(layout, at);
-        const there = nodes[side][at];
+        const there = side === "after" && this.isWaiting(at) ? nodes.before[at] : nodes[side][at];
         if (there === null && side === "after" && gone(at)) {
           pen.strokeStyle = ink.over;
           pen.lineWidth = 1.5;
@@ -68,8 +70,8 @@ export default {
     paintMoves(pen, ink, layout) {
       const middle = (at) => spot(layout, at).map((place) => place + layout.side / 2);
       const lit = this.hover ?? this.chosen;
-      for (const [from, to, count] of this.moves) {
-        if (from < 0 || to < 0) continue;
+      for (const [number, [from, to, count]] of this.moves.entries()) {
+        if (from < 0 || to < 0 || number >= this.at) continue;
         const [ax, ay] = middle(from), [bx, by] = middle(to);
         const bend = Math.min(60, Math.hypot(bx - ax, by - ay) / 4);
         const isLit = lit < 0 || lit === from || lit === to;
@@ -77,7 +79,7 @@ export default {
         pen.strokeStyle = ink.mark;
         pen.lineWidth = Math.min(4, 1 + Math.log2(count));
         const [cx, cy] = [(ax + bx) / 2, (ay + by) / 2 - bend];
-        const until = this.progress;
+        const until = this.steps.length && number < this.at - 1 ? 1 : this.progress;
         pen.beginPath();
         pen.moveTo(ax, ay);
         // The part of the curve that has been travelled, cut by de Casteljau's construction.
@@ -101,13 +103,32 @@ export default {
           pen.fill();
         }
     },
+    // Whether a move of this node is still to come, so that it is as full as before.
+    isWaiting(at) {
+      return this.moves.slice(this.at).some(([from, to]) => from === at || to === at);
+    },
+    go(at) {
+      this.at = Math.max(0, Math.min(this.moves.length, at));
+      this.told = this.steps[this.at - 1] || "";
+      this.paint();
+    },
     play() {
       clearInterval(this.timer);
+      if (this.playing) {
+        this.playing = false;
+        this.progress = 1;
+        return;
+      }
       this.playing = true;
       this.progress = 0;
+      const each = this.steps.length ? Math.max(500, STEPS_MS / this.steps.length) : PLAY_MS;
+      if (this.steps.length) this.go(this.at >= this.moves.length ? 1 : this.at + 1);
       this.timer = setInterval(() => {
-        this.progress = Math.min(1, this.progress + STEP_MS / PLAY_MS);
-        if (this.progress >= 1) {
+        this.progress = Math.min(1, this.progress + STEP_MS / each);
+        if (this.progress >= 1 && this.steps.length && this.at < this.moves.length) {
+          this.progress = 0;
+          this.go(this.at + 1);
+        } else if (this.progress >= 1) {
           clearInterval(this.timer);
           this.playing = false;
         }
@@ -162,8 +183,17 @@ export default {
         h("span", { class: "key" }, [h("span", { class: "swatch ring-came" }), "pods come"]),
         h("span", { class: "key" }, [h("span", { class: "dot", style: { background: "var(--over)", borderRadius: "50%" } }), "left without a node"]),
         h("span", { class: "key" }, [h("span", { class: "swatch gone" }), "node is gone"]),
-        h("button", { type: "button", class: "plain", onClick: this.play, disabled: this.playing }, "Play the moves"),
+        h("button", { type: "button", class: "plain", onClick: this.play }, this.playing ? "Pause" : "Play the moves"),
       ]),
+      this.steps.length
+        ? h("div", { class: "toolbar" }, [
+            h("label", { class: "field slider" }, [
+              h("span", "Step"),
+              h("input", { type: "range", name: "step", min: 0, max: this.moves.length, step: 1, value: this.at, "aria-valuetext": this.steps[this.at - 1] || "before the first", onInput: (event) => this.go(Number(event.target.value)) }),
+            ]),
+            h("strong", { class: "when" }, this.steps[this.at - 1] || "before the first"),
+          ])
+        : null,
       h("div", { class: "map-area two-maps", ref: "area" }, [side("before", "Before"), side("after", "After"),
         this.tip && h("div", { class: "tip", "aria-hidden": "true", style: { left: `${this.tip.x}px`, top: `${this.tip.y}px` } }, this.tip.text)]),
       h("p", { class: "sr-only", "aria-live": "polite" }, this.told),

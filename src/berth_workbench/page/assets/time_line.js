@@ -1,7 +1,10 @@
-// What every node carried over the time of a simulation: a cell for each node, and a slider through the samples.
+// What every node carried over the time of a simulation, or over the last hour of a scheduler at work: a cell for each node,
+// and a slider through the samples.
 // Each step is told to the charts beside it by the event "berth-time" of the window.
 
-import { INK, RAMPS, STEPS, paintScale, ramp, themeOf } from "/assets/colours.js";
+import { fetched, percent } from "/assets/amounts.js";
+import { INK, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
+import { paintCell } from "/assets/map_layout.js";
 
 const EVERY_MS = 120;
 
@@ -10,12 +13,12 @@ function clock(seconds) {
   return `day ${Math.floor(whole / 86400) + 1}, ${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}`;
 }
 
-function share(value) {
-  return `${Math.round((value / 255) * 100)} %`;
+function wallTime(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
 export default {
-  props: { src: String },
+  props: { src: String, refreshS: Number },
   data() {
     return { at: 0, count: 0, playing: false, problem: "", tip: null, told: "" };
   },
@@ -28,24 +31,36 @@ export default {
     this.resizing.observe(this.$refs.area);
     this.themed = new MutationObserver(() => this.paint());
     this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    try {
-      const answer = await fetch(this.src);
-      if (!answer.ok) throw new Error(answer.status);
-      this.line = await answer.json();
-    } catch {
-      this.problem = "The time line cannot be loaded; reload the page.";
-      return;
-    }
-    this.count = this.line.times.length;
-    this.go(0);
-    requestAnimationFrame(() => performance.mark("berth-map-painted"));
+    await this.load();
+    if (this.refreshS > 0) this.fetching = setInterval(() => document.hidden || this.playing || this.load(), this.refreshS * 1000);
   },
   unmounted() {
     clearInterval(this.timer);
+    clearInterval(this.fetching);
     this.resizing.disconnect();
     this.themed.disconnect();
   },
   methods: {
+    // Who stands at the end stays there; who looks at an earlier moment goes on looking at it.
+    async load() {
+      const [line, problem] = await fetched(this.src);
+      this.problem = problem && `The time line cannot be loaded: ${problem}`;
+      if (!line || !line.times.length) return;
+      const first = this.line === null;
+      const follows = first ? line.isWallTime : this.at === this.count - 1;
+      const before = first ? 0 : this.line.times[this.at];
+      this.line = line;
+      this.count = line.times.length;
+      const kept = line.times.findIndex((time) => time >= before);
+      this.go(follows ? this.count - 1 : Math.max(0, kept));
+      if (first) requestAnimationFrame(() => performance.mark("berth-map-painted"));
+    },
+    full() {
+      return this.line.full || 255;
+    },
+    share(value) {
+      return percent(value / this.full());
+    },
     names() {
       let found = [];
       for (const { from, names } of this.line.nodes) if (from <= this.at) found = names;
@@ -56,7 +71,7 @@ export default {
     },
     go(at) {
       this.at = Math.max(0, Math.min(this.count - 1, at));
-      window.dispatchEvent(new CustomEvent("berth-time", { detail: this.at }));
+      window.dispatchEvent(new CustomEvent("berth-time", { detail: { at: this.at, seconds: this.line.times[this.at] } }));
       this.paint();
     },
     play() {
@@ -86,8 +101,7 @@ export default {
       paintScale(this.$refs.scale, colours);
       const side = cell - (cell >= 12 ? 2 : cell >= 7 ? 1 : 0.5);
       names.forEach((_, node) => {
-        pen.fillStyle = colours[Math.round((levels[node] / 255) * STEPS)];
-        pen.fillRect((node % this.per) * cell, Math.floor(node / this.per) * cell, side, side);
+        paintCell(pen, ink, colours, (node % this.per) * cell, Math.floor(node / this.per) * cell, side, levels[node] / this.full());
       });
       const lit = this.hover ?? this.focus;
       if (lit >= 0 && lit < names.length) {
@@ -97,7 +111,7 @@ export default {
       }
     },
     describe(node) {
-      return `${this.names()[node]}: ${share(this.levels()[node])} of its CPUs requested`;
+      return `${this.names()[node]}: ${this.share(this.levels()[node])} of its CPUs requested`;
     },
     show(node) {
       const names = this.names();
@@ -128,7 +142,7 @@ export default {
   },
   render() {
     const h = Vue.h;
-    const when = this.line ? clock(this.line.times[this.at]) : "";
+    const when = this.line ? (this.line.isWallTime ? wallTime : clock)(this.line.times[this.at]) : "";
     return h("div", { class: "time-line" }, [
       h("div", { class: "toolbar" }, [
         h("button", { type: "button", onClick: this.play, disabled: !this.count }, this.playing ? "Pause" : "Play"),

@@ -1,6 +1,6 @@
 """Two configurations on the same pods: who goes elsewhere and why, and the measures side by side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from berth.api.codec import ObjectError
@@ -10,10 +10,11 @@ from berth.decisions.exchange import ComparedDecision
 from berth.framework.blame import PluginBrokenError
 from berth_workbench.comparison.comparison import ConfigurationsCompared, FigureCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.figures import SHARES, shown_figure
 from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.page.jobs import Jobs, Watch
 from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
+from berth_workbench.page.views.elements import NOTHING, TrialForm, bar_chart, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import counted
 from berth_workbench.page.views.trials import TrialPanel, result_place
@@ -34,7 +35,6 @@ profiles:
 """
 ABOUT = "Both configurations place the same pods on a copy of the cluster in memory. The cluster itself is not touched."
 KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
-SHARES = ("utilisation", "packing", "fragmentation")
 
 
 class CompareView:
@@ -113,8 +113,8 @@ def _show_decisions(found: ConfigurationsCompared) -> None:
         for reason, count in decisions.left_out.items():
             tag("p", f"{count:,} left out: {reason}", "soft")
         if found.causes:
-            table("How many changes each plugin causes", ["Plugin", ("Changes", "number")],
-                  [[plugin, f"{count:,}"] for plugin, count in found.causes.items()])  # fmt: skip
+            changes = {"changes": list(found.causes.values())}
+            bar_chart("How many changes each plugin causes", list(found.causes), changes)
         if decisions.changes:
             shown = decisions.changes[:CHANGES_SHOWN]
             table(
@@ -135,13 +135,29 @@ def _because(change: ComparedDecision) -> str:
 def _show_measures(found: ConfigurationsCompared) -> None:
     with tag("section", classes="panel", aria_label="Measures"):
         tag("h2", "Each on its own")
-        numbers = [(name, "number") for name in ("A", "B", "B - A", "Varies")]
-        table(
+        comparison_bars(found.measures)
+        said = (
             f"Means of {counted(len(found.seeds), 'seed')}; “varies” is the standard deviation of the difference over "
-            "them, “better” what is better with every one",
-            ["Measure", *numbers, ("Better", "short")],
-            [_measure(figure) for figure in found.measures],
         )
+        measures_table(found.measures, f"{said}them, “better” what is better with every one")
+
+
+def comparison_bars(figures: Sequence[FigureCompared]) -> None:
+    """Those measures that are shares, A beside B, in percent."""
+    shares = [each for each in figures if each.name.split(".")[0] in SHARES and each.a is not None]
+    if shares:
+        series = {name: [_percent(getattr(each, name.lower())) for each in shares] for name in ("A", "B")}
+        bar_chart("Shares, in percent", [each.name for each in shares], series, most=100)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def measures_table(figures: Sequence[FigureCompared], caption: str = "") -> None:
+    """All measures of both, side by side."""
+    numbers = [(name, "number") for name in ("A", "B", "B - A", "Varies")]
+    table(caption, ["Measure", *numbers, ("Better", "short")], [_measure(figure) for figure in figures])
 
 
 def _measure(figure: FigureCompared) -> list[str]:
@@ -150,9 +166,5 @@ def _measure(figure: FigureCompared) -> list[str]:
 
 
 def figure_text(name: str, value: float | None) -> str:
-    """A figure for people: shares in percent, whole numbers whole, others with three digits."""
-    if value is None:
-        return NOTHING
-    if name.split(".")[0] in SHARES:
-        return f"{value:.1%}"
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    """A figure for people, in a table."""
+    return NOTHING if value is None else shown_figure(name, value)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import nicegui.elements.echart  # noqa: F401 - has the browser told where ECharts is
 from nicegui.element import Element
 
 NOTHING = "\N{EN DASH}"
@@ -26,27 +27,65 @@ class ThemeChoice(Element, component="../assets/theme.js"):
     """Light, dark, or as the system has it."""
 
 
-class LineChart(Element, component="../assets/line_chart.js"):
-    """Lines over time."""
+class SearchField(Element, component="../assets/search.js"):
+    """The search in the head of every page, and the keys that lead to `views`."""
 
-    def __init__(self, label: str, *, height: int = 220) -> None:
+    def __init__(self, src: str, views: Sequence[tuple[str, str]]) -> None:
         super().__init__()
+        self.props["src"] = src
+        self.props["views"] = [list(view) for view in views]
+
+
+class Chart(Element, component="../assets/chart.js"):
+    """A chart of ECharts, which NiceGUI brings along."""
+
+    def __init__(self, kind: str, label: str, *, height: int = 220, stacked: bool = False) -> None:
+        """`kind` is `line`, `bar` or `points`."""
+        super().__init__()
+        self.props["kind"] = kind
         self.props["label"] = label
         self.props["height"] = height
-        self.show((), {})
+        self.props["stacked"] = stacked
+        self.props["labels"] = []
+        self.props["series"] = []
 
-    def show(self, times: Sequence[str], lines: Mapping[str, Sequence[float | None]], unit: str = "") -> None:
-        """Show these lines, by name, with a value for each time."""
-        self.props["times"] = list(times)
-        self.props["series"] = [{"name": name, "values": list(of), "unit": unit} for name, of in lines.items()]
+    def show(
+        self, labels: Sequence[str], series: Mapping[str, Sequence[Any]], unit: str = "", *, most: float = 0.0
+    ) -> None:
+        """Show these series, by name, with a value for each label; the axis ends at `most`, if that is given."""
+        self.props["labels"] = list(labels)
+        self.props["series"] = [{"name": name, "values": list(of), "unit": unit} for name, of in series.items()]
+        self.props["most"] = most
         self.update()
 
 
-class TimeLineMap(Element, component="../assets/time_line.js"):
-    """What every node carried over time, with a slider; it fetches `src` itself."""
+class LineChart(Chart, component="../assets/chart.js"):
+    """Lines over time."""
 
-    def __init__(self, src: str) -> None:
+    def __init__(self, label: str, *, height: int = 220) -> None:
+        super().__init__("line", label, height=height)
+
+
+def bar_chart(label: str, labels: Sequence[str], series: Mapping[str, Sequence[float | None]], **options: Any) -> None:
+    """Bars by label, one below the other, as high as that takes."""
+    made = Chart("bar", label, height=60 + max(1, len(labels)) * (26 if options.get("stacked") else 22 * len(series)))
+    made.props["stacked"] = bool(options.get("stacked"))
+    made.show(labels, series, most=options.get("most", 0.0))
+
+
+def point_chart(label: str, axes: tuple[str, str], series: Mapping[str, Sequence[tuple[str, float, float]]]) -> None:
+    """Points, each with a name, across and up."""
+    made = Chart("points", label, height=360)
+    made.props["axes"] = list(axes)
+    made.show((), series)
+
+
+class TimeLineMap(Element, component="../assets/time_line.js"):
+    """What every node carried over time, with a slider; it fetches `src` itself, again and again with `refresh_s`."""
+
+    def __init__(self, src: str, *, refresh_s: float = 0.0) -> None:
         super().__init__()
+        self.props["refreshS"] = refresh_s
         self.props["src"] = src
 
 
@@ -62,8 +101,12 @@ class TrialMap(Element, component="../assets/trial_map.js"):
 class MoveMap(Element, component="../assets/move_map.js"):
     """The nodes before and after a trial, and the pods that went from one to another."""
 
-    def __init__(self, nodes: Mapping[str, Any], moves: Sequence[Sequence[int]], label: str) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Any], moves: Sequence[Sequence[int]], label: str, *, steps: Sequence[str] = ()
+    ) -> None:
+        """`steps` tell of each move in words, where they are made one after the other."""
         super().__init__()
+        self.props["steps"] = list(steps)
         self.props["nodes"] = dict(nodes)
         self.props["moves"] = [list(move) for move in moves]
         self.props["label"] = label

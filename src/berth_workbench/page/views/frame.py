@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from nicegui import ui
 from nicegui.element import Element
 
-from berth_workbench.page.data_routes import STYLE
+from berth_workbench.page.data_routes import SEARCH, STYLE
 from berth_workbench.page.source import SourceError
-from berth_workbench.page.views.elements import ThemeChoice, link, tag
+from berth_workbench.page.views.elements import SearchField, ThemeChoice, link, tag
 
 
 class Frame:
     """Makes the frame of pages; `views` are their paths and names, in order."""
 
-    __slots__ = ("_is_live", "_title", "_views")
+    __slots__ = ("_can_search", "_is_live", "_title", "_views")
 
-    def __init__(self, title: str, views: Sequence[tuple[str, str]], *, is_live: bool) -> None:
+    def __init__(self, title: str, views: Sequence[tuple[str, str]], *, is_live: bool, can_search: bool) -> None:
         """`title` says what is looked at."""
+        self._can_search = can_search
         self._title = title
         self._views = views
         self._is_live = is_live
@@ -57,6 +58,8 @@ class Frame:
                             if target == path:
                                 made.props["aria-current"] = "page"
                 with tag("div", classes="right"):
+                    if self._can_search:
+                        SearchField(SEARCH, self._views)
                     tag("span", self._title, "source")
                     ThemeChoice()
                     with tag("form", method="post", action="/sign-out"):

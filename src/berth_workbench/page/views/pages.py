@@ -7,14 +7,17 @@ from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source
 from berth_workbench.page.time_line import SimulatedTimeLine
+from berth_workbench.page.views.capacity import CapacityView
 from berth_workbench.page.views.cluster import ClusterPages
 from berth_workbench.page.views.compare import CompareView
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.overview import OverviewPage
 from berth_workbench.page.views.pending import PendingView
 from berth_workbench.page.views.pods import PodView
+from berth_workbench.page.views.rebalance import RebalanceView
 from berth_workbench.page.views.simulated import SimulatedView
 from berth_workbench.page.views.throughput import ThroughputView
+from berth_workbench.page.views.tune import TuneView
 from berth_workbench.page.views.what_if import WhatIfView
 
 CLUSTER_VIEWS = (
@@ -22,9 +25,12 @@ CLUSTER_VIEWS = (
     ("/map", "Map"),
     ("/pending", "Pending"),
     ("/pods", "Pods"),
-    ("/queue", "Queue"),
+    ("/queue", "Last hour"),
     ("/what-if", "What if"),
+    ("/capacity", "Capacity"),
+    ("/rebalance", "Rebalance"),
     ("/compare", "Compare"),
+    ("/tune", "Tune"),
 )
 TIME_LINE_VIEW = ("/time-line", "Time line")
 BUILD_WITHIN_S = 60.0
@@ -37,7 +43,7 @@ def register_pages(source: Source | None, history: HistoryRecorder | None, time_
     if time_line is not None:
         views = (*views, TIME_LINE_VIEW)
     title = source.title if source is not None else f"simulation of {time_line.result.source}" if time_line else ""
-    frame = Frame(title, views, is_live=source is not None and source.is_live)
+    frame = Frame(title, views, is_live=source is not None and source.is_live, can_search=source is not None)
     if source is not None and history is not None:
         _register_cluster(source, history, frame)
     if time_line is not None:
@@ -54,6 +60,11 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     first = OverviewPage(source, frame, history)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
     pending, throughput = PendingView(source, frame), ThroughputView(source, frame, history)
+    capacity, moves, tuning = (
+        CapacityView(source, frame, jobs),
+        RebalanceView(source, frame, jobs),
+        TuneView(source, frame, jobs),
+    )
     comparison, trial = CompareView(source, frame, jobs), WhatIfView(source, frame, jobs)
 
     @ui.page("/", response_timeout=BUILD_WITHIN_S)
@@ -83,6 +94,18 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/queue", response_timeout=BUILD_WITHIN_S)
     async def _queue() -> None:
         await throughput.build()
+
+    @ui.page("/capacity", response_timeout=BUILD_WITHIN_S)
+    async def _capacity() -> None:
+        await capacity.build()
+
+    @ui.page("/rebalance", response_timeout=BUILD_WITHIN_S)
+    async def _rebalance() -> None:
+        await moves.build()
+
+    @ui.page("/tune", response_timeout=BUILD_WITHIN_S)
+    async def _tune() -> None:
+        await tuning.build()
 
     @ui.page("/compare", response_timeout=BUILD_WITHIN_S)
     async def _compare() -> None:

@@ -1,14 +1,17 @@
-"""Queue and throughput over time."""
+"""The last hour of a scheduler at work, to scrub through: the nodes, the queue and the attempts at each moment."""
 
 from datetime import UTC, datetime
 
+from berth_workbench.page.data_routes import HISTORY
 from berth_workbench.page.model import QUEUES, RESULTS
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.views.elements import LineChart, tag
+from berth_workbench.page.views.elements import LineChart, TimeLineMap, tag
 from berth_workbench.page.views.frame import Frame
 
 REFRESH_S = 2.0
+MAP_REFRESH_S = 10.0
+FOLLOWED = "berth-time"
 
 
 class ThroughputView:
@@ -23,15 +26,15 @@ class ThroughputView:
 
     async def build(self) -> None:
         """The page; its charts grow while it is looked at."""
-        async with self._frame.page("Queue and throughput", "/queue"):
+        async with self._frame.page("Last hour", "/queue"):
             if not self._source.is_live:
                 await self._counts()
                 return
             problem = tag("div")
-            with tag("section", classes="panel") as place:
-                waiting = LineChart("Pending pods")
-            with tag("section", classes="panel"):
-                attempts = LineChart("Attempts per second")
+            with tag("section", classes="panel", aria_label="Nodes over time") as place:
+                TimeLineMap(HISTORY, refresh_s=MAP_REFRESH_S)
+            with tag("div", classes="charts"):
+                waiting, attempts = (_followed(label) for label in ("Pending pods", "Attempts per second"))
             if not len(self._history.history):
                 await self._history.take()
 
@@ -41,6 +44,8 @@ class ThroughputView:
                     raise SourceError(self._history.problem or "nothing has been sampled yet")
                 samples = history.samples
                 times = [f"{datetime.fromtimestamp(sample.at_s, UTC).astimezone():%H:%M:%S}" for sample in samples]
+                for chart in (waiting, attempts):
+                    chart.props["seconds"] = [sample.at_s for sample in samples]
                 waiting.show(times, {queue: [sample.pending.get(queue, 0) for sample in samples] for queue in QUEUES})
                 attempts.show(times, {result: history.rates(result) for result in RESULTS}, "/s")
 
@@ -56,3 +61,11 @@ class ThroughputView:
                     tag("dt", f"Pending, {queue}")
                     tag("dd", f"{sample.pending.get(queue, 0):,}")
         tag("p", "This cluster was read from a file: nothing is scheduled, so there is no history.", "soft")
+
+
+def _followed(label: str) -> LineChart:
+    """A chart that marks the moment at which the map is looked at."""
+    with tag("section", classes="panel"):
+        chart = LineChart(label)
+    chart.props["follows"] = FOLLOWED
+    return chart

@@ -23,10 +23,18 @@ _log = logging.getLogger("berth_workbench.page")
 class TrialPanel:
     """A form with its result below it."""
 
-    __slots__ = ("_form", "_jobs", "_place", "_refused")
+    __slots__ = ("_form", "_jobs", "_place", "_refused", "_steps")
 
-    def __init__(self, form: TrialForm, place: Element, jobs: Jobs, refused: tuple[type[Exception], ...]) -> None:
-        """`refused` are the errors that tell people what is wrong with what they typed."""
+    def __init__(
+        self,
+        form: TrialForm,
+        place: Element,
+        jobs: Jobs,
+        refused: tuple[type[Exception], ...],
+        steps: str = "pods tried",
+    ) -> None:
+        """`refused` are the errors that tell people what is wrong with what they typed; `steps` is what is counted."""
+        self._steps = steps
         self._form = form
         self._place = place
         self._jobs = jobs
@@ -60,7 +68,7 @@ class TrialPanel:
         on(self._form, "stop", lambda _event: self._jobs.stop())
 
     def _tell(self) -> None:
-        self._form.tell(busy=True, progress=f"At work: {self._jobs.steps:,} pods tried so far")
+        self._form.tell(busy=True, progress=f"At work: {self._jobs.steps:,} {self._steps} so far")
 
     def _replace(self, make: Callable[[], None]) -> None:
         self._place.clear()

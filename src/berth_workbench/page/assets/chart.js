@@ -1,0 +1,147 @@
+// A chart: ECharts draws it, and here is what people who do not see it are told, and who use the keyboard.
+// `kind` is line (values over `labels`, which are times), bar (values by `labels`) or points (pairs, with a name each).
+// `series` are {name, values, unit}; a value may be null where nothing is known. Where it `follows` an event of the window,
+// that says which label is marked: by number, or by time where the labels' `seconds` are given.
+
+import { echarts } from "nicegui-echart";
+import { KINDS, themeOf } from "/assets/colours.js";
+
+const DASHES = ["solid", "dashed", "dotted", [10, 3, 2, 3], [4, 2], [1, 4]];
+const INK = { light: { text: "#505b68", line: "#d5dae1", ground: "#ffffff" }, dark: { text: "#a9b3bf", line: "#2d3640", ground: "#191f27" } };
+
+function short(value) {
+  if (value === null || value === undefined) return "unknown";
+  const size = Math.abs(value);
+  return size >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : size >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(size >= 1 ? 4 : 2));
+}
+
+export default {
+  props: { kind: String, label: String, labels: Array, series: Array, height: Number, follows: String, seconds: Array, stacked: Boolean, axes: Array, most: Number },
+  data() {
+    return { at: null, told: "", marker: -1, dark: false };
+  },
+  watch: {
+    labels() { this.draw(); },
+    series() { this.draw(); },
+    marker() { this.draw(); },
+    at() { this.draw(); },
+  },
+  mounted() {
+    this.chart = echarts.init(this.$refs.plot, null, { renderer: "canvas" });
+    this.chart.on("updateAxisPointer", (event) => {
+      const axis = event.axesInfo?.[0];
+      if (this.kind === "line") this.at = axis ? axis.value : null;
+    });
+    this.chart.on("globalout", () => (this.at = null));
+    this.resizing = new ResizeObserver(() => this.chart.resize());
+    this.resizing.observe(this.$refs.plot);
+    this.themed = new MutationObserver(() => { this.draw(); this.$forceUpdate(); });
+    this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    this.follow = (event) => (this.marker = this.seconds?.length ? this.seconds.findLastIndex((time) => time <= event.detail.seconds + 0.5) : event.detail.at);
+    if (this.follows) window.addEventListener(this.follows, this.follow);
+    this.draw();
+  },
+  unmounted() {
+    this.resizing.disconnect();
+    this.themed.disconnect();
+    if (this.follows) window.removeEventListener(this.follows, this.follow);
+    this.chart.dispose();
+  },
+  methods: {
+    colours() {
+      return KINDS[themeOf(document.body)];
+    },
+    value(ink) {
+      return {
+        type: "value", min: 0, max: this.most > 0 ? this.most : undefined, axisLabel: { color: ink.text, formatter: short }, splitLine: { lineStyle: { color: ink.line } },
+      };
+    },
+    draw() {
+      if (!this.chart) return;
+      const ink = INK[themeOf(document.body)];
+      const common = {
+        animation: false,
+        color: this.colours(),
+        textStyle: { fontFamily: "system-ui, sans-serif", color: ink.text },
+        tooltip: { trigger: this.kind === "points" ? "item" : "axis", confine: true, renderMode: "richText", valueFormatter: short, backgroundColor: ink.ground, textStyle: { color: ink.text } },
+        grid: { left: 8, right: 16, top: 12, bottom: 4, containLabel: true },
+      };
+      this.chart.setOption({ ...common, ...this[this.kind](ink) }, true);
+    },
+    line(ink) {
+      const lit = this.at ?? (this.marker >= 0 ? this.marker : null);
+      return {
+        xAxis: { type: "category", data: this.labels, boundaryGap: false, axisLabel: { color: ink.text, hideOverlap: true }, axisLine: { lineStyle: { color: ink.line } } },
+        yAxis: this.value(ink),
+        series: this.series.map(({ name, values }, number) => ({
+          name, type: "line", data: values, showSymbol: values.length < 2, sampling: "max", stack: this.stacked ? "all" : undefined, areaStyle: this.stacked ? {} : undefined,
+          lineStyle: { width: 2, type: DASHES[number % DASHES.length] },
+          markLine: number === 0 && lit !== null ? { silent: true, symbol: "none", label: { show: false }, lineStyle: { color: ink.text, type: "solid" }, data: [{ xAxis: lit }] } : undefined,
+        })),
+      };
+    },
+    bar(ink) {
+      return {
+        xAxis: this.value(ink),
+        yAxis: { type: "category", data: this.labels, inverse: true, axisLabel: { color: ink.text, width: 220, overflow: "truncate" }, axisLine: { lineStyle: { color: ink.line } } },
+        series: this.series.map(({ name, values }) => ({ name, type: "bar", data: values, stack: this.stacked ? "all" : undefined, barMaxWidth: 22 })),
+      };
+    },
+    points(ink) {
+      const [across, up] = this.axes;
+      const named = { color: ink.text, nameLocation: "middle" };
+      return {
+        grid: { left: 40, right: 24, top: 16, bottom: 32, containLabel: true },
+        tooltip: { trigger: "item", confine: true, renderMode: "richText", backgroundColor: ink.ground, textStyle: { color: ink.text }, formatter: (at) => `${at.data.name}\n${across} ${short(at.data.value[0])}, ${up} ${short(at.data.value[1])}` },
+        xAxis: { ...this.value(ink), min: undefined, scale: true, name: across, nameGap: 28, nameTextStyle: named, nameLocation: "middle" },
+        yAxis: { ...this.value(ink), min: undefined, scale: true, name: up, nameGap: 48, nameTextStyle: named, nameLocation: "middle" },
+        series: this.series.map(({ name, values }) => ({
+          name, type: "scatter", symbolSize: 11, data: values.map(([label, x, y]) => ({ name: label, value: [x, y] })),
+        })),
+      };
+    },
+    pressed(event) {
+      const last = this.labels.length - 1, now = this.at ?? last + 1;
+      const to = { ArrowLeft: now - 1, ArrowUp: now - 1, ArrowRight: now + 1, ArrowDown: now + 1, Home: 0, End: last }[event.key];
+      if (to === undefined || last < 0 || this.kind === "points") return;
+      event.preventDefault();
+      this.at = Math.min(last, Math.max(0, to));
+      this.told = `${this.labels[this.at]}: ${this.series.map(({ name, values }) => `${name} ${short(values[this.at])}`).join(", ")}`;
+    },
+    summary() {
+      if (this.kind === "line") {
+        const now = this.series.map(({ name, values }) => `${name} now ${short(values[values.length - 1])}`).join(", ");
+        return `${this.label} over time: ${now}. The arrow keys tell earlier values.`;
+      }
+      if (this.kind === "bar") {
+        const most = this.labels.slice(0, 5).map((label, at) => `${label} ${this.series.map(({ values }) => short(values[at])).join(" and ")}`).join(", ");
+        return `${this.label}: ${most}${this.labels.length > 5 ? " and more" : ""}. The arrow keys tell each.`;
+      }
+      return `${this.label}: ${this.series.map(({ name, values }) => `${name}, ${values.length} points`).join("; ")}.`;
+    },
+  },
+  render() {
+    const h = Vue.h;
+    const isLine = this.kind === "line";
+    const at = this.at ?? (this.marker >= 0 ? this.marker : this.labels.length - 1);
+    const colours = this.colours();
+    const mark = (number) => isLine
+      ? h("svg", { width: 22, height: 8, "aria-hidden": "true" }, h("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: colours[number % colours.length], "stroke-width": 2.5, "stroke-dasharray": [[], [6, 4], [2, 3], [10, 3, 2, 3], [4, 2], [1, 4]][number % 6].join(" ") }))
+      : h("span", { class: "dot", style: { background: colours[number % colours.length] }, "aria-hidden": "true" });
+    return h("figure", { class: "chart" }, [
+      h("figcaption", [
+        this.label ? h("strong", this.label) : null,
+        ...(this.series.length > 1 || isLine ? this.series : []).map(({ name, values, unit }, number) =>
+          h("span", { class: "key", key: name }, [
+            mark(number), `${name} `, isLine ? h("b", `${short(values[at])}${unit ? ` ${unit}` : ""}`) : null,
+          ])),
+        isLine ? h("span", { class: "time" }, this.labels[at] ?? "") : null,
+      ]),
+      h("div", {
+        ref: "plot", class: "plot", tabindex: 0, role: "img", "aria-label": this.summary(), style: { height: `${this.height || 220}px` },
+        onKeydown: this.pressed, onBlur: () => (this.at = null),
+      }),
+      h("p", { class: "sr-only", "aria-live": "polite" }, this.told),
+    ]);
+  },
+};
