@@ -30,10 +30,13 @@ from berth.framework.interface import (
     DomainFilterPlugin,
     DomainScorePlugin,
     EventsPlugin,
+    ExplainingPlugin,
     FeasibleNodes,
+    FiguresPlugin,
     FilterColumn,
     FilterPlugin,
     GroupQuestion,
+    LesserRequestsPlugin,
     LoadWhatIfPlugin,
     NormalizePlacementScorePlugin,
     NormalizeScorePlugin,
@@ -62,6 +65,7 @@ from berth.framework.interface import (
     PreFilterResult,
     PreScorePlugin,
     QueueSortPlugin,
+    RemedyPlugin,
     ReservePlugin,
     RowArray,
     RowFilterPlugin,
@@ -87,6 +91,7 @@ from berth.framework.readers import (
     WaitingPodsView,
 )
 from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
+from berth.framework.telling import Figure, Remedy
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.framework.work_budget import OutOfBudgetError, WorkBudget
 from berth.state.label_index import LabelColumn
@@ -128,7 +133,10 @@ __all__ = [
     "EmitEvent",
     "EventsPlugin",
     "EvictionReader",
+    "ExplainingPlugin",
     "FeasibleNodes",
+    "Figure",
+    "FiguresPlugin",
     "FilterColumn",
     "FilterPlugin",
     "GroupKey",
@@ -136,6 +144,7 @@ __all__ = [
     "Handle",
     "HintFunction",
     "LabelColumn",
+    "LesserRequestsPlugin",
     "LoadWhatIfPlugin",
     "Node",
     "NodeTable",
@@ -181,6 +190,8 @@ __all__ = [
     "QueueSortPlugin",
     "QueuedPod",
     "QueueingHint",
+    "Remedy",
+    "RemedyPlugin",
     "ReservePlugin",
     "RowArray",
     "RowFilterPlugin",

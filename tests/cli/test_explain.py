@@ -265,6 +265,12 @@ def test_what_is_lacking_is_said_in_numbers():
     assert "  needs 9 CPU; of the 3 nodes rejected for it, n3 has the most free: 5 of 8\n" in said
 
 
+def test_what_plugins_say_of_a_rejection_is_said_below_it():
+    details = [{"plugin": "Seats", "sentences": ["4 of 4 seats are taken", "the longest by web-1"]}]
+    said = shown({**SCHEDULED, "decision": {**SCHEDULED["decision"], "details": details}})
+    assert "  Seats: 4 of 4 seats are taken\n  Seats: the longest by web-1\n" in said
+
+
 def test_programs_get_json(scheduler):
     result = run("web", "--json", "--server", scheduler)
     assert json.loads(result.output) == SCHEDULED

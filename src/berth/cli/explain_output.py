@@ -94,6 +94,9 @@ def _show_outcome(decision: Json, console: "Console", *, is_held: bool) -> None:
     _line(console, decision["summary"], "green" if decision["node"] and not is_held else "yellow")
     for lack in decision.get("shortfalls") or ():
         _line(console, f"  {lacking(lack)}", "bold")
+    for said in decision.get("details") or ():
+        for sentence in said["sentences"]:
+            _line(console, f"  {said['plugin']}: {sentence}", "bold")
     by = f" by {decision['profile']}" if decision["profile"] else ""
     _line(console, f"decided {decision['time']}{by}, attempt {decision['attempts']}", "dim")
     post = decision["postFilter"]

@@ -131,6 +131,7 @@ def build_core(
         now=dispatcher.now,
         activate=activate,
         reservation_changed=kept.note_reservation,
+        node_changed=cache.touch,
         rng=rng,
         tell=dispatcher.tell,
         observe=observer.plugin_observed,

@@ -84,7 +84,7 @@ class Intake:
         """Which profile schedules which pod; None where each pod has the profile that it names."""
         self._cache = cache
         self._ownership = ownership or Ownership()
-        self._handlers = handlers or None
+        self.handlers = handlers or None
         """The plugins that are told of pods; None where there are none, so that they cost nothing."""
         self._groups = pod_groups
         """Which pods belong to which group; None where the gates for groups are off."""
@@ -252,12 +252,12 @@ class Intake:
                 self._queue.retry(pod.uid, now)
 
     def _tell_plugins(self, old: PodInfo | None, pod: PodInfo) -> None:
-        if self._handlers is None:
+        if self.handlers is None:
             return
         if old is None:
-            self._handlers.added(pod)
+            self.handlers.added(pod)
         else:
-            self._handlers.updated(old, pod)
+            self.handlers.updated(old, pod)
 
     def give_back(self, uid: str, now: float) -> None:
         """Count a pod no longer that is being deleted while it is bound; its binding goes on until it is refused."""
@@ -271,8 +271,8 @@ class Intake:
             self._groups.remove(pod)
         self._queue.delete(pod.uid)
         counted = self._cache.remove_pod(pod.uid)
-        if self._handlers is not None:
-            self._handlers.removed(pod)
+        if self.handlers is not None:
+            self.handlers.removed(pod)
         if counted is not None:
             self._meant.append(ASSIGNED_POD_DELETE.label)
             self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)

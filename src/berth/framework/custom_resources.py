@@ -5,7 +5,7 @@ then follows the resource: the live scheduler with an informer, or by asking aga
 `berth.Scheduler` with what they are given.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from berth.api.custom import CustomObject, CustomResource
@@ -37,6 +37,13 @@ class CustomObjects:
     def version(self) -> int:
         """How often objects have changed; answers may be kept as long as it is the same."""
         return self._objects.version(self.name)
+
+    def changed_since(self, version: int) -> Sequence[str] | None:
+        """Return which objects have changed since a version, as `namespace/name`; None where that is too long ago.
+
+        Those without a namespace are told by name alone, and one that has changed twice may be told twice.
+        """
+        return self._objects.changed_since(self.name, version)
 
     def add_index(self, index: str, keys_of: KeysOf) -> None:
         """Have objects found by the keys that a function gives for each."""

@@ -9,6 +9,7 @@ Berth's own plugins are not guarded, so that the main path pays nothing: the typ
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -32,6 +33,7 @@ from berth.framework.loader import STEPWISE
 from berth.framework.promises import promises_of
 from berth.framework.registry import fills
 from berth.framework.status import SKIP, Code, Status, unschedulable
+from berth.framework.telling import Figure, Remedy
 from berth.framework.work_budget import OutOfBudgetError
 
 Report = Callable[[str, str, Exception], None]
@@ -61,7 +63,7 @@ def guarded(plugin: Any, origin: str, report: Report, health: PluginHealth | Non
     told: set[Hashable] = set()
 
     def tell(method: str, bug: Exception) -> None:
-        if health is not None:
+        if health is not None and method not in _NO_WORK:
             health.raised(_lane(method), bug)
         origin = method, origin_of(bug)
         if origin in told:  # cheaper than to work out the place, for a plugin that breaks on every node
@@ -74,7 +76,9 @@ def guarded(plugin: Any, origin: str, report: Report, health: PluginHealth | Non
 
     methods = {name: _guard(own, name, check, origin, tell) for name, check in _CHECKS.items() if fills(own, name)}
     if health is not None:
-        methods = {name: _watched(health, name, method) for name, method in methods.items()}
+        methods = {
+            name: method if name in _NO_WORK else _watched(health, name, method) for name, method in methods.items()
+        }
     names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__, "__slots__": ()}
     with contextlib.suppress(TypeError):
         plugin.__class__ = type(own.__name__, (own,), {**names, "promises": promises_of(own), **methods})
@@ -165,6 +169,10 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
         return guard(self, *arguments)
 
     return watched
+
+
+_NO_WORK = frozenset({"figures", "explain_rejection", "remedies", "lesser_requests", "events_to_register"})
+"""The methods on which no attempt depends: what they raise says nothing about how the plugin does its work."""
 
 
 def _lane(method: str) -> Lane:
@@ -424,6 +432,39 @@ def _score_domains(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
     return None
 
 
+def _figures(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, list | tuple) or not all(isinstance(each, Figure) for each in answer):
+        return "a list of Figure is expected"
+    labels: dict[str, tuple[str, ...]] = {}
+    for name, own, number in answer:
+        words = (name, *own)
+        if not all(isinstance(word, str) and _SNAKE_CASE.fullmatch(word) for word in words):
+            return f"the name of a figure and its labels are in snake_case, not {shown(words)}"
+        if labels.setdefault(name, words[1:]) != words[1:]:
+            return f"all figures called {name} have the same labels"
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            return f"the figure {name} is a number"
+    return None
+
+
+def _sentences(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    return None if isinstance(answer, list | tuple) and _are_texts(tuple(answer)) else "a list of strings is expected"
+
+
+def _remedies(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    are_remedies = isinstance(answer, list | tuple) and all(isinstance(each, Remedy) for each in answer)
+    return None if are_remedies else "a list of Remedy is expected"
+
+
+def _amounts(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    is_right = isinstance(answer, Mapping) and all(
+        isinstance(name, str) and isinstance(amount, int) and amount >= 0 for name, amount in answer.items()
+    )
+    return None if is_right else "a mapping of resources to integers that are not negative is expected"
+
+
+_SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
 _CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         **dict.fromkeys(_HANDLERS, lambda _answer, _arguments: None),
@@ -446,6 +487,10 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "score_domains": _score_domains,
         "normalize_score": _normalized,
         "signature": _signature,
+        "figures": _figures,
+        "explain_rejection": _sentences,
+        "remedies": _remedies,
+        "lesser_requests": _amounts,
         "reserve": _status(),
         "unreserve": lambda _answer, _arguments: None,
         "permit": _permit,

@@ -39,6 +39,7 @@ class Handle:
         "evictions",
         "features",
         "follow",
+        "node_changed",
         "nominator",
         "now",
         "objects",
@@ -66,6 +67,7 @@ class Handle:
         evictions: Evictions | None = None,
         activate: Callable[[str], None] = lambda _uid: None,
         reservation_changed: Callable[[str], None] = lambda _plugin: None,
+        node_changed: Callable[[str], None] = lambda _node_name: None,
         rng: random.Random | None = None,
         tell: Callable[[EmitEvent], None] = lambda _event: None,
         observe: Callable[[Observation], None] = lambda _observation: None,
@@ -85,6 +87,8 @@ class Handle:
         """Move a pending pod, by uid, to the active queue."""
         self.reservation_changed = reservation_changed
         """Tell memos that this plugin's own reservations have changed."""
+        self.node_changed = node_changed
+        """Tell memos that answers about one node have changed, by its name: as if a pod had come there or left."""
         self.tell = tell
         """Send out an Event, without waiting for it."""
         self.observe = observe

@@ -24,6 +24,7 @@ from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.status import Status
+from berth.framework.telling import Figure, Remedy
 from berth.state.node_view import NodeView
 from berth.state.pod_groups import GroupKey
 from berth.state.pod_info import PodInfo
@@ -111,6 +112,51 @@ class PodUpdateHandlerPlugin(Plugin, Protocol):
     __slots__ = ()
 
     def pod_updated(self, old: PodInfo, new: PodInfo) -> None: ...
+
+
+class FiguresPlugin(Plugin, Protocol):
+    """Tells in numbers what it has noted by itself, such as what is reserved; what objects say is no part of it.
+
+    It is asked whenever metrics are read, between cycles, and after each step that is recorded.
+    """
+
+    __slots__ = ()
+
+    def figures(self) -> Sequence[Figure]: ...
+
+
+class ExplainingPlugin(Plugin, Protocol):
+    """Tells in sentences what stands behind its rejection of a pod, as things are now.
+
+    It is asked only if somebody wants to know, between cycles, about a pod that it has rejected. That may be over.
+    """
+
+    __slots__ = ()
+
+    def explain_rejection(self, pod: PodInfo) -> Sequence[str]: ...
+
+
+class RemedyPlugin(Plugin, Protocol):
+    """Says which changes of the objects that it follows would have it let a pod pass; each is tried before it is told.
+
+    The least come first. Asked only where somebody looks for what would help the pod.
+    """
+
+    __slots__ = ()
+
+    def remedies(self, pod: PodInfo) -> Sequence[Remedy]: ...
+
+
+class LesserRequestsPlugin(Plugin, Protocol):
+    """Says how much less a pod could request to pass on a node that the plugin rejects, where that is all it takes.
+
+    The most that the whole pod may request of each resource that is too much, counted as in `PodInfo.requests`; nothing
+    where no less would do. Asked only where somebody looks for what would help the pod, and tried before it is told.
+    """
+
+    __slots__ = ()
+
+    def lesser_requests(self, pod: PodInfo, node: NodeView) -> Mapping[str, int]: ...
 
 
 class PreFilterResult(NamedTuple):

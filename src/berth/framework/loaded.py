@@ -26,6 +26,10 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     events: interface.EventsPlugin | None = None
     pod_events: interface.PodEventHandlerPlugin | None = None
     pod_updates: interface.PodUpdateHandlerPlugin | None = None
+    figures: interface.FiguresPlugin | None = None
+    explain_rejection: interface.ExplainingPlugin | None = None
+    remedies: interface.RemedyPlugin | None = None
+    lesser_requests: interface.LesserRequestsPlugin | None = None
     signature: interface.SignaturePlugin | None = None
     pre_enqueue: interface.PreEnqueuePlugin | None = None
     queue_sort: interface.QueueSortPlugin | None = None
@@ -87,6 +91,10 @@ FORMS: Mapping[str, PluginForm] = MappingProxyType(
         "events": _form(interface.EventsPlugin),
         "pod_events": _form(interface.PodEventHandlerPlugin),
         "pod_updates": _form(interface.PodUpdateHandlerPlugin, beside=("pod_added",)),
+        "figures": _form(interface.FiguresPlugin),
+        "explain_rejection": _form(interface.ExplainingPlugin),
+        "remedies": _form(interface.RemedyPlugin),
+        "lesser_requests": _form(interface.LesserRequestsPlugin),
         "signature": _form(interface.SignaturePlugin),
         "pre_enqueue": _form(interface.PreEnqueuePlugin, Point.PRE_ENQUEUE),
         "queue_sort": _form(interface.QueueSortPlugin, Point.QUEUE_SORT),

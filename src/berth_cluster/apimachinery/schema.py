@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from berth.api.user_error import UserError
+
 Json = dict[str, Any]
 
 OBJECT_META = "meta.v1.ObjectMeta"
@@ -76,6 +78,10 @@ successfulJobsHistoryLimit suspend terminationGracePeriodSeconds timeZone tolera
 ttlSecondsAfterFinished value volumeMode
 """
 SCALARS = frozenset({*_WELL_KNOWN.values(), *_FORMATS.values(), *_PLAIN.values()})
+
+
+class SchemaError(UserError):
+    """The types of the API are not installed; the message says what to do."""
 
 
 class InlineType(str):
@@ -172,8 +178,9 @@ class _Document(msgspec.Struct, rename={"definitions": "$defs"}):
 
 
 def type_name(group: str, version: str, kind: str) -> str:
-    """The name of a kind's type."""
-    return f"{group.partition('.')[0] or 'core'}.{version}.{kind}"
+    """The name of a kind's type; other groups than Kubernetes' own have none under theirs."""
+    package = group.removesuffix(".k8s.io").removesuffix(".authorization") or "core"
+    return f"{package}.{version}.{kind}"
 
 
 def message_of(group: str, version: str, kind: str) -> Message | None:
@@ -287,7 +294,11 @@ def _raw_definition(name: str) -> msgspec.Raw | None:
 @cache
 def _definitions(minor: int) -> dict[str, msgspec.Raw]:
     package = find_spec("kubernetes_validate")  # its files alone: importing it would import much more
-    assert package is not None and package.submodule_search_locations
+    if package is None or not package.submodule_search_locations:
+        raise SchemaError(
+            "the embedded cluster needs kubernetes-validate, which is not installed: "
+            "pip install 'berth-scheduler[cluster]'"
+        )
     directory = Path(package.submodule_search_locations[0]) / "kubernetes-json-schema" / f"v1.{minor}.0-local"
     return msgspec.json.decode((directory / "_definitions.json").read_bytes(), type=_Document).definitions
 

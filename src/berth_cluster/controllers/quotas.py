@@ -8,7 +8,7 @@ from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
-from berth_cluster.storage.quotas import used_of
+from berth_cluster.strategies.quota_usage import used_of
 
 KIND = "ResourceQuota"
 

@@ -4,6 +4,7 @@ It is one handler for aiohttp's low-level server instead of a table of routes: t
 regular, and a request that binds a pod should take little longer than the binding itself.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -109,7 +110,12 @@ class Application:
         """Answer one request; whatever goes wrong becomes a Status."""
         self._in_flight += 1
         try:
-            return await self._answer(request)
+            try:
+                return await self._answer(request)
+            finally:  # refusals tell of objects, too
+                if self._store.is_ahead:
+                    await asyncio.sleep(0)  # the requests of one turn share a transaction
+                self._store.flush()
         except StoreError as error:
             return error_response(error)
         except web.HTTPException as error:

@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large
-from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, as_json, bad_request, too_large
+from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError, unknown_fields
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message, message_of
+from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message
 from berth_cluster.serving.connections import limits_of
 from berth_cluster.serving.negotiation import decode_body
 from berth_cluster.serving.requests import whole
@@ -78,18 +78,15 @@ def _check_fields(
         raise bad_request(
             f'fieldValidation: Unsupported value: "{wanted}": supported values: "Ignore", "Strict", "Warn"'
         )
-    known = message_of(kind.group, kind.version, kind.kind) if kind.custom is None else None
-    if kind.custom is not None:
-        unknown = kind.custom.unknown_fields(kind, obj, partial=partial)
-    elif known is not None:
-        unknown = FieldCheck(kind.kind, kind.version, partial=partial).run(known, obj)
-    else:
-        return []
-    found = [f'unknown field "{path}"' for path in unknown]
+    found = unknown_fields(kind, obj, partial=partial)
     if "fieldValidation" in request.query and wanted != "Ignore":
         found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
         why = f"strict decoding error: {', '.join(found)}"
+        if partial and not request.headers.get("Content-Type", "").startswith("application/apply-patch"):
+            errors = FieldErrors()  # as upstream, where it is the patched object that cannot be decoded
+            errors.invalid("patch", as_json(obj), why)
+            raise errors.refusal("", "", "")
         raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
     return found if wanted == "Warn" else []
 

@@ -121,3 +121,30 @@ def test_bodies_that_cannot_be_read(body, status, why):
     with pytest.raises(StoreError, match=why) as caught:
         protobuf.decode(body)
     assert caught.value.status_code == status
+
+
+def test_an_ingress_with_its_rules():
+    """The rule's value is a struct that Go embeds; the numbers are those of networking/v1/generated.proto."""
+    backend = data(4, data(1, "web") + data(2, data(1, "") + number(2, 80)))
+    path = data(1, "/") + data(2, backend) + data(3, "Prefix")
+    rule = data(1, "example.com") + data(2, data(1, data(1, path)))
+    raw = data(1, data(1, "front")) + data(2, data(3, rule) + data(4, "nginx"))
+    assert protobuf.decode(envelope("networking.k8s.io/v1", "Ingress", raw))["spec"] == {
+        "ingressClassName": "nginx",
+        "rules": [
+            {
+                "host": "example.com",
+                "http": {
+                    "paths": [
+                        {"path": "/", "pathType": "Prefix",
+                         "backend": {"service": {"name": "web", "port": {"number": 80}}}}
+                    ]
+                },
+            }
+        ],
+    }  # fmt: skip
+
+
+def test_what_would_be_read_without_its_webhooks_is_refused():
+    with pytest.raises(StoreError, match="cannot read ValidatingWebhookConfiguration"):
+        protobuf.decode(envelope("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", data(1, b"")))

@@ -19,6 +19,7 @@ from berth.core.core import Core
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Times
 from berth.cycle.schedule import NO_NODES
+from berth.decisions.by_plugins import PluginFigure, figures_of
 from berth.framework.health import PluginHealth
 from berth.framework.observations import DevicesAwaited, Observation, VolumeStageFailed
 from berth.runtime.observing.cycle_log import SchedulerLog
@@ -390,6 +391,7 @@ class Metrics(SchedulerLog, Collector):
             yield pending_calls(self._scheduler.pending_calls)
             yield fenced_writes(self._scheduler.fenced_writes)
             yield conflicts(self.conflicts, self._scheduler.lost_races)
+            yield from plugin_figures(figures_of(core.profiles.values()))
 
 
 def attempts_label(attempts: int) -> str:
@@ -496,6 +498,21 @@ def unschedulable_pods(core: Core) -> Metric:
     for labels, count in counts.items():
         family.add_metric(labels, count)
     return family
+
+
+def plugin_figures(figures: Iterable[PluginFigure]) -> Iterator[Metric]:
+    """What plugins have noted, a family for each name; where plugins use one name, each has the labels of all."""
+    by_name: dict[str, list[PluginFigure]] = {}
+    for each in figures:
+        by_name.setdefault(each.figure.name, []).append(each)
+    for name, found in by_name.items():
+        own = list(dict.fromkeys(label for each in found for label in each.figure.labels))
+        text = f"[{ALPHA}] What a plugin has noted, as its own documentation says."
+        family = GaugeMetricFamily(f"{PREFIX}plugin_{name}", text, labels=("plugin", "profile", *own))
+        for profile, plugin, figure in found:
+            values = (figure.labels.get(label, "") for label in own)
+            family.add_metric((plugin, profile, *values), figure.value)
+        yield family
 
 
 def inflight_events(core: Core) -> Metric:
