@@ -271,6 +271,19 @@ def test_what_plugins_say_of_a_rejection_is_said_below_it():
     assert "  Seats: 4 of 4 seats are taken\n  Seats: the longest by web-1\n" in said
 
 
+def test_what_plugins_say_of_a_score_is_said_below_it():
+    node = {"node": "n1", "fits": True, "total": 50, "scores": {"NodeResourcesFit": 50}, "rejections": []}
+    told = [
+        {"node": "n1", "plugin": "NodeResourcesFit", "sentences": ["4 of 8 CPU are free"]},
+        {"node": "n2", "plugin": "NodeResourcesFit", "sentences": ["3 of 8 CPU are free"]},
+    ]
+    decision = {**SCHEDULED["decision"], "nodes": [node], "scoreDetails": told}
+    screen = io.StringIO()
+    show({**SCHEDULED, "decision": decision}, Console(file=screen, width=200))
+    assert "  NodeResourcesFit: 50 (weight 1)\n    4 of 8 CPU are free\n  total: 50" in screen.getvalue()
+    assert "3 of 8 CPU" not in screen.getvalue()
+
+
 def test_programs_get_json(scheduler):
     result = run("web", "--json", "--server", scheduler)
     assert json.loads(result.output) == SCHEDULED

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from berth.core.builders import make_node, make_pod
-from berth.core.questions import decision_of, find
+from berth.core.questions import choose, decision_of, find
 from berth.decisions.by_plugins import figures_of, rejection_details
 from berth.decisions.explanation import explain
 from berth.framework.registry import Registry
@@ -53,6 +53,37 @@ def test_nobody_is_asked_about_a_pod_that_has_a_node():
     decision = found.core.trace["default/web"]
     assert decision.chosen == "n1"
     assert rejection_details(decision, found.core.profiles[PROFILE]) == ()
+    assert not asked
+
+
+def test_those_who_have_scored_a_node_explain_their_scores_of_the_best_and_of_those_asked_for():
+    def told(pod, node):
+        return [f"{node.name} has {len(node.pods)} pods without {pod.name}"]
+
+    likes = plugin("Likes", score=lambda state, pod, node: 10 * int(node.name[1:]), explain_score=told)
+    mute = plugin("Mute", score=lambda state, pod, node: 1, explain_score=boom)
+    nodes = [make_node(f"n{number}").capacity(cpu="4") for number in range(1, 7)]
+    found = cluster(*nodes, make_pod("old").node("n2"), plugins=[likes, mute])
+    decision = decision_of(found.core, choose(found.core, make_pod("web").build()))
+    profile, table = found.core.profiles[PROFILE], found.core.cache.table
+    said = explain(decision, nodes=["n2", "gone"], table=table, profile=profile).score_details
+    assert {each.plugin for each in said} == {"Likes"}
+    assert [(each.node, *each.sentences) for each in said] == [
+        ("n6", "n6 has 0 pods without web"),
+        ("n5", "n5 has 0 pods without web"),
+        ("n4", "n4 has 0 pods without web"),
+        ("n2", "n2 has 1 pods without web"),
+    ]
+    assert explain(decision, table=table).score_details == ()
+
+
+def test_nobody_explains_scores_where_nothing_was_scored():
+    asked = []
+    likes = plugin("Likes", score=lambda state, pod, node: 1, explain_score=lambda *given: asked.append(given) or ["x"])
+    found = cluster(make_node("n1").capacity(cpu="4"), plugins=[likes])
+    decision = decision_of(found.core, choose(found.core, make_pod("web").build()))
+    profile, table = found.core.profiles[PROFILE], found.core.cache.table
+    assert explain(decision, nodes=["n1"], table=table, profile=profile).score_details == ()
     assert not asked
 
 

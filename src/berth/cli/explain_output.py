@@ -192,6 +192,10 @@ def _show_node(node: Json, decision: Json, console: "Console") -> None:
         _line(console, f"  {said['plugin']}: {', '.join(said['reasons'])} ({said['code']})")
     for plugin, score in node["scores"].items():
         _line(console, f"  {plugin}: {score} (weight {decision['weights'][plugin]})")
+        for told in decision.get("scoreDetails") or ():
+            if (told["node"], told["plugin"]) == (node["node"], plugin):
+                for sentence in told["sentences"]:
+                    _line(console, f"    {sentence}")
     if node["total"] is not None:
         _line(console, f"  total: {node['total']}")
 

@@ -152,6 +152,18 @@ class ExplainingPlugin(Plugin, Protocol):
     def explain_rejection(self, pod: PodInfo) -> Sequence[str]: ...
 
 
+class ScoreExplainingPlugin(Plugin, Protocol):
+    """Tells in sentences, with numbers, what stands behind its score of a node for a pod, as things are now.
+
+    It is asked only if somebody wants to know, between cycles, about a node that it has scored. The pod may be on that
+    node by then, and is to be left out of what is told of it.
+    """
+
+    __slots__ = ()
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]: ...
+
+
 class RemedyPlugin(Plugin, Protocol):
     """Says which changes of the objects that it follows would have it let a pod pass; each is tried before it is told.
 

@@ -122,12 +122,14 @@ class ClusterFileSource:
     def _report(self, pod: Pod, all_nodes: bool) -> PodReport:
         decision = self._decide_anew(pod) if pod.spec.node_name else self._decide(pod)
         everything = decision.node_count if all_nodes else 0
+        profile = profile_of(self._cluster.core, pod)
         told = explain(
             decision,
             top=max(TOP_NODES, everything),
             names_shown=max(NAMES_SHOWN, everything),
             table=self._cluster.core.cache.table,
-            details=rejection_details(decision, profile_of(self._cluster.core, pod)),
+            details=rejection_details(decision, profile),
+            profile=profile,
         )
         if not pod.spec.node_name:
             return PodReport(pod.key, told, self._pending(pod, decision))
