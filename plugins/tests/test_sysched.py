@@ -96,3 +96,16 @@ def test_the_node_with_the_fewest_is_chosen(cluster):
 )
 def test_profiles_are_named_by_paths(path, named):
     assert profile_named_by(path) == named
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_it_says_what_the_risk_is_made_of(cluster, is_there):
+    if is_there:
+        cluster.put(runs("p", "few", "many"))
+    (plugin,) = [each.plugin for each in cluster.core.profiles["default-scheduler"].plugins if each.name == "SySched"]
+    table, pod = cluster.core.cache.table, pending("p", "many").info()
+    (told,) = plugin.explain_score(pod, table.view(table.row_of["few"]))
+    assert told.startswith("the pod makes 3 system calls, 1 pods there 1 together: it would see 0 that it does not ")
+    assert told.endswith("need, and they 2, a risk of 2")
+    (told,) = plugin.explain_score(pending("q").info(), table.view(table.row_of["few"]))
+    assert told.startswith("no profile says which system calls the pod makes")

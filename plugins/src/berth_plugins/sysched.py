@@ -10,7 +10,7 @@ Only pods that run count; of several pods of one name on a node, the first.
 Deviations: a pod counts from when it runs, not from the update before that. Profiles that change count from then on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, final
 
 import msgspec
@@ -29,6 +29,7 @@ from berth.plugin import (
     PodInfo,
     PodUpdateHandlerPlugin,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
 )
@@ -82,7 +83,14 @@ def profile_named_by(path: str) -> tuple[str, str] | None:
 
 
 @final
-class SySched(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, PodEventHandlerPlugin, PodUpdateHandlerPlugin):
+class SySched(
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    PodEventHandlerPlugin,
+    PodUpdateHandlerPlugin,
+    ScoreExplainingPlugin,
+):
     """Score.
 
     Sets of calls are numbers with a bit for each call. What a node scores follows from three of them: the calls H of
@@ -138,6 +146,17 @@ class SySched(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, PodEventHand
         """The fewest calls are best."""
         return turned_round(scores)
 
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return how many calls the pod would see without needing them, and how many more the pods there."""
+        needed = self._calls(pod)
+        if not needed:
+            return ["no profile says which system calls the pod makes, so all nodes are the same to it"]
+        others = (each for each in self._pods.get(node.name, {}).values() if each.uid != pod.uid)
+        together, count, sizes = self._load_of(others)
+        own, theirs = (together & ~needed).bit_count(), count * (together | needed).bit_count() - sizes
+        calls = f"the pod makes {needed.bit_count()} system calls, {count} pods there {together.bit_count()} together"
+        return [f"{calls}: it would see {own} that it does not need, and they {theirs}, a risk of {own + theirs}"]
+
     def _extraneous(self, needed: int, node_name: str) -> int:
         if not needed:  # upstream gives all nodes the same then
             return 0
@@ -148,15 +167,19 @@ class SySched(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, PodEventHand
         self._renew()
         found = self._loads.get(node_name)
         if found is None:
-            first_of_name: dict[str, PodInfo] = {}
-            for pod in self._pods.get(node_name, {}).values():
-                first_of_name.setdefault(pod.name, pod)
-            sets = [self._calls(pod) for pod in first_of_name.values()]
-            together = 0
-            for calls in sets:
-                together |= calls
-            found = self._loads[node_name] = together, len(sets), sum(calls.bit_count() for calls in sets)
+            found = self._loads[node_name] = self._load_of(self._pods.get(node_name, {}).values())
         return found
+
+    def _load_of(self, pods: Iterable[PodInfo]) -> tuple[int, int, int]:
+        """Return H, n and s of some pods."""
+        first_of_name: dict[str, PodInfo] = {}
+        for pod in pods:
+            first_of_name.setdefault(pod.name, pod)
+        sets = [self._calls(pod) for pod in first_of_name.values()]
+        together = 0
+        for calls in sets:
+            together |= calls
+        return together, len(sets), sum(calls.bit_count() for calls in sets)
 
     def _renew(self) -> None:
         """Forget what profiles said that have changed."""

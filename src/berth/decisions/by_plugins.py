@@ -58,13 +58,19 @@ def figures_of(profiles: Iterable[Profile]) -> list[PluginFigure]:
 
 
 def rejection_details(decision: Decision, profile: Profile | None) -> tuple[RejectionDetails, ...]:
-    """Return what the plugins say that have rejected a pod; nothing of a pod that has a node."""
+    """Return what the plugins say that have rejected a pod; nothing of a pod that has a node.
+
+    The plugin that says whose turn it is has a say in every wait, and so has PostFilter where it was asked.
+    """
     if profile is None or decision.chosen is not None:
         return ()
     statuses = [status for status, _ in decision.rejected]
     if decision.pre_filter is not None and decision.pre_filter.status is not None:
         statuses.append(decision.pre_filter.status)
     rejecting = {name.strip() for status in statuses for name in status.plugin.split(PLUGINS_JOINED_BY)}
+    if decision.post_filter is not None:
+        rejecting |= {plugin.name for plugin in profile.plugins if plugin.post_filter is not None}
+    rejecting |= {plugin.name for plugin in profile.plugins if plugin.tenants is not None}
     asked = [
         (plugin.name, plugin.explain_rejection)
         for plugin in profile.plugins
@@ -77,11 +83,14 @@ def rejection_details(decision: Decision, profile: Profile | None) -> tuple[Reje
 def score_details(
     pod: PodInfo, profile: Profile, scoring: Container[str], nodes: Iterable[NodeView]
 ) -> tuple[ScoreDetails, ...]:
-    """Return what the plugins say that have scored these nodes for a pod; `scoring` are the names of those."""
+    """Return what the plugins say that have scored these nodes for a pod; `scoring` are the names of those.
+
+    Plugins that narrow the nodes down are asked besides: what they leave was chosen, as the best are.
+    """
     asked = [
         (plugin.name, plugin.explain_score)
         for plugin in profile.plugins
-        if plugin.explain_score is not None and plugin.name in scoring
+        if plugin.explain_score is not None and (plugin.name in scoring or plugin.narrow is not None)
     ]
     told = (
         ScoreDetails(node.name, name, tuple(_answer(each.explain_score, pod, node)))

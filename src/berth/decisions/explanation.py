@@ -142,7 +142,7 @@ def explain(
     best = tuple(scored.best(top))
     shown = tuple(_node(decision, full, name) for name in nodes)
     told: tuple[ScoreDetails, ...] = ()
-    if table is not None and profile is not None and scored.weights:
+    if table is not None and profile is not None and decision.chosen is not None:
         names = dict.fromkeys(each.node for each in best[:SCORES_TOLD])
         names |= dict.fromkeys(each.node for each in shown if each.fits)
         there = (table.view(table.row_of[name]) for name in names if name in table.row_of)

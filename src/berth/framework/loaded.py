@@ -96,7 +96,7 @@ FORMS: Mapping[str, PluginForm] = MappingProxyType(
         "pod_updates": _form(interface.PodUpdateHandlerPlugin, beside=("pod_added",)),
         "figures": _form(interface.FiguresPlugin),
         "explain_rejection": _form(interface.ExplainingPlugin),
-        "explain_score": _form(interface.ScoreExplainingPlugin, beside=("score", "score_columns")),
+        "explain_score": _form(interface.ScoreExplainingPlugin, beside=("score", "score_columns", "narrow")),
         "remedies": _form(interface.RemedyPlugin),
         "lesser_requests": _form(interface.LesserRequestsPlugin),
         "signature": _form(interface.SignaturePlugin),
