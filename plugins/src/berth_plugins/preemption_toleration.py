@@ -6,6 +6,9 @@ it is enabled in place of, but that any pod of lower priority that leaves the no
 
 Deviation: when a pod was scheduled is read from the pods that this plugin follows by itself, as Berth keeps no times of
 conditions. Where that has not come yet, the pod counts as one without the condition, and is spared.
+
+As upstream, no event says that a toleration has ended or that a PriorityClass says something else: PostFilter is not
+among those that rejected the pod. A pod that nothing else wakes is tried again after five minutes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from berth.plugin import (
     ColumnScorePlugin,
@@ -112,12 +113,19 @@ class SySched(
         """The running pods of each node, by uid, in the order they came."""
         self._loads: dict[str, tuple[int, int, int]] = {}
         """H, n and s of each node, where they are known."""
+        self._changed: set[str] = set()
+        """The nodes whose rows in the arrays are out of date."""
+        self._arrays_as_of: tuple[int, int, int, int] | None = None
+        self._rows_together: NDArray[np.uint64] = np.zeros((0, 1), dtype=np.uint64)
+        self._rows_count: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._rows_sizes: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def pod_added(self, pod: PodInfo) -> None:
         """Note a pod that runs."""
         if pod.node_name and pod.status.phase == "Running":
             self._pods.setdefault(pod.node_name, {})[pod.uid] = pod
             self._loads.pop(pod.node_name, None)
+            self._changed.add(pod.node_name)
 
     def pod_updated(self, old: PodInfo, new: PodInfo) -> None:
         """Note a pod that runs from now on."""
@@ -128,19 +136,49 @@ class SySched(
         if pod.uid in self._pods.get(pod.node_name, {}):
             del self._pods[pod.node_name][pod.uid]
             self._loads.pop(pod.node_name, None)
+            self._changed.add(pod.node_name)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Count the calls that are seen on a node without being needed."""
         return self._extraneous(self._calls(pod), node.name)
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
-        """Do the same for many rows; only those where something runs cost a step."""
-        scores = np.zeros(table.capacity, dtype=np.int64)
+        """Do the same for many rows; only those cost a step where what runs has changed."""
         needed = self._calls(pod)
-        for node_name in self._pods:
-            if (row := table.row_of.get(node_name)) is not None:
-                scores[row] = self._extraneous(needed, node_name)
-        return scores[rows]
+        if not needed:
+            return np.zeros(table.capacity, dtype=np.int64)[rows]
+        together, counts, sizes = self._arrays(table)
+        calls = _words(needed, together.shape[1])
+        own = np.bitwise_count(together & ~calls).sum(axis=1, dtype=np.int64)
+        all_of_them = np.bitwise_count(together | calls).sum(axis=1, dtype=np.int64)
+        found: Scores = own + counts * all_of_them - sizes
+        return found[rows]
+
+    def _arrays(self, table: NodeTable) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return H as words of 64 calls, uint64 (rows, words), n and s, int64 (rows,); zeros where nothing runs.
+
+        They are made again when nodes, profiles or the number of words have changed, else only for the nodes whose
+        pods have.
+        """
+        self._renew()
+        words = max(1, -(-len(self._bit_of) // 64))
+        token = table.node_log.position, table.capacity, self._version, words
+        if token != self._arrays_as_of:
+            self._arrays_as_of = token
+            self._rows_together = np.zeros((table.capacity, words), dtype=np.uint64)
+            self._rows_count = np.zeros(table.capacity, dtype=np.int64)
+            self._rows_sizes = np.zeros(table.capacity, dtype=np.int64)
+            self._changed = set(self._pods)
+        if self._changed:
+            loads = {name: self._load(name) for name in self._changed}
+            if len(self._bit_of) > 64 * words:  # profiles that were not asked for before have brought more calls
+                return self._arrays(table)
+            for name, (together, count, sizes) in loads.items():
+                if (row := table.row_of.get(name)) is not None:
+                    self._rows_together[row] = _words(together, words)
+                    self._rows_count[row], self._rows_sizes[row] = count, sizes
+            self._changed.clear()
+        return self._rows_together, self._rows_count, self._rows_sizes
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """The fewest calls are best."""
@@ -234,3 +272,8 @@ def profiles_of(pod: PodInfo) -> Iterator[tuple[str, str]]:
             named = profile_named_by(profile.localhost_profile)
             if named is not None:
                 yield named
+
+
+def _words(calls: int, count: int) -> NDArray[np.uint64]:
+    """Return a set of calls as so many words of 64, uint64 (count,)."""
+    return np.frombuffer(calls.to_bytes(8 * count, "little"), dtype="<u8").astype(np.uint64)
