@@ -11,7 +11,7 @@ Deviations: a pod counts from when it runs, not from the update before that. Pro
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
 import numpy as np
@@ -38,6 +38,10 @@ from berth_plugins.normalize import turned_round
 
 ANNOTATION = "seccomp.security.alpha.kubernetes.io"
 LOCALHOST = "Localhost"
+KEPT_SETS = 64
+"""For so many sets of calls scores are kept between attempts."""
+LOGGED = 1000
+"""So many changes are remembered; scores that are older are worked out again for all nodes."""
 ALLOWING = ("SCMP_ACT_ALLOW", "SCMP_ACT_LOG")
 
 
@@ -83,6 +87,14 @@ def profile_named_by(path: str) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
+class Kept(NamedTuple):
+    """Scores by row of the table, what they are as of, and up to which change of a node."""
+
+    scores: Scores
+    as_of: tuple[int, int, int]
+    since: int
+
+
 @final
 class SySched(
     ScorePlugin,
@@ -113,6 +125,11 @@ class SySched(
         """The running pods of each node, by uid, in the order they came."""
         self._loads: dict[str, tuple[int, int, int]] = {}
         """H, n and s of each node, where they are known."""
+        self._kept: dict[int, Kept] = {}
+        """The scores of pods that make the same calls; the set that was asked for longest ago first."""
+        self._log: list[str] = []
+        """The nodes where something has changed, one after the other, less the first `_forgotten` of them."""
+        self._forgotten = 0
         self._changed: set[str] = set()
         """The nodes whose rows in the arrays are out of date."""
         self._arrays_as_of: tuple[int, int, int, int] | None = None
@@ -124,8 +141,7 @@ class SySched(
         """Note a pod that runs."""
         if pod.node_name and pod.status.phase == "Running":
             self._pods.setdefault(pod.node_name, {})[pod.uid] = pod
-            self._loads.pop(pod.node_name, None)
-            self._changed.add(pod.node_name)
+            self._note(pod.node_name)
 
     def pod_updated(self, old: PodInfo, new: PodInfo) -> None:
         """Note a pod that runs from now on."""
@@ -135,8 +151,7 @@ class SySched(
         """Forget a pod that is gone. A node keeps its place: it has run something."""
         if pod.uid in self._pods.get(pod.node_name, {}):
             del self._pods[pod.node_name][pod.uid]
-            self._loads.pop(pod.node_name, None)
-            self._changed.add(pod.node_name)
+            self._note(pod.node_name)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Count the calls that are seen on a node without being needed."""
@@ -147,12 +162,33 @@ class SySched(
         needed = self._calls(pod)
         if not needed:
             return np.zeros(table.capacity, dtype=np.int64)[rows]
-        together, counts, sizes = self._arrays(table)
-        calls = _words(needed, together.shape[1])
-        own = np.bitwise_count(together & ~calls).sum(axis=1, dtype=np.int64)
-        all_of_them = np.bitwise_count(together | calls).sum(axis=1, dtype=np.int64)
-        found: Scores = own + counts * all_of_them - sizes
-        return found[rows]
+        self._renew()
+        token = table.node_log.position, table.capacity, self._version
+        kept = self._kept.pop(needed, None)
+        if kept is not None and kept.as_of == token and kept.since >= self._forgotten:
+            scores = kept.scores
+            for name in set(self._log[kept.since - self._forgotten :]):
+                if (row := table.row_of.get(name)) is not None:
+                    scores[row] = self._extraneous(needed, name)
+        else:
+            together, counts, sizes = self._arrays(table)
+            calls = _words(needed, together.shape[1])
+            own = np.bitwise_count(together & ~calls).sum(axis=1, dtype=np.int64)
+            all_of_them = np.bitwise_count(together | calls).sum(axis=1, dtype=np.int64)
+            scores = own + counts * all_of_them - sizes
+        self._kept[needed] = Kept(scores, token, self._forgotten + len(self._log))
+        if len(self._kept) > KEPT_SETS:
+            del self._kept[next(iter(self._kept))]  # that which was asked for longest ago
+        return scores[rows].copy()
+
+    def _note(self, node_name: str) -> None:
+        """Note that other pods run on a node than before."""
+        self._loads.pop(node_name, None)
+        self._changed.add(node_name)
+        self._log.append(node_name)
+        if len(self._log) > LOGGED:
+            self._forgotten += len(self._log)
+            self._log.clear()
 
     def _arrays(self, table: NodeTable) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
         """Return H as words of 64 calls, uint64 (rows, words), n and s, int64 (rows,); zeros where nothing runs.
