@@ -13,6 +13,7 @@ from berth_workbench.page.views.compare import CompareView
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.overview import OverviewPage
 from berth_workbench.page.views.pending import PendingView
+from berth_workbench.page.views.plugins import PluginsView
 from berth_workbench.page.views.pods import PodView
 from berth_workbench.page.views.rebalance import RebalanceView
 from berth_workbench.page.views.simulated import SimulatedView
@@ -26,6 +27,7 @@ CLUSTER_VIEWS = (
     ("/pending", "Pending"),
     ("/pods", "Pods"),
     ("/queue", "Last hour"),
+    ("/plugins", "Plugins"),
     ("/what-if", "What if"),
     ("/capacity", "Capacity"),
     ("/rebalance", "Rebalance"),
@@ -57,6 +59,7 @@ def register_pages(source: Source | None, history: HistoryRecorder | None, time_
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs()
+    guests = PluginsView(source, frame)
     first = OverviewPage(source, frame, history)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
     pending, throughput = PendingView(source, frame), ThroughputView(source, frame, history)
@@ -90,6 +93,10 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/pods/{namespace}/{name}", response_timeout=BUILD_WITHIN_S)
     async def _pod(namespace: str, name: str) -> None:
         await pods.story(namespace, name)
+
+    @ui.page("/plugins", response_timeout=BUILD_WITHIN_S)
+    async def _plugins() -> None:
+        await guests.build()
 
     @ui.page("/queue", response_timeout=BUILD_WITHIN_S)
     async def _queue() -> None:
