@@ -38,10 +38,31 @@ def answers(directory, nodes):
             visitor.page.goto(link)
             visitor.page.wait_for_selector("main h1")
             times = walked(visitor)
+            if nodes == min(SOON_S):
+                moves_one_by_one(visitor)
             assert visitor.problems == [], "no request goes to another host, and nothing complains"
     finally:
         process.end()
     return times
+
+
+def moves_one_by_one(visitor):
+    """The moves of a plan, with the keyboard alone."""
+    visitor.open("/rebalance?moves=5")
+    page = visitor.page
+    page.wait_for_selector("section[aria-label=Figures]")
+    assert "empty" in page.get_by_role("region", name="Plan").inner_text()
+    slider = page.get_by_role("slider", name="Step")
+    moves = int(slider.get_attribute("max"))
+    assert 1 <= moves <= 5 and slider.input_value() == str(moves)
+    slider.focus()
+    page.keyboard.press("Home")
+    assert visitor.text(".move-map .when") == "before the first"
+    page.keyboard.press("ArrowRight")
+    assert re.fullmatch(r"1\. \S+/\S+: \S+ → \S+", visitor.text(".move-map .when"))
+    page.get_by_role("button", name="Play the moves").click()
+    visitor.until(f"document.querySelector('.move-map .when').innerText.startsWith('{moves}. ')")
+    assert page.get_by_role("region", name="Who is disturbed").locator("tbody tr").count() >= 1
 
 
 def walked(visitor):
