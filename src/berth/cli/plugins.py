@@ -1,7 +1,7 @@
 """`berth plugins`: which plugins there are, where each comes from, which profiles use it, and whether it works.
 
-A table, or with `-o json` one object a plugin. What is wrong with a plugin stands below the table in whole sentences.
-Exit code 1 where the profiles cannot be made, 2 where the configuration or a `--plugin` cannot be read.
+A table, or with `-o json` one object for each plugin. What is wrong with a plugin stands below the table in whole
+sentences. Exit code 1 where the profiles cannot be made, 2 where the configuration or a `--plugin` cannot be read.
 """
 
 import random
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import click
 import msgspec
 
-from berth.cli.output import console_for
+from berth.cli.output import Output, console_for, is_structured, output_option_naming, print_structured
 from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 
@@ -34,10 +34,8 @@ class PluginListing(msgspec.Struct, frozen=True, rename="camel"):
 @config_option
 @plugin_option
 @gates_option
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How to print."
-)
-def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
+@output_option_naming("the plugins")
+def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, output: Output) -> None:
     """List the plugins there are: points, origin, the profiles that enable them, and whether they work.
 
     Plugins of other people come first. Those that a profile of --config (or the default one) enables are made, to see
@@ -46,10 +44,10 @@ def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, outp
     setup = read_setup(config_file, plugins, feature_gates)
     problems = problems_of(setup)
     listed = listing(setup, problems)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(listed)).decode())
+    if is_structured(output):
+        print_structured(listed, output, (each.name for each in listed))
     else:
-        _print(listed, problems)
+        _print(listed, problems, output)
     if problems:
         sys.exit(1)
 
@@ -100,8 +98,8 @@ def _profiles_with(setup: Setup, name: str) -> tuple[str, ...]:
     return tuple(scheduler_name for scheduler_name, config in single if name in names_enabled(config))
 
 
-def _print(listed: list[PluginListing], problems: Iterable[str]) -> None:
-    console = console_for()
+def _print(listed: list[PluginListing], problems: Iterable[str], output: Output) -> None:
+    console = console_for(output)
     theirs = [each for each in listed if each.origin != IN_TREE_SHOWN]
     if theirs:
         _table(theirs, with_origin=True).print(console)
