@@ -21,7 +21,9 @@ COMMANDS = CommandTable(
             "The same in a terminal.",
             (
                 CommandExample("The cluster in use; q ends it.", "berth top"),
-                CommandExample("A snapshot.", "berth top --cluster now.snapshot.gz"),
+                CommandExample(
+                    "The pods of a namespace, in a snapshot.", "berth top -n shop --cluster now.snapshot.gz"
+                ),
             ),
         ),
         "snapshot": CommandEntry(
