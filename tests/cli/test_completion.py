@@ -39,6 +39,10 @@ def test_commands_options_and_outputs():
     assert completed("completion", "") == ["bash", "zsh", "fish"]
 
 
+def test_behind_a_command_that_there_is_not_nothing_is_completed():
+    assert completed("nope", "x") == []
+
+
 def test_commands_are_completed_without_importing_any():
     script = (
         "import sys\nfrom berth.cli import main\n"
