@@ -91,6 +91,11 @@ class _Found(NamedTuple):
     help="Show this node plugin by plugin; may be repeated.",
 )
 @click.option("--all-nodes", is_flag=True, help="Score and name every node, not only the best and the first ones.")
+@click.option(
+    "--shadow",
+    is_flag=True,
+    help="Show what shadow profiles would have decided otherwise, about the PODs or about all, and because of whom.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Ask again and again, and print what has changed, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @output_option_naming("the pods")
@@ -106,6 +111,7 @@ def command(
     lease: str,
     nodes: tuple[str, ...],
     all_nodes: bool,
+    shadow: bool,
     watch: bool,
     output: Output,
     as_json: bool,
@@ -127,6 +133,10 @@ def command(
     chosen = chosen_by(pods, namespace, selector, everywhere=all_namespaces)
     if not chosen.is_anything and (nodes or all_nodes):
         raise click.UsageError("--node and --all-nodes are about a pod; name one")
+    if shadow and (nodes or all_nodes):
+        raise click.UsageError("--shadow has its own answer, without --node and --all-nodes")
+    if shadow and (chosen.asks_the_cluster or len(chosen.names) > 1):
+        raise click.UsageError("--shadow is about one pod, or about all")
     scheduler = SchedulerInUse(SchedulerAddress(server, certificate_authority, kubeconfig, context, lease))
     if chosen.asks_the_cluster and output == "name":
         print_structured(None, output, (pod.key for pod in chosen.pods(scheduler.access)))
@@ -134,6 +144,8 @@ def command(
     explainer = Explainer(scheduler, _Asked(nodes, all_nodes), kubeconfig)
 
     def look() -> _Found:
+        if shadow:
+            return look_at_shadows(scheduler, chosen)
         if chosen.is_anything:
             most = None if output != "table" else ROWS_SHOWN
             return explainer.look_at(pods_of(chosen, scheduler), most)
@@ -147,6 +159,10 @@ def command(
             click.echo(json.dumps(found.value, indent=2))
         elif is_structured(output):
             print_structured(found.value, output, _names(found.value, namespace))
+        elif shadow:
+            from berth.cli.explain_output import show_shadows
+
+            show_shadows(found.value, console_for(output), [pod.key for pod in chosen.names])
         elif chosen.is_anything:
             _print_reports(found, output)
         else:
@@ -177,8 +193,16 @@ def _check(selector: str) -> None:
 
 def _names(value: Json, namespace: str) -> list[str]:
     """Return the pods that an answer is about; what is pending is told of all namespaces."""
-    keys = [report["pod"] for report in value.get("pods", [value])]
+    differences = [one for report in value.get("shadows", ()) for one in report["differences"]]
+    reports = differences if "shadows" in value else value.get("pods", [value])
+    keys = [report["pod"] for report in reports]
     return [key for key in keys if not namespace or key.startswith(f"{namespace}/")]
+
+
+def look_at_shadows(scheduler: SchedulerInUse, chosen: Chosen) -> _Found:
+    """Return what the shadow profiles would have decided otherwise, about one pod or about all."""
+    pod = next((each.key for each in chosen.names), "")
+    return _Found(scheduler.ask(f"/debug/shadows?{urlencode({'pod': pod})}", "its shadow profiles"))
 
 
 def pods_of(chosen: Chosen, scheduler: SchedulerInUse) -> Sequence[ChosenPod]:
