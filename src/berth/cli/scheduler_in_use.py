@@ -133,7 +133,7 @@ class SchedulerInUse:
     def access(self) -> "ClusterAccess":
         """How the API server of the kubeconfig in use is asked. Raises `click.ClickException` where there is none."""
         if self._access is None:
-            raise click.ClickException(f"which pods these are, the cluster has to tell, and {self._problem}")
+            raise click.ClickException(f"the cluster has to be asked which pods these are: {self._problem}")
         return self._access
 
     def ask(self, path: str, about: str) -> Json:
