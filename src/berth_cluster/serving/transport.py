@@ -14,15 +14,14 @@ import msgspec
 from berth.api.errors import ApiError
 from berth.api.resources import Resource
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.releases import release
-from berth_cluster.apimachinery.resource_types import PODS, ResourceType
-from berth_cluster.serving import responses
+from berth_cluster.apimachinery.resource_types import PODS
 from berth_cluster.serving.discovery import Discovery
+from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
-from berth_cluster.serving.responses import encode, encoded_list, list_meta
-from berth_cluster.serving.watching import INITIAL_EVENTS_END
+from berth_cluster.serving.responses import encode, list_meta
+from berth_cluster.serving.watching import bookmark, woken
 from berth_cluster.storage.store import Store
 
 Result = TypeVar("Result")
@@ -65,10 +64,8 @@ class StoreTransport:
             }
             found = Listing(self._store, kind, namespace, list_options(query)).whole()
             meta = list_meta(found.revision, found.continue_token)
-            if metadata_only:
-                items = [responses.metadata_only(entry.obj["metadata"]) for entry in found.entries]
-                return encode({"metadata": meta, "items": items})
-            return encoded_list(kind, meta, (entry.encoded for entry in found.entries))
+            form = FORMS["PartialObjectMetadata" if metadata_only else "object"](kind, {}, self._store.clock)
+            return b"".join(form.many(found.entries, meta))
 
         return _call(page)
 
@@ -88,7 +85,7 @@ class StoreTransport:
         """The changes after a version, one event per item, until the timeout; the last item is a bookmark."""
         kind = _call(lambda: self._store.addressed(resource))
         watch = _call(lambda: self._store.watch(kind, namespace, label_selector, field_selector, resource_version))
-        wake = asyncio.Event()
+        form, wake = ResponseForm(kind, {}, self._store.clock), asyncio.Event()
         watch.wake = wake.set
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
@@ -97,11 +94,11 @@ class StoreTransport:
                     yield event.line
                 if send_initial_events:
                     send_initial_events = False
-                    yield self._bookmark(kind, watch.start_revision, {INITIAL_EVENTS_END: "true"})
-                if watch.overflowed or not await _woken(wake, deadline):
+                    yield bookmark(form.bookmark(), watch.start_revision, is_initial=True)
+                if watch.overflowed or not await woken(wake, deadline):
                     break
             if allow_bookmarks and not watch.overflowed:
-                yield self._bookmark(kind, self._store.revision)
+                yield bookmark(form.bookmark(), self._store.revision)
         finally:
             watch.close()
 
@@ -174,25 +171,6 @@ class StoreTransport:
 
     async def close(self) -> None:
         """Nothing has to be released."""
-
-    def _bookmark(self, kind: ResourceType, revision: int, annotations: dict[str, str] | None = None) -> bytes:
-        meta: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
-        if annotations:
-            meta["annotations"] = annotations
-        obj: Object = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
-        return encode({"type": "BOOKMARK", "object": obj})
-
-
-async def _woken(wake: asyncio.Event, deadline: float) -> bool:
-    """Wait for the next event; False at the deadline, when none has come."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            await wake.wait()
-    except TimeoutError:
-        if not wake.is_set():
-            return False
-    wake.clear()
-    return True
 
 
 def _decoded(body: bytes) -> Any:
