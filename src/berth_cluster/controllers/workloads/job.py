@@ -31,9 +31,9 @@ from berth_cluster.controllers.workloads.job_status import (
     count_pods,
     end_of,
     failures_with,
+    finished_as,
     finished_at,
     has_backoff_per_index,
-    is_finished,
     is_indexed,
     job_status,
     pod_index,
@@ -83,7 +83,7 @@ class JobController(WorkloadController):
             self._untrack(obj)
         elif obj["spec"].get("managedBy") not in MANAGED_HERE:
             return
-        elif is_finished(obj) or is_being_deleted(obj):
+        elif finished_as(obj) or is_being_deleted(obj):
             self._wind_up(obj, now_s)
         else:
             self._go_on(obj, now_s)
@@ -193,7 +193,7 @@ def _news(before: Object, job: Object, end: JobEnd | None, succeeded: int) -> It
     was, now = find_condition(before, "Suspended"), find_condition(job, "Suspended")
     if now is not None and now["status"] != (was or {}).get("status"):
         yield ("Suspended" if now["status"] == "True" else "Resumed"), now["message"], False
-    if end is not None and is_finished(job):
+    if end is not None and finished_as(job):
         if end.is_success and succeeded > job["spec"].get("completions", succeeded):
             yield "TooManySucceededPods", "Too many succeeded pods running after completion count reached", True
         why = ("Completed", "Job completed") if end.is_success else (end.reason, end.message)
