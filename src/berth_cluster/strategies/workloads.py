@@ -33,9 +33,6 @@ from berth_workloads.cron_jobs import ScheduleError, read_schedule
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
-JOB_NAME = "batch.kubernetes.io/job-name"
-_OLD_CONTROLLER_UID = "controller-uid"
-_OLD_JOB_NAME = "job-name"
 MAX_CRON_JOB_NAME = 52
 _DIRECTIVES = frozenset({"affinity", "nodeSelector", "schedulingGates", "tolerations"})
 STATEFUL_CHANGEABLE = frozenset(
@@ -242,16 +239,20 @@ _JOB_SPEC = both(
 )
 
 
+def job_labels(job: Object) -> dict[str, str]:
+    """The labels by which the pods of a Job are found, under the present keys and the old ones."""
+    identity = {"controller-uid": job["metadata"]["uid"], "job-name": job["metadata"]["name"]}
+    return {f"batch.kubernetes.io/{name}": text for name, text in identity.items()} | identity
+
+
 def _complete_job(obj: Object, *_: Any) -> None:
     """Labels by which the Job finds its pods, made from its uid."""
     spec = obj["spec"]
     _default_job(spec)
     if not spec.get("manualSelector"):
-        uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
         spec.setdefault("manualSelector", False)
-        spec.setdefault("selector", {}).setdefault("matchLabels", {})[CONTROLLER_UID] = uid
-        labels = spec["template"]["metadata"].setdefault("labels", {})
-        labels.update({CONTROLLER_UID: uid, JOB_NAME: name, _OLD_CONTROLLER_UID: uid, _OLD_JOB_NAME: name})
+        spec.setdefault("selector", {}).setdefault("matchLabels", {})[CONTROLLER_UID] = obj["metadata"]["uid"]
+        spec["template"]["metadata"].setdefault("labels", {}).update(job_labels(obj))
     _default_labels(obj)
 
 

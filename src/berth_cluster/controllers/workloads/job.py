@@ -40,6 +40,7 @@ from berth_cluster.controllers.workloads.job_status import (
     replaces_failed_only,
 )
 from berth_cluster.controllers.workloads.workload import WorkloadController
+from berth_cluster.strategies.workloads import job_labels
 from berth_workloads.jobs import COMPLETION_INDEX, backoff_s, missing_indexes, surplus_pods, wanted_pods
 from berth_workloads.replica_sets import BURST
 
@@ -203,7 +204,7 @@ def _news(before: Object, job: Object, end: JobEnd | None, succeeded: int) -> It
 def _new_pod(job: Object, index: int | None, held: Object | None) -> Object:
     pod = pod_from_template(job, job["spec"]["template"])
     metadata = pod["metadata"]
-    metadata["labels"] = _identity_labels(job) | metadata.get("labels", {})
+    metadata["labels"] = job_labels(job) | metadata.get("labels", {})
     metadata["finalizers"] = [*metadata.get("finalizers", []), TRACKING_FINALIZER]
     if index is None:
         return pod
@@ -229,9 +230,3 @@ def _told_its_index(container: Object) -> Object:
         return container
     source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     return {**container, "env": [*given, {"name": INDEX_VARIABLE, "valueFrom": source}]}
-
-
-def _identity_labels(job: Object) -> dict[str, str]:
-    """The labels by which the pods of a Job are found, under the present keys and the old ones."""
-    identity = {"controller-uid": uid_of(job), "job-name": job["metadata"]["name"]}
-    return {f"batch.kubernetes.io/{name}": text for name, text in identity.items()} | identity
