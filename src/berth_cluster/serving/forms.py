@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -31,8 +32,8 @@ class ResponseForm:
     def many(self, entries: Sequence[Entry], meta: dict[str, Any]) -> Iterator[bytes]:
         """A list, in pieces each of which is soon made."""
         head = {"kind": self._kind.list_kind, "apiVersion": self._kind.api_version, "metadata": meta}
-        says_kind = self._kind.custom is not None  # custom objects say in lists, too, of what kind they are
-        encoded = (lambda entry: entry.encoded) if says_kind else (lambda entry: entry.listed)
+        # Custom objects say in lists, too, of what kind they are.
+        encoded = attrgetter("listed" if self._kind.custom is None else "encoded")
         return _in_slices(head, "items", entries, lambda part: map(encoded, part))
 
     def line(self, event: WatchEvent) -> bytes:

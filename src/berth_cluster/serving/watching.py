@@ -10,6 +10,7 @@ after that revision.
 
 import asyncio
 import random
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -25,31 +26,25 @@ from berth_cluster.storage.watch import Watch, WatchEvent
 BOOKMARK_PERIOD_S = 60.0
 MIN_TIMEOUT_S = 1800.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_JSON = {"Content-Type": "application/json"}
 SLICE = 200  # events that are encoded and written before others have their turn
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class WatchStream:
     """One watch request being answered."""
 
-    __slots__ = ("_form", "_options", "_request", "_response", "_stopping", "_store", "_wake", "_watch")
+    _watch: Watch
+    _options: ListOptions
+    _request: web.BaseRequest
+    _store: Store  # up to whose revision everything has been offered to the watch
+    _form: ResponseForm
+    _stopping: bool = field(default=False, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _response: web.StreamResponse = field(default_factory=lambda: web.StreamResponse(headers=_JSON), init=False)
 
-    def __init__(
-        self,
-        watch: Watch,
-        options: ListOptions,
-        request: web.BaseRequest,
-        store: Store,
-        form: ResponseForm,
-    ) -> None:
-        self._watch = watch
-        self._options = options
-        self._request = request
-        self._store = store  # up to whose revision everything has been offered to the watch
-        self._stopping = False
-        self._form = form
-        self._wake = asyncio.Event()
-        self._response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        watch.wake = self._wake.set
+    def __post_init__(self) -> None:
+        self._watch.wake = self._wake.set
 
     def stop(self) -> None:
         """End the stream cleanly; the server is going down."""
