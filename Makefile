@@ -67,6 +67,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-emit-index-u
 lock:
 	$(COMPILE) --group dev --extra uvloop --output-file requirements-dev.lock
 	$(COMPILE) --extra uvloop --extra otel --constraint requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --extra uvloop --extra otel --extra ui --constraint requirements-dev.lock --output-file requirements-page.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --python-version 3.11 --custom-compile-command "make lock" --group build \
 	  --constraint requirements-dev.lock --output-file requirements-build.lock
@@ -86,7 +87,7 @@ sbom: build/supply/.installed
 # Needs the network. DATABASE=pypi asks PyPI instead of OSV. Ends with 3 where not every package could be audited.
 DATABASE ?= osv
 audit: build/supply/.installed
-	build/supply/bin/python deploy/audit.py $(DATABASE) requirements.lock requirements-build.lock requirements-dev.lock
+	build/supply/bin/python deploy/audit.py $(DATABASE) requirements.lock requirements-page.lock requirements-build.lock requirements-dev.lock
 
 build/supply/.installed: requirements-supply.lock
 	$(PY) -m venv build/supply
