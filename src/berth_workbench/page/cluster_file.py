@@ -14,6 +14,7 @@ import msgspec
 from berth.api.pod import Pod
 from berth.core.questions import choose, decision_of, profile_of
 from berth.cycle.decision import Decision
+from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_for
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
@@ -47,6 +48,7 @@ class ClusterFileSource:
         self._configuration = configuration or ConfigurationSource(DEFAULT)
         config, registry = self._configuration.load()
         self._cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
+        self._cluster.add_followed(snapshot.documents)
         self._asking = asyncio.Lock()
         pods = self._cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
@@ -125,6 +127,7 @@ class ClusterFileSource:
             top=max(TOP_NODES, everything),
             names_shown=max(NAMES_SHOWN, everything),
             table=self._cluster.core.cache.table,
+            details=rejection_details(decision, profile_of(self._cluster.core, pod)),
         )
         if not pod.spec.node_name:
             return PodReport(pod.key, told, self._pending(pod, decision))
