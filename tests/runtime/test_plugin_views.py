@@ -109,4 +109,4 @@ async def test_without_shadows_and_optional_plugins_there_is_nothing_to_tell():
     world = World(nodes=1)
     async with at_work(world, profile("default-scheduler")) as client:
         assert await client.json("/debug/shadows") == (200, {"shadows": []})
-        assert await client.json("/debug/plugins") == (200, {"plugins": []})
+        assert await client.json("/debug/plugins") == (200, {"plugins": [], "figures": []})

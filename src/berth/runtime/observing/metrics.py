@@ -468,16 +468,21 @@ def preemption_attempts(core: Core) -> Metric:
     return CounterMetricFamily(f"{PREFIX}preemption_attempts", text, value=core.evictions.searches)
 
 
-def pending_pods(core: Core) -> Metric:
+def queue_counts(core: Core) -> dict[str, int]:
+    """Return how many pods are pending, by the queue they are in."""
     queue = core.queue
     gated = sum(queued.is_gated for queued in queue.unschedulable.values())
-    counts = {
+    return {
         "active": len(queue.active),
         "backoff": len(queue.backoff) + len(queue.error_backoff),
         "unschedulable": len(queue.unschedulable) - gated,
         "gated": gated,
     }
-    return gauge(STABLE, "pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
+
+
+def pending_pods(core: Core) -> Metric:
+    counts = queue_counts(core).items()
+    return gauge(STABLE, "pending_pods", "Pending pods, by the queue they are in.", "queue", counts)
 
 
 def cache_size(core: Core, name: str = "cache_size") -> Metric:

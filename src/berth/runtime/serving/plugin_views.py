@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from berth.cycle.shadow import ShadowProfile
+from berth.decisions.by_plugins import figures_of
 from berth.framework.health import HealthState, PluginHealth
 
 if TYPE_CHECKING:
@@ -69,6 +70,24 @@ class PluginReport(msgspec.Struct, frozen=True, rename="camel"):
     last_failure: str
     until: str | None
     """Until when it is out."""
+
+
+class FigureReport(msgspec.Struct, frozen=True, rename="camel"):
+    """A number that a plugin tells of what it keeps (`figures`)."""
+
+    profile: str
+    plugin: str
+    name: str
+    value: float
+    labels: dict[str, str]
+
+
+def figure_reports(core: "Core") -> list[FigureReport]:
+    """Return what plugins tell of what they keep, such as quotas in use."""
+    return [
+        FigureReport(each.profile, each.plugin, each.figure.name, float(each.figure.value), dict(each.figure.labels))
+        for each in figures_of(core.profiles.values())
+    ]
 
 
 def shadow_reports(core: "Core", wall_time: WallTime, pod: str = "") -> list[ShadowReport]:

@@ -37,7 +37,7 @@ from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.node_columns import copy_columns
 from berth.runtime.serving.placements import copy_pods, node_and_pods
-from berth.runtime.serving.plugin_views import plugin_reports, shadow_reports
+from berth.runtime.serving.plugin_views import figure_reports, plugin_reports, shadow_reports
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
@@ -325,7 +325,8 @@ class HealthServer:
 
     async def _get_plugins(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
-            return _json({"plugins": plugin_reports(core, self._debugging.wall_time)})
+            found = plugin_reports(core, self._debugging.wall_time)
+            return _json({"plugins": found, "figures": figure_reports(core)})
 
     async def _get_shadows(self, request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
