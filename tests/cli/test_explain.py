@@ -171,9 +171,11 @@ def test_shadows_are_told_with_their_differences(scheduler):
     assert "default/web: n1; the shadow: n2, because of ImageLocality: the scores differ" in said
     run("other/web", "--shadow", "--json", "--server", scheduler)
     assert Scheduler.asked == ["/debug/shadows?pod=", "/debug/shadows?pod=other%2Fweb"]
+    assert run("--shadow", "--server", scheduler, "-o", "name").output == "default/web\n"
 
 
-@pytest.mark.parametrize("arguments", [("web", "--node", "n1"), ("web", "--all-nodes"), ("web", "db")])
+@pytest.mark.parametrize("arguments", [("web", "--node", "n1"), ("web", "--all-nodes"), ("web", "db"), ("-l", "a=b"),
+                                       ("deploy/web",)])  # fmt: skip
 def test_a_shadow_is_asked_about_one_pod_or_all(scheduler, arguments):
     result = run(*arguments, "--shadow", "--server", scheduler)
     assert result.exit_code == 2

@@ -74,13 +74,15 @@ class ClusterFileSource:
             copied = copy_pods(self._cluster.core.cache.table)
         return await asyncio.to_thread(copied.columns)
 
-    async def pending(self) -> PendingReport:
+    async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by what keeps them."""
         by_reason: dict[str, list[_Judged]] = {}
         for judged in await self._all_judged():
-            by_reason.setdefault(judged.reason, []).append(judged)
+            if namespace in ("", judged.pod.metadata.namespace):
+                by_reason.setdefault(judged.reason, []).append(judged)
         groups = [_group(reason, pods) for reason, pods in by_reason.items()]
-        return PendingReport(len(self._unplaced), tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
+        pods = sum(namespace in ("", pod.metadata.namespace) for pod in self._unplaced)
+        return PendingReport(pods, tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
 
     async def recent(self) -> list[DecisionLine]:
         """What would come of each pending pod; the longest waiting last."""
