@@ -256,10 +256,11 @@ def _kept_annotations(value: Any) -> Any:
 
 
 def _is_kept(key: str) -> bool:
-    return key not in _MANIFESTS and (is_kubernetes(key) or key.startswith("berth.dev/"))
+    return key not in MANIFESTS and (is_kubernetes(key) or key.startswith("berth.dev/"))
 
 
-_MANIFESTS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+MANIFESTS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+"""The annotations that have a copy of the object."""
 
 
 def is_kubernetes(key: str) -> bool:
