@@ -14,6 +14,7 @@ COMMANDS = CommandTable(
         "capacity": CommandEntry(
             "berth_workbench.cli.capacity", "How many more pods of a shape fit, and what limits them."
         ),
+        "quotas": CommandEntry("berth_workbench.cli.quotas", "What namespaces are guaranteed, use and have borrowed."),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance", "Which running pods to move so that the cluster becomes better."
         ),

@@ -84,10 +84,11 @@ def read_cluster_given(
     *,
     option: str = "--cluster",
     setup: "Setup | None" = None,
+    custom: "Sequence[CustomResource]" = (),
 ) -> "Snapshot":
     """Return the cluster of the files, or else the one that a kubeconfig leads to.
 
-    Of the latter also what the plugins of `setup` follow; files hold what they hold.
+    Of the latter also what the plugins of `setup` follow, and `custom` resources; files hold what they hold.
 
     Raises `click.ClickException`, `UserError`.
     """
@@ -96,7 +97,7 @@ def read_cluster_given(
     if cluster and (kubeconfig or context):
         raise click.UsageError("--cluster and --kubeconfig are two different clusters; name one")
     if not cluster:
-        return _take(kubeconfig, context, setup)
+        return _take(kubeconfig, context, (*followed_by(setup), *custom))
     return read_cluster([path if path == "-" else _existing(path, option) for path in cluster])
 
 
@@ -116,12 +117,12 @@ def _existing(path: str, option: str) -> Path:
     raise click.ClickException(f"{option} {path}: there is no such file or directory")
 
 
-def _take(kubeconfig: str, context: str, setup: "Setup | None") -> "Snapshot":
+def _take(kubeconfig: str, context: str, custom: "Sequence[CustomResource]") -> "Snapshot":
     """Read the cluster that a kubeconfig leads to, and say what of it may not be read."""
     from berth.cli.setup import warn
     from berth_workbench.snapshot.header import MAY_NOT
 
-    snapshot = take_cluster(kubeconfig, context, followed_by(setup))
+    snapshot = take_cluster(kubeconfig, context, custom)
     for missing in snapshot.header.missing if snapshot.header is not None else ():
         if missing.reason == MAY_NOT:
             warn(f"{missing.kind} may not be listed, and counts as none: the decisions may be others")

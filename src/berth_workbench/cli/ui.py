@@ -232,10 +232,11 @@ def plain_source(url: str, kubeconfig: str) -> "Source":
 def _taking(kubeconfig: str, context: str) -> "Callable[[ConfigurationSource | None], Awaitable[Snapshot]]":
     """How to take a snapshot of the cluster that a kubeconfig leads to, with what a configuration's plugins follow."""
     from berth_workbench.cli.cluster_input import read_cluster_given
+    from berth_workbench.planning.quotas import ELASTIC
 
     def take(configuration: "ConfigurationSource | None") -> "Snapshot":
         setup = None if configuration is None else Setup(*configuration.load())
-        return read_cluster_given((), kubeconfig, context, setup=setup)
+        return read_cluster_given((), kubeconfig, context, setup=setup, custom=[ELASTIC])
 
     return lambda configuration: asyncio.to_thread(take, configuration)
 

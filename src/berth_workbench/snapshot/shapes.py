@@ -184,6 +184,10 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
             "overhead": {"podFixed": Leaf(Role.RESOURCE_AMOUNTS)},
             "scheduling": {"nodeSelector": Leaf(Role.LABELS), "tolerations": Leaf(Role.TOLERATIONS)},
         },
+        "ResourceQuota": {
+            "spec": {"hard": Leaf(Role.RESOURCE_AMOUNTS), **_kept("scopes")},
+            "status": {name: Leaf(Role.RESOURCE_AMOUNTS) for name in ("hard", "used")},
+        },
         "LimitRange": {
             "spec": {
                 "limits": Each(
@@ -205,6 +209,7 @@ _FURTHER = (
     Resource("apps", "v1", "deployments", "Deployment", True),
     Resource("batch", "v1", "jobs", "Job", True),
     Resource("", "v1", "limitranges", "LimitRange", True),
+    Resource("", "v1", "resourcequotas", "ResourceQuota", True),
     Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
     Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True),
 )
