@@ -166,6 +166,39 @@ def seccomp(nodes: int, pods: int) -> Iterator[Json]:
     yield from (pod(f"p-{number:05d}", securityContext=context(number)) for number in range(pods))
 
 
+def owned_pods(nodes: int, pods: int) -> Iterator[Json]:
+    """A workload that has a pod on every second node, and grows."""
+    for name, where in [
+        *((f"r-{number:05d}", node_name(number)) for number in range(0, nodes, 2)),
+        *((f"p-{number:05d}", "") for number in range(pods)),
+    ]:
+        yield pod(name, on=where, labels={"app": "web"})
+
+
+def tenants(nodes: int, pods: int) -> Iterator[Json]:
+    """A hundred namespaces, in each of which pods run, and pods come."""
+    for number in range(nodes):
+        yield pod(f"r-{number:05d}", f"team-{number % 100}", on=node_name(number))
+    yield from (pod(f"p-{number:05d}", f"team-{number % 100}") for number in range(pods))
+
+
+def full_nodes(nodes: int, pods: int) -> Iterator[Json]:
+    """Nodes full of pods of which a budget lets go half, and pods that preempt them."""
+    for number in range(nodes):
+        for part in range(4):
+            made = pod(f"r-{number:05d}-{part}", on=node_name(number), labels={"app": f"a{number % 20}"}, priority=part)
+            made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+            yield made
+    for number in range(20):
+        status = {"disruptionsAllowed": nodes // 10}
+        spec = {"selector": {"matchLabels": {"app": f"a{number}"}}}
+        yield manifest("PodDisruptionBudget", "policy/v1", f"b{number}", "default", spec=spec, status=status)
+    for number in range(pods):
+        made = pod(f"p-{number:05d}", priority=10)
+        made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+        yield made
+
+
 def measured_load(nodes: int) -> Json:
     """Return what a load watcher says: CPU and memory of every node."""
 
@@ -196,21 +229,29 @@ def numa_zones(nodes: int, pods: int) -> Iterator[Json]:
 
 
 RESERVING = {"cacheResyncPeriodSeconds": 5, "cache": {"informerMode": "Shared"}}
+POOLS = [{"name": name, "selector": {"matchLabels": {REGION: name}}} for name in ("r1", "r2", "r0")]
+LIMITS = [{"topologyKey": "kubernetes.io/hostname", "max": 2, "labelKeys": ["app"]}]
+TYPICAL = [{"requests": {"cpu": str(cpu), "memory": f"{cpu * 2}Gi"}, "weight": cpu} for cpu in range(1, 11)]
 WATCHER = {"watcherAddress": "http://127.0.0.1:1"}
 SCENARIOS: Mapping[str, GuestScenario] = {
+    "BudgetSafePreemption": GuestScenario(full_nodes, points={"DefaultPreemption": False}),
     "CapacityScheduling": GuestScenario(quotas, points={"DefaultPreemption": False}),
     "NetworkOverhead": GuestScenario(app_groups),
     "TopologicalSort": GuestScenario(app_groups, points={"PrioritySort": False}),
     "Coscheduling": GuestScenario(gangs, points={"PrioritySort": False}),
+    "FairShares": GuestScenario(tenants, points={"PrioritySort": False}),
+    "GpuFragmentation": GuestScenario(plain_pods, {"resources": [{"name": "cpu"}], "typicalPods": TYPICAL}),
     "LoadVariationRiskBalancing": GuestScenario(plain_pods, WATCHER, load=measured_load),
     "LowRiskOverCommitment": GuestScenario(plain_pods, WATCHER, load=measured_load),
     "NodeResourceTopologyMatch": GuestScenario(numa_zones, RESERVING),
     "NodeResourcesAllocatable": GuestScenario(plain_pods),
     "PodState": GuestScenario(plain_pods),
+    "PoolsInOrder": GuestScenario(plain_pods, {"pools": POOLS}),
     "PreemptionToleration": GuestScenario(plain_pods, points={"DefaultPreemption": False}),
     "QOSSort": GuestScenario(plain_pods, points={"PrioritySort": False}),
     "SySched": GuestScenario(seccomp),
     "TargetLoadPacking": GuestScenario(plain_pods, WATCHER, load=measured_load),
+    "WorkloadLimit": GuestScenario(owned_pods, {"limits": LIMITS}),
 }
 
 

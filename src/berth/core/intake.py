@@ -15,6 +15,7 @@ import msgspec
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
 from berth.api.pod_resources import ALL_COUNTS, Counting
+from berth.core.routes import Routes
 from berth.cycle.conflicts import Conflicts
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
@@ -77,7 +78,10 @@ class Intake:
         pod_groups: PodGroups | None = None,
         ownership: Ownership | None = None,
         handlers: PodEventHandlers | None = None,
+        routes: Routes | None = None,
     ) -> None:
+        self._routes = routes or None
+        """Which profile schedules which pod; None where each pod has the profile that it names."""
         self._cache = cache
         self._ownership = ownership or Ownership()
         self.handlers = handlers or None
@@ -131,7 +135,10 @@ class Intake:
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
-        return PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
+        info = PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
+        if self._routes is not None:
+            info.profile_name = self._routes.name_for(info)
+        return info
 
     def latest(self, pod: PodInfo) -> PodInfo | None:
         """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
@@ -241,6 +248,8 @@ class Intake:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
             self._note_update("UnschedulablePodUpdate", changes)
             self._queue.update(pod, [InFlightEvent(change, old, pod) for change in changes], now)
+            if old.profile_name != pod.profile_name:  # what its last profile's plugins wait for would not wake it here
+                self._queue.retry(pod.uid, now)
 
     def _tell_plugins(self, old: PodInfo | None, pod: PodInfo) -> None:
         if self.handlers is None:

@@ -128,8 +128,9 @@ class Side(NamedTuple):
 
     def divided(self, pod: Pod, successors: Mapping[str, str]) -> "DividedDecision":
         """Decide about a pod; the first profile stands in where none schedules it. Raises `PluginBrokenError`."""
-        profile = self.profiles.get(pod.spec.scheduler_name) or next(iter(self.profiles.values()))
-        return DividedDecision(self.core, profile, self.info(pod), successors)
+        info = self.info(pod)
+        profile = self.profiles.get(info.profile_name) or next(iter(self.profiles.values()))
+        return DividedDecision(self.core, profile, info, successors)
 
 
 class DividedDecision:

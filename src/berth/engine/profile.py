@@ -26,6 +26,7 @@ from berth.framework.blame import PluginBrokenError, ask, blamed, contained, des
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.extenders import Extender
+from berth.framework.health import PluginHealth
 from berth.framework.interface import (
     MAX_PERMIT_TIMEOUT_S,
     FeasibleNodes,
@@ -119,6 +120,12 @@ def _present(forms: Iterable[Present | None]) -> tuple[Present, ...]:
     return tuple(plugin for plugin in forms if plugin is not None)
 
 
+def _without(plugins: tuple[Present, ...], state: CycleState) -> tuple[Present, ...]:
+    """Return the plugins that are not taken out."""
+    out = state.taken_out
+    return tuple(plugin for plugin in plugins if plugin.name not in out) if out else plugins
+
+
 class Profile:
     """The plugins of one scheduler name."""
 
@@ -133,8 +140,11 @@ class Profile:
         *,
         checks_all_filters: bool = False,
         runner: PointRunner,
+        optional: Sequence[PluginHealth] = (),
     ) -> None:
+        """`optional` are the plugins that may be taken out for a while."""
         self.name = name
+        self._optional = tuple(optional)
         self.runner = runner
         """Runs the points, those whose loops are elsewhere included, and may tell an observer how long they take."""
         self._is_told = type(runner) is not PointRunner  # the plain one would only pass on what every pod asks
@@ -240,12 +250,20 @@ class Profile:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
-        prepared = self._prepared(
-            Point.PRE_FILTER, self.pre_filter, self._pre_filter_promises, pod, lambda p: _pre_filter(p, state, pod)
+        if self._optional:
+            state.taken_out = frozenset(health.name for health in self._optional if health.is_out())
+            state.skip_filter |= state.taken_out
+        # What a plugin would say that is out must not be kept, so nothing is prepared meanwhile.
+        prepared = (
+            None
+            if state.taken_out
+            else self._prepared(
+                Point.PRE_FILTER, self.pre_filter, self._pre_filter_promises, pod, lambda p: _pre_filter(p, state, pod)
+            )
         )
         if prepared is not None:
             state.skip_filter |= prepared.skipped
-        for plugin in self.pre_filter if prepared is None else prepared.to_ask:
+        for plugin in _without(self.pre_filter, state) if prepared is None else prepared.to_ask:
             answer = _pre_filter(plugin, state, pod)
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
@@ -465,12 +483,22 @@ class Profile:
         return failure
 
     def _pre_scored(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
-        prepared = self._prepared(
-            Point.PRE_SCORE, self.pre_score, self._pre_score_promises, pod, lambda p: _pre_score(p, state, pod, nodes)
+        if state.taken_out:
+            state.skip_score |= state.taken_out
+        prepared = (
+            None
+            if state.taken_out
+            else self._prepared(
+                Point.PRE_SCORE,
+                self.pre_score,
+                self._pre_score_promises,
+                pod,
+                lambda p: _pre_score(p, state, pod, nodes),
+            )
         )
         if prepared is not None:
             state.skip_score |= prepared.skipped
-        for plugin in self.pre_score if prepared is None else prepared.to_ask:
+        for plugin in _without(self.pre_score, state) if prepared is None else prepared.to_ask:
             status = _pre_score(plugin, state, pod, nodes)
             if status is None or is_success(status):
                 continue

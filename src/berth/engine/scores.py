@@ -169,8 +169,12 @@ class Scored(ScoreParts):
         rows = [self._leader(row) for row in order]
         return Leaders(rows[0].total, len(best), rows)
 
+    def shares(self, row: int) -> dict[str, int]:
+        """Return what each plugin gives one of the feasible rows. To be called before the columns change."""
+        return {part.plugin: self._share(part, row) for part in self._parts}
+
     def _leader(self, row: int) -> Leader:
-        shares = {part.plugin: self._share(part, row) for part in self._parts}
+        shares = self.shares(row)
         return Leader(row, sum(shares.values()) if shares else self._without_parts, shares)
 
     def _all_totals(self) -> NDArray[np.int64]:

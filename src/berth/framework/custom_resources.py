@@ -113,23 +113,25 @@ class _Index:
 class CustomResources:
     """Everything that plugins have asked for, by name."""
 
-    __slots__ = ("_declared", "_objects", "_polled", "_views")
+    __slots__ = ("_declared", "_objects", "_polled")
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
         self._declared: dict[str, CustomResource] = {}
-        self._views: dict[str, CustomObjects] = {}
         self._polled: dict[str, WebResource] = {}
 
     def __iter__(self) -> Iterator[CustomResource]:
         return iter(self._declared.values())
 
     def declare(self, resource: CustomResource) -> CustomObjects:
-        """Follow a resource; several plugins may ask for the same. Raises ValueError where they want it differently."""
+        """Follow a resource; several plugins may ask for the same, each for a view of its own with its own indexes.
+
+        Raises ValueError where they want it differently.
+        """
         name = resource.name
         if self._declared.setdefault(name, resource) != resource:
             raise ValueError(f"two plugins follow {name} in different ways: agree on one CustomResource")
-        return self._views.setdefault(name, CustomObjects(name, self._objects))
+        return CustomObjects(name, self._objects)
 
     def poll(self, resource: WebResource) -> WebDocument:
         """Ask for a document; several plugins may ask for the same. Raises ValueError where they want two."""

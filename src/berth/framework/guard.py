@@ -19,6 +19,7 @@ import numpy as np
 from berth.framework.answers import shown
 from berth.framework.blame import contained, origin_of, place_of, raise_again
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
+from berth.framework.health import Lane, PluginHealth
 from berth.framework.interface import (
     DomainCodes,
     FilterColumn,
@@ -32,7 +33,7 @@ from berth.framework.interface import (
 from berth.framework.loader import STEPWISE
 from berth.framework.promises import promises_of
 from berth.framework.registry import fills
-from berth.framework.status import Code, Status
+from berth.framework.status import SKIP, Code, Status, unschedulable
 from berth.framework.telling import Figure, Remedy
 from berth.framework.work_budget import OutOfBudgetError
 
@@ -50,8 +51,10 @@ class WrongAnswer(TypeError):  # noqa: N818 - messages show people this name
     """A plugin answered what the contract does not allow: who, what, and what was expected."""
 
 
-def guarded(plugin: Any, origin: str, report: Report) -> Any:
+def guarded(plugin: Any, origin: str, report: Report, health: PluginHealth | None = None) -> Any:
     """Return the plugin itself, now of a class that checks each of its answers; `origin` says where it comes from.
+
+    `health`, where there is one, is told of each call and each failure, and says when the plugin is left out.
 
     The class promises what the plugin's own does, and adds no state, which is why an object can change over to it.
     Where a class does not allow that (a tuple's, a `msgspec.Struct`'s), the plugin works unchecked.
@@ -61,6 +64,8 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
     told: set[Hashable] = set()
 
     def tell(method: str, bug: Exception) -> None:
+        if health is not None and method not in _NO_WORK:
+            health.raised(_lane(method), bug)
         origin = method, origin_of(bug)
         if origin in told:  # cheaper than to work out the place, for a plugin that breaks on every node
             return
@@ -71,6 +76,10 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
             report(plugin.name, method, bug)
 
     methods = {name: _guard(own, name, check, origin, tell) for name, check in _CHECKS.items() if fills(own, name)}
+    if health is not None:
+        methods = {
+            name: method if name in _NO_WORK else _watched(health, name, method) for name, method in methods.items()
+        }
     names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__, "__slots__": ()}
     with contextlib.suppress(TypeError):
         plugin.__class__ = type(own.__name__, (own,), {**names, "promises": promises_of(own), **methods})
@@ -141,6 +150,52 @@ def _guard(
 
     return guard
 
+
+def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a guarded method that counts its calls, and is not called while its plugin is out, where that may be."""
+    may_be_left_out, while_out, has_state = name in _WHILE_OUT, _WHILE_OUT.get(name), name != "pre_enqueue"
+    lane = _lane(name)
+    tally, rounds = health.tally(lane), health.rounds
+    is_in_rounds = lane == "attempts"
+
+    @functools.wraps(guard)
+    def watched(self: Any, *arguments: Any) -> Any:
+        if may_be_left_out:
+            # An attempt that has begun without the plugin goes on without it, even where its pause is over by now.
+            is_out = health.state == "out" or health.name in arguments[0].taken_out if has_state else health.is_out()
+            if is_out:
+                return while_out
+        if not (is_in_rounds and tally.in_round == rounds.number):  # else noted already; some are called for each node
+            health.called(lane)
+        return guard(self, *arguments)
+
+    return watched
+
+
+_NO_WORK = frozenset({"figures", "explain_rejection", "remedies", "lesser_requests", "events_to_register"})
+"""The methods on which no attempt depends: what they raise says nothing about how the plugin does its work."""
+
+
+def _lane(method: str) -> Lane:
+    if method == "pre_enqueue":
+        return "queueing"
+    return "events" if method in _HANDLERS else "attempts"
+
+
+_WHILE_OUT: Mapping[str, Any] = MappingProxyType(
+    {
+        "pre_enqueue": None,
+        "post_filter": (None, unschedulable("it is left out, since it fails again and again")),
+        "reserve": None,
+        "permit": None,
+        "pre_bind_pre_flight": SKIP,
+        "pre_bind": None,
+        "bind": SKIP,
+        "post_bind": None,
+    }
+)
+"""What is taken for the answer of a plugin that is out. What is not here is asked of it even then (`pod_added`,
+`unreserve`: it must know what there is once it is back), or not asked at all: see `Profile.run_pre_filter`."""
 
 _LARGE = 1 << 62
 _MAY_BE_NONE = frozenset(

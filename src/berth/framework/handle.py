@@ -126,6 +126,19 @@ class Handle:
             raise LookupError("this plugin was made where nobody can be preempted")
         return self._preempting(self, rules, min_candidate_nodes_percentage, min_candidate_nodes_absolute, cost)
 
+    def that_changes_nothing(self) -> "Handle":
+        """Return the handle of plugins whose profile only watches: what they do by it has no effect.
+
+        Their randomness is their own, so that the decisions that count are those that there would be without them.
+        """
+        own = copy.copy(self)
+        own.activate = lambda _uid: None
+        own.tell = lambda _event: None
+        own.observe = lambda _observation: None
+        own.waiting = WaitingPods()
+        own.rng = random.Random(0)
+        return own
+
     def within(self, profile: Callable[[], ProfileView]) -> "Handle":
         """Return the handle that the plugins of one profile get."""
         own = copy.copy(self)

@@ -189,6 +189,11 @@ def contradictions(plugin_class: type) -> Iterator[str]:
     except TypeError as wrong:
         yield f"has something else under the name of its promises: {wrong}"
         return
+    optional = vars(plugin_class).get("optional", False)
+    if not isinstance(optional, bool):
+        yield f"has optional = {optional!r}, which is neither True nor False"
+    elif optional and fills(plugin_class, "less"):
+        yield "is optional, but orders the queue, which cannot do without"
     for form in FORMS.values():
         has = [method for method in form.methods if fills(plugin_class, method)]
         missing = [method for method in form.methods if method not in has]

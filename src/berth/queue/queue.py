@@ -310,7 +310,7 @@ class SchedulingQueue:
 
         A gated pod cannot use the room, and nobody knows for how long.
         """
-        table = self.tables.get(queued.pod.spec.scheduler_name)
+        table = self.tables.get(queued.pod.profile_name)
         return not queued.is_gated or (table is not None and queued.gating_plugin in table.makes_room)
 
     def flush(self, now: float) -> None:

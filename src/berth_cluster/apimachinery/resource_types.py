@@ -151,6 +151,11 @@ admissionregistration.k8s.io/v1
   ValidatingAdmissionPolicy validatingadmissionpolicies /status cluster generation idle
   ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings cluster generation idle
   ValidatingWebhookConfiguration validatingwebhookconfigurations cluster generation idle
+flowcontrol.apiserver.k8s.io/v1
+  FlowSchema flowschemas /status cluster generation idle
+  PriorityLevelConfiguration prioritylevelconfigurations /status cluster generation idle
+apiregistration.k8s.io/v1
+  APIService apiservices /status cluster idle
 networking.k8s.io/v1
   IngressClass ingressclasses cluster generation idle
   Ingress ingresses ing /status generation idle

@@ -25,6 +25,7 @@ DELETE_OPTIONS = "meta.v1.DeleteOptions"
 _REF = "#/$defs/"
 _API, _MACHINERY = "io.k8s.api.", "io.k8s.apimachinery.pkg."
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
+_AGGREGATOR = "io.k8s.kube-aggregator.pkg.apis."
 _MINORS = (36, 37, 35, 34, 33, 32, 31, 30)  # the order in which releases are asked for a type
 # Types with a form of their own in JSON.
 _WELL_KNOWN = MappingProxyType(
@@ -179,7 +180,7 @@ class _Document(msgspec.Struct, rename={"definitions": "$defs"}):
 
 def type_name(group: str, version: str, kind: str) -> str:
     """The name of a kind's type; other groups than Kubernetes' own have none under theirs."""
-    package = group.removesuffix(".k8s.io").removesuffix(".authorization") or "core"
+    package = group.removesuffix(".k8s.io").removesuffix(".authorization").removesuffix(".apiserver") or "core"
     return f"{package}.{version}.{kind}"
 
 
@@ -273,6 +274,8 @@ def full_name(name: str) -> str:
     """A type's name as OpenAPI documents have it."""
     if name.startswith("apiextensions."):
         return _EXTENSIONS + name
+    if name.startswith("apiregistration."):
+        return _AGGREGATOR + name
     return f"{_MACHINERY}apis.{name}" if name.startswith("meta.") else _API + name
 
 
@@ -281,7 +284,7 @@ def referenced(reference: str) -> str:
     name = reference.removeprefix(_REF)
     known = _WELL_KNOWN.get(name.removeprefix(_MACHINERY))
     if known is None:
-        name = name.removeprefix(_EXTENSIONS)
+        name = name.removeprefix(_EXTENSIONS).removeprefix(_AGGREGATOR)
         known = name.removeprefix(_API) if name.startswith(_API) else name.removeprefix(f"{_MACHINERY}apis.")
     return known
 

@@ -7,7 +7,9 @@ part of every object and of every embedded one, whatever the schema says.
 from collections.abc import Iterator
 from typing import Any
 
+from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.schema import OBJECT_META, message
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -46,6 +48,9 @@ def unknown_fields(value: Any, schema: Object, *, is_root: bool = True) -> list[
 
 
 def _unknown(value: Any, schema: Object, path: str, *, is_object: bool = False) -> Iterator[str]:
+    if schema.get(EMBEDDED) and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
+        unknown = FieldCheck("", "", partial=True).run(message(OBJECT_META), value["metadata"])
+        yield from (f"{path}.metadata.{each}" for each in unknown)
     for _, element, part, step in _pruned_parts(value, schema, is_object=is_object):
         place = path + step if path else step.removeprefix(".")
         if part is None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
@@ -15,7 +16,7 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message
 from berth_cluster.serving.connections import limits_of
-from berth_cluster.serving.negotiation import decode_body
+from berth_cluster.serving.negotiation import decode_body, repeated_keys
 from berth_cluster.serving.requests import whole
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -80,7 +81,12 @@ def _check_fields(
         )
     found = unknown_fields(kind, obj, partial=partial)
     if "fieldValidation" in request.query and wanted != "Ignore":
-        found.extend(f'duplicate field "{path}"' for path in duplicates(body))
+        if "yaml" in request.headers.get("Content-Type", ""):
+            repeated = repeated_keys(body)
+            said = ["\n  ".join(("yaml: unmarshal errors:", *repeated))] if repeated else []
+            found = [*(said if wanted == "Strict" else repeated), *found]
+        else:
+            found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
         why = f"strict decoding error: {', '.join(found)}"
         if partial and not request.headers.get("Content-Type", "").startswith("application/apply-patch"):
@@ -92,19 +98,38 @@ def _check_fields(
 
 
 def duplicates(body: bytes) -> list[str]:
-    """The names that occur twice in one object of a JSON body."""
-    found: list[str] = []
+    """The paths of fields that occur twice in one object of a JSON body."""
 
-    def note(pairs: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in pairs]
-        if len(set(names)) != len(names):
-            found.extend(name for name, count in Counter(names).items() if count > 1)
+    def note(pairs: list[tuple[str, Any]]) -> _Noted:
+        made, known = _Noted(pairs), set[str]()
+        for name, count in Counter(name for name, _ in pairs).items():
+            made.found.extend([name] * (count > 1))
+        for name, value in pairs:
+            made.found.extend(f"{name}{rest}" for rest in _within(value) if name not in known)
+            known.add(name)
+        return made
 
     try:
-        json.loads(body, object_pairs_hook=note)
+        decoded = json.loads(body, object_pairs_hook=note)
     except (ValueError, RecursionError):
         return []  # not JSON, which the decoder has reported already
-    return found
+    return decoded.found if isinstance(decoded, _Noted) else []
+
+
+class _Noted(dict[str, Any]):
+    """An object, with the paths of what occurs twice in it."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.found: list[str] = []
+
+
+def _within(value: Any) -> Iterator[str]:
+    if isinstance(value, _Noted):
+        yield from (f".{path}" for path in value.found)
+    elif isinstance(value, list):
+        for number, element in enumerate(value):
+            yield from (f"[{number}]{rest}" for rest in _within(element))
 
 
 async def delete_options(request: web.BaseRequest) -> Object:

@@ -7,6 +7,7 @@ writers that read the same version, the second is refused with 409 and has to re
 
 import random
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from berth_cluster.apimachinery.errors import (
@@ -38,6 +39,21 @@ _SERVER_FIELDS = (*_CARRIED_OVER, "selfLink", "managedFields")
 # Kinds of which an update has to say which version it replaces: writers compete for leases and claims, and one that
 # leaves the version out would overwrite what another has just taken.
 _NEEDS_VERSION = frozenset({DEFINITIONS.key, ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
+# Kinds of which a write of `status` leaves all metadata alone, as with custom resources, and what it leaves alone of
+# others; a stock API server was asked for each.
+_STATUS_ALONE = frozenset(
+    {
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("apiregistration.k8s.io", "apiservices"),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+        ("resource.k8s.io", "devicetaintrules"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("scheduling.k8s.io", "podgroups"),
+        ("storage.k8s.io", "volumeattachments"),
+    }
+)
+_KEPT_BY_STATUS = MappingProxyType({("apps", "deployments"): ("labels",), ("", "pods"): ("ownerReferences",)})
 
 
 def suffixes(rng: random.Random) -> Callable[[], str]:
@@ -143,13 +159,14 @@ def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     check_preconditions(kind.plural, kind.group, old, {"uid": meta.get("uid")})
     version = meta.get("resourceVersion") or ""
-    if not version and (kind.custom is not None or kind.key in _NEEDS_VERSION):
+    if version and not version.isdigit():
+        raise StoreError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    is_any = not int(version or 0)  # "0" is no version, as upstream
+    if is_any and (kind.custom is not None or kind.key in _NEEDS_VERSION):
         errors = FieldErrors()
         errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.refusal(kind.plural, kind.group, name)
-    if version and not version.isdigit():
-        raise StoreError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
-    if version and version != old["resourceVersion"]:
+    if not is_any and version != old["resourceVersion"]:
         raise stale(kind.plural, kind.group, name)
 
 
@@ -174,12 +191,16 @@ def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) 
     status subresource), so that users and controllers do not undo one another's work.
     """
     old = entry.obj
-    if subresource == "status":
+    if subresource == "status" and (kind.custom is not None or kind.key in _STATUS_ALONE):
         return {**old, "metadata": dict(old["metadata"]), "status": new.get("status") or {}}
     if subresource in ("finalize", "resize"):
         return {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec") or {}}
     meta = {key: old["metadata"][key] for key in _CARRIED_OVER if key in old["metadata"]}
     meta |= {key: value for key, value in new["metadata"].items() if key not in _SERVER_FIELDS and value is not None}
+    if subresource == "status":
+        kept = {key: old["metadata"][key] for key in _KEPT_BY_STATUS.get(kind.key, ()) if key in old["metadata"]}
+        meta = {key: value for key, value in meta.items() if key not in _KEPT_BY_STATUS.get(kind.key, ())}
+        return {**old, "metadata": meta | kept, "status": new.get("status") or {}}
     rest = {key: value for key, value in new.items() if key not in ("apiVersion", "kind", "metadata", "status")}
     written = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **rest}
     status = old.get("status") if kind.has_status else new.get("status")

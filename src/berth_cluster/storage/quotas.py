@@ -4,11 +4,12 @@ Called by the store as the last step before it writes. What an object counts as 
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import BY_KEY, PODS, RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.resource_types import BY_KEY, PODS, ResourceType
 from berth_cluster.strategies.pod_defaults import containers_of
 from berth_cluster.strategies.quota_usage import ZERO, counts, kind_of_resource, usage_of, used_of, written
 from berth_workloads.amounts import Amount, amounts, total
@@ -40,8 +41,7 @@ def charge(store: "Store", kind: ResourceType, new: Object, old: Object | None, 
             _refuse_unsaid(new, name, hard)
         status = quota.get("status") or {}
         if status.get("hard") != quota["spec"].get("hard"):  # nobody has counted yet
-            kinds = {each.kind: store.objects(each, namespace) for each in RESOURCE_TYPES if each.namespaced}
-            status = used_of(quota, kinds)
+            status = used_of(quota, store.custom.stored(), partial(store.objects, namespace=namespace))
         used = amounts(status.get("used"))
         why = excess(name, more, used, hard)
         if why is not None:

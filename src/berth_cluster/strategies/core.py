@@ -43,6 +43,10 @@ class NamespaceStrategy(RESTStrategy):
             new["spec"] = old.get("spec", {})
 
 
+def _is_hollow(node: Object) -> bool:
+    return annotations_of(node).get(_HOLLOW) == "true"
+
+
 class NodeStrategy(RESTStrategy):
     """Nodes."""
 
@@ -61,12 +65,21 @@ class NodeStrategy(RESTStrategy):
         if status.get("capacity"):
             status.setdefault("allocatable", dict(status["capacity"]))
         taints = spec.get("taints") or []
-        is_there = is_condition_true(obj, "Ready") or annotations_of(obj).get(_HOLLOW) == "true"
+        is_there = is_condition_true(obj, "Ready") or _is_hollow(obj)
         if not is_there and all(taint.get("key") != NOT_READY for taint in taints):
             spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
-        """A node that says that it is ready is no longer kept free, which upstream leaves to a controller."""
+        """What is added to a hollow node's capacity is allocatable, and what is taken off is not: kubelets see to it.
+
+        A node that says that it is ready is no longer kept free, which upstream leaves to a controller.
+        """
+        status, before = new.get("status") or {}, old.get("status") or {}
+        capacity, known = status.get("capacity") or {}, before.get("capacity") or {}
+        if capacity != known and status.get("allocatable") == before.get("allocatable") and _is_hollow(old):
+            offered = before.get("allocatable") or {}
+            same = {name: offered[name] for name in offered if capacity.get(name) == known.get(name)}
+            new["status"] = {**status, "allocatable": capacity | same}
         taints = old["spec"].get("taints") or []
         if subresource != "status" or not taints or not is_condition_true(new, "Ready"):
             return

@@ -4,7 +4,7 @@ The store charges what comes (`storage.quotas`), and a controller counts again w
 (`controllers.quotas`). The rules are those of `berth_workloads.quotas`. Upstream: pkg/quota/v1/evaluator/core.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
 from berth_cluster.apimachinery.meta import Object
@@ -97,14 +97,14 @@ def _terms(affinity: Object) -> Iterator[Object]:
         yield each.get("podAffinityTerm") or {}
 
 
-def used_of(quota: Object, objects: Mapping[str, list[Object]]) -> Object:
-    """The status of a quota: what of its resources is used; `objects` are those of its namespace, by kind."""
+def used_of(quota: Object, custom: list[ResourceType], objects: Callable[[ResourceType], list[Object]]) -> Object:
+    """The status of a quota: what of its resources is used; `objects` gives those of a kind in its namespace."""
     hard = (quota.get("spec") or {}).get("hard") or {}
-    used: dict[str, Amount] = {name: ZERO for name in hard if kind_of_resource(name) is not None}
-    for kind in {kind for kind in map(kind_of_resource, hard) if kind is not None}:
-        parts = (usage_of(kind, obj) for obj in objects.get(kind.kind, ()) if counts(quota, kind, obj))
-        of_kind = total({name: each for name, each in part.items() if name in hard} for part in parts)
-        used |= {name: each for name, each in of_kind.items() if kind_of_resource(name) is kind}
+    kinds = {name: kind for name in hard if (kind := kind_of_resource(name, custom)) is not None}
+    used = dict.fromkeys(kinds, ZERO)
+    for kind in {kind.key: kind for kind in kinds.values()}.values():
+        of_kind = total(usage_of(kind, obj) for obj in objects(kind) if counts(quota, kind, obj))
+        used |= {name: each for name, each in of_kind.items() if kinds.get(name) is kind}
     return {"hard": hard, "used": written(used)}
 
 
@@ -113,11 +113,11 @@ def written(used: Amounts) -> Object:
     return {name: str(used[name]) for name in sorted(used)}
 
 
-def kind_of_resource(name: str) -> ResourceType | None:
+def kind_of_resource(name: str, custom: Iterable[ResourceType] = ()) -> ResourceType | None:
     """The kind of objects that a quota for this resource counts."""
     if name.startswith("count/"):
         plural, _, group = name.removeprefix("count/").partition(".")
-        return BY_KEY.get((group, plural))
+        return next((kind for kind in custom if kind.key == (group, plural)), BY_KEY.get((group, plural)))
     if name.startswith("services"):
         return SERVICES
     if name in ("persistentvolumeclaims", "requests.storage") or _OF_CLASS in name:

@@ -16,6 +16,7 @@ from berth_cluster.strategies import (
     volumes,
     workloads,
 )
+from berth_cluster.strategies.admission import expressions_are_cel
 from berth_cluster.strategies.base import RESTStrategy
 from berth_cluster.strategies.custom_objects import CustomObjectStrategy
 from berth_cluster.strategies.definitions import DefinitionStrategy
@@ -31,6 +32,14 @@ _IDLE = RESTStrategy(told=_is_idle)
 _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
     {
         ("", "pods"): PodStrategy(),
+        **dict.fromkeys(
+            (
+                ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+                ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+                ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+            ),
+            RESTStrategy(check=expressions_are_cel, told=_is_idle),
+        ),
         ("", "namespaces"): core.NamespaceStrategy(),
         ("", "nodes"): core.NodeStrategy(),
         ("", "services"): core.SERVICE,

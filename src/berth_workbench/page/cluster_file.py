@@ -21,9 +21,11 @@ from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns, copy_columns
 from berth.runtime.serving.pending import PODS_NAMED, PendingGroup, PendingReport, reasons_of
 from berth.runtime.serving.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
+from berth.runtime.serving.plugin_views import figure_reports
 from berth.runtime.serving.waits import PendingPod
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
+from berth_workbench.page.source import PluginViews
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -72,13 +74,15 @@ class ClusterFileSource:
             copied = copy_pods(self._cluster.core.cache.table)
         return await asyncio.to_thread(copied.columns)
 
-    async def pending(self) -> PendingReport:
+    async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by what keeps them."""
         by_reason: dict[str, list[_Judged]] = {}
         for judged in await self._all_judged():
-            by_reason.setdefault(judged.reason, []).append(judged)
+            if namespace in ("", judged.pod.metadata.namespace):
+                by_reason.setdefault(judged.reason, []).append(judged)
         groups = [_group(reason, pods) for reason, pods in by_reason.items()]
-        return PendingReport(len(self._unplaced), tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
+        pods = sum(namespace in ("", pod.metadata.namespace) for pod in self._unplaced)
+        return PendingReport(pods, tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
 
     async def recent(self) -> list[DecisionLine]:
         """What would come of each pending pod; the longest waiting last."""
@@ -92,6 +96,11 @@ class ClusterFileSource:
             return None
         async with self._asking:
             return await asyncio.to_thread(self._report, pod, all_nodes)
+
+    async def plugins(self) -> PluginViews:
+        """The figures of the plugins that the cluster was read with."""
+        async with self._asking:
+            return PluginViews(figures=tuple(figure_reports(self._cluster.core)))
 
     async def sample(self) -> QueueSample:
         """How many are pending, and whether they fit now; nothing is attempted."""

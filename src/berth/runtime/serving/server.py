@@ -9,6 +9,7 @@ cycles, so that no view is half made, and answers 503 where a cycle does not end
 import asyncio
 import ipaddress
 import logging
+import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
+from berth import __version__
 from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
@@ -37,6 +39,7 @@ from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.node_columns import copy_columns
 from berth.runtime.serving.placements import copy_pods, node_and_pods
+from berth.runtime.serving.plugin_views import figure_reports, plugin_reports, shadow_reports
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
@@ -219,6 +222,9 @@ class HealthServer:
             "/debug/pods": self._get_pods,
             "/debug/queue": self._get_queue,
             "/debug/pending": self._get_pending,
+            "/debug/plugins": self._get_plugins,
+            "/debug/shadows": self._get_shadows,
+            "/debug/version": self._get_version,
             "/flagz": self._get_flags,
             "/statusz": self._get_status,
         }
@@ -320,6 +326,15 @@ class HealthServer:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
             return _json(self._debugging.pending_groups(request.query.get("namespace", "")))
 
+    async def _get_plugins(self, _request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            found = plugin_reports(core, self._debugging.wall_time)
+            return _json({"plugins": found, "figures": figure_reports(core)})
+
+    async def _get_shadows(self, request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            return _json({"shadows": shadow_reports(core, self._debugging.wall_time, request.query.get("pod", ""))})
+
     async def _get_nodes(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
             copied = copy_columns(core.cache.table)
@@ -333,6 +348,10 @@ class HealthServer:
         if found is None:
             return _json({"error": f"there is no node {name}"}, status=404)
         return _json(found.details())
+
+    async def _get_version(self, _request: web.Request) -> web.Response:
+        generation = self._config.generation or f"v{zpages.EMULATED_VERSION}"
+        return _json({"version": __version__, "generation": generation, "python": platform.python_version()})
 
     async def _get_pods(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
