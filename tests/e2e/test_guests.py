@@ -222,3 +222,21 @@ def test_a_pod_goes_where_the_measured_load_leaves_room(up):
     eventually(lambda: kubectl.value("pod", "busy", path=".spec.nodeName"), "node-1")
     told = explained(kubectl, "busy")
     assert re.search(r"busy goes to node-1: .*Packing node-1( \d+)* 79 node-0( \d+)* 1 ", told), told
+
+
+def test_the_controller_writes_against_any_cluster(guests, api_server, tmp_path):
+    """An API server without controllers, and `berth-plugins controller` as a process, which ends when it is told to."""
+    kubectl = Kubectl(api_server, tmp_path / "cache")
+    kubectl("apply", "-f", "-", text=definitions())
+    kubectl("wait", "--for", "condition=established", "crd", "--all")
+    command = [BERTH.with_name("python"), "-c", "from berth_plugins.cli import main; main()", "controller", "-v"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--kubeconfig", str(api_server)], stdout=log, stderr=log)
+        try:
+            quota = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota"}
+            put(kubectl, {**quota, "metadata": {"name": "late"}, "spec": {"min": {"cpu": "2"}}})
+            eventually(lambda: kubectl.value("eq", "late", path=".status.used"), '{"cpu":"0"}')
+        finally:
+            process.terminate()
+            code = process.wait(WAIT_S)
+    assert (code, "Traceback" in (tmp_path / "log").read_text()) == (0, False), (tmp_path / "log").read_text()
