@@ -13,8 +13,8 @@ from tests.paths import DOCS, ROOT, SRC
 from tests.test_docs import DOCUMENTS
 
 PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster")
-NO_MODULES = {"berth.commands", "berth.dev", "berth.yaml"}
-"""A group of entry points, the domain of our annotations, and a file."""
+NO_MODULES = {"berth.commands", "berth.controllers", "berth.dev", "berth.yaml"}
+"""Groups of entry points, the domain of our annotations, and a file."""
 OF_EARLIER_RELEASES = {"CHANGELOG.md": {"berth.cluster"}}
 PLACES = [
     SRC,

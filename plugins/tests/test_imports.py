@@ -1,4 +1,4 @@
-"""The guests know of Berth what any plugin may know: `berth.plugin`, and in tests `berth.testing`."""
+"""The guests know of Berth what anybody may: `berth.plugin`, `berth.controller` and, in tests, `berth.testing`."""
 
 import ast
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ def of_berth(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_plugins_import_the_contract_alone(path):
-    assert of_berth(path) <= {"berth.plugin"}
+    assert of_berth(path) <= {"berth.plugin", "berth.controller"}
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
 def test_their_tests_import_the_builders_as_well(path):
-    assert of_berth(path) <= {"berth.plugin", "berth.testing"}
+    assert of_berth(path) <= {"berth.plugin", "berth.controller", "berth.testing"}

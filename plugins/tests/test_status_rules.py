@@ -16,7 +16,7 @@ def pod(name="p", phase="Running", **requests):
 
 
 def infos(*pods):
-    return [each.info() for each in pods]
+    return [each.build() for each in pods]
 
 
 def test_a_quota_counts_the_pods_that_run():

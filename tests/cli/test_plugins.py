@@ -2,9 +2,11 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 
 from berth.cli import main
 from berth.cli.new_plugin import names_of
+from tests import guests
 
 QUIET = """
 class Quiet:
@@ -163,6 +166,49 @@ def test_a_new_plugin_passes_its_own_test_and_is_healthy(directory):
     code, found = listed("--plugin", "quiet-rack/quiet_rack.py:QuietRack", "--config", "quiet-rack/config.yaml")
     assert (code, found["QuietRack"]["healthy"], found["QuietRack"]["points"]) == (0, True, ["filter", "score"])
     sys.modules.pop("quiet_rack", None)
+
+
+@pytest.fixture
+def own_one():
+    yield
+    sys.modules.pop("own_one", None)
+
+
+LACKING = {"ModelScore": "path", "PoolsInOrder": "pools", "WorkloadLimit": "limits"}
+"""Guests whose args nobody can make up."""
+
+
+@pytest.mark.parametrize("like", sorted(set(guests.entry_points()) - set(LACKING)))
+def test_a_new_plugin_like_a_guest_schedules_under_its_new_name(directory, own_one, monkeypatch, like):
+    said = invoke("new-plugin", "own-one", "--like", guests.entry_points()[like]).output
+    assert "OwnOne is written into own-one/" in said
+    monkeypatch.syspath_prepend(directory / "own-one")
+    runpy.run_path(str(directory / "own-one/tests/test_own_one.py"))["test_pods_are_scheduled"]()
+    assert like not in (directory / "own-one/config.yaml").read_text()
+
+
+@pytest.mark.parametrize("like", LACKING)
+def test_what_a_new_plugin_needs_is_told_in_its_test(directory, like):
+    invoke("new-plugin", "own-one", "--like", guests.entry_points()[like])
+    assert f'LACKING = "{LACKING[like]}' in (directory / "own-one/tests/test_own_one.py").read_text()
+
+
+def test_a_new_plugin_like_an_installed_one_depends_on_its_distribution(directory, monkeypatch):
+    class Installed(NamedTuple):
+        name: str
+
+    class Entry(NamedTuple):
+        name: str
+        value: str
+        dist: Installed
+
+    entry = Entry("QOSSort", guests.entry_points()["QOSSort"], Installed("berth-scheduler-plugins"))
+    monkeypatch.setattr("berth.cli.new_plugin.entry_points", lambda group: [entry])
+    invoke("new-plugin", "own-one", "--like", "QOSSort")
+    assert 'dependencies = ["berth-scheduler", "berth-scheduler-plugins"]' in Path("own-one/pyproject.toml").read_text()
+    refused = invoke("new-plugin", "own-two", "--like", "Nothing")
+    assert refused.exit_code == 2
+    assert "--like Nothing: there is no such plugin; installed are QOSSort" in refused.output
 
 
 def test_a_new_plugin_overwrites_nothing(directory):

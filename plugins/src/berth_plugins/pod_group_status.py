@@ -1,7 +1,7 @@
 """What a controller writes into the status of PodGroups of scheduling.x-k8s.io: the phase, and how many pods are how.
 
-Pure, for whoever plays the controller. Source: pkg/controllers, podgroup_controller.go. A group that has finished or
-failed stays so, whatever becomes of its pods.
+Pure; `controllers.py` plays the controller. Source: pkg/controllers, podgroup_controller.go. A group that has
+finished or failed stays so, whatever becomes of its pods.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from berth.plugin import PodInfo
+from berth.controller import Pod
 
 PENDING, SCHEDULING, RUNNING, FINISHED, FAILED = "Pending", "Scheduling", "Running", "Finished", "Failed"
 
@@ -25,7 +25,7 @@ class PodGroupStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     failed: int = 0
 
 
-def next_status(status: PodGroupStatus, min_member: int, pods: Sequence[PodInfo]) -> PodGroupStatus:
+def next_status(status: PodGroupStatus, min_member: int, pods: Sequence[Pod]) -> PodGroupStatus:
     """Return the status that follows, given all pods that name the group; the same where there is nothing to do.
 
     Each call goes one phase further at most, as one round of the controller does.
@@ -55,5 +55,5 @@ def _phase(min_member: int, pods: int, running: int, succeeded: int, failed: int
     return RUNNING if succeeded + running >= min_member else SCHEDULING
 
 
-def _owners(pod: PodInfo) -> str:
-    return ",".join(sorted(f"{pod.namespace}/{owner.name}" for owner in pod.metadata.owner_references))
+def _owners(pod: Pod) -> str:
+    return ",".join(sorted(f"{pod.metadata.namespace}/{owner.name}" for owner in pod.metadata.owner_references))

@@ -1,19 +1,25 @@
 """`berth new-plugin NAME`: a package with a working plugin, to be changed into the one that is wanted.
 
 A name in; a directory out, with a pyproject.toml that offers the plugin, its module, a test, a sample configuration and
-a README. Nothing that exists is overwritten.
+a README. Nothing that exists is overwritten. With `--like` the plugin begins as another one: its module is copied, with
+the new name in place of the old one.
 """
 
+import importlib
+import inspect
 import keyword
 import re
 import sys
+from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from berth.cli.setup import EXIT_BAD_CONFIGURATION
+from berth.framework.loader import ENTRY_POINT_GROUP
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[A-Z]")
@@ -35,15 +41,22 @@ class Names(NamedTuple):
 
 @click.command("new-plugin", short_help="Write a package with a plugin, ready to install.")
 @click.argument("name")
-def command(name: str) -> None:
+@click.option(
+    "--like",
+    default="",
+    metavar="PLUGIN|MODULE:CLASS",
+    help="Begin as this plugin: one that is installed, or the class of a module.",
+)
+def command(name: str, like: str) -> None:
     """Write a package with a plugin into ./NAME: module, test, README, and a configuration that enables it.
 
     NAME is the distribution's, like quiet-rack; the module is then quiet_rack and the plugin QuietRack.
     """
     names = names_of(name)
     directory = Path(names.distribution)
+    files = written_like(model_named(like), names) if like else written(names)
     try:
-        write_package(names, directory)
+        write_package(files, directory)
     except FileExistsError:
         raise click.ClickException(f"{directory} is there already; nothing was written") from None
     except OSError as error:
@@ -78,20 +91,103 @@ def names_of(name: str) -> Names:
 _TAKEN = frozenset({"berth", "berth_cluster", "tests", "numpy", "msgspec"})
 
 
-def write_package(names: Names, directory: Path) -> None:
+def write_package(files: Mapping[str, str], directory: Path) -> None:
     """Write the package; raises `FileExistsError` where the directory is there."""
     directory.mkdir()
     (directory / "tests").mkdir()
-    files = {
+    for file, text in files.items():
+        (directory / file).write_text(text, encoding="utf-8")
+
+
+def written(names: Names) -> dict[str, str]:
+    """Return the files of a package with the example's plugin."""
+    templates = {
         "pyproject.toml": _PYPROJECT,
         f"{names.module}.py": _MODULE,
         f"tests/test_{names.module}.py": _TEST,
         "config.yaml": _CONFIG,
         "README.md": _README,
     }
-    for file, template in files.items():
-        text = Template(template).substitute(names._asdict())
-        (directory / file).write_text(text, encoding="utf-8")
+    more = {**names._asdict(), "more": ""}
+    return {file: Template(template).substitute(more) for file, template in templates.items()}
+
+
+# -- like another one --------------------------------------------------------------------------------------------------
+
+
+class Model(NamedTuple):
+    """The plugin that a package begins as."""
+
+    plugin: type
+    source: str
+    """Of its module."""
+    distribution: str
+    """What the copy imports from besides; empty where it is not known."""
+
+
+def model_named(like: str) -> Model:
+    """Return the plugin of that name, or the class of a module. Raises a click exception."""
+    found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    value = like if ":" in like else found[like].value if like in found else ""
+    if not value:
+        there = f"installed are {', '.join(sorted(found))}" if found else "none is installed"
+        raise UnfitNameError(f"--like {like}: there is no such plugin; {there}, and MODULE:CLASS names any other")
+    module, _, attribute = value.partition(":")
+    try:
+        plugin = getattr(importlib.import_module(module), attribute)
+        source = inspect.getsource(sys.modules[plugin.__module__])
+    except Exception as error:  # a stranger's module may raise anything
+        raise UnfitNameError(f"--like {like}: {error}") from None
+    dist = found[like].dist if like in found else None
+    return Model(plugin, source, "" if dist is None else dist.name)
+
+
+def written_like(model: Model, names: Names) -> dict[str, str]:
+    """Return the files of a package whose plugin begins as another one, under the new name."""
+    import yaml
+
+    old = model.plugin.__name__
+    renamed = re.sub(rf"\b{old}(Args)?\b", rf"{names.plugin}\1", model.source)
+    points: dict[str, Any] = {"multiPoint": {"enabled": [{"name": names.plugin}]}}
+    if hasattr(model.plugin, "less"):
+        points["queueSort"] = {"disabled": [{"name": "PrioritySort"}]}
+    profile: dict[str, Any] = {"schedulerName": "default-scheduler", "plugins": points}
+    given, lacking = _required_args(model.plugin)
+    if given:
+        profile["pluginConfig"] = [{"name": names.plugin, "args": given}]
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = yaml.safe_dump({**head, "profiles": [profile]}, sort_keys=False)
+    beside = f', "{model.distribution}"' if model.distribution else ""
+    more = {**names._asdict(), "more": beside, "old": old, "lacking": ", ".join(lacking)}
+    return {
+        "pyproject.toml": Template(_PYPROJECT).substitute(more),
+        f"{names.module}.py": renamed,
+        f"tests/test_{names.module}.py": Template(_TEST_LIKE).substitute(more),
+        "config.yaml": config,
+        "README.md": Template(_README_LIKE).substitute(more),
+    }
+
+
+def _required_args(plugin: type) -> tuple[dict[str, Any], list[str]]:
+    """Return something for each field of the args that has to be there, and the fields for which nothing is known."""
+    import msgspec
+
+    args_type = getattr(plugin, "args_type", None)
+    validate = getattr(args_type, "validate", None)
+    if args_type is None or validate is None:
+        return {}, []
+    args = args_type()
+    args = args.defaulted() if hasattr(args, "defaulted") else args
+    said = " ".join(args.validate("args"))
+    kinds = {each.encode_name: msgspec.inspect.type_info(each.type) for each in msgspec.structs.fields(args_type)}
+    missing = {name: kind for name, kind in kinds.items() if re.search(rf"args\.{name}: Required value", said)}
+    given: dict[str, Any] = {}
+    for name, kind in missing.items():
+        if isinstance(kind, msgspec.inspect.DictType):
+            given[name] = {"example": {}}
+        elif name.lower().endswith("address"):
+            given[name] = "http://127.0.0.1:1"
+    return given, [name for name in missing if name not in given]
 
 
 _PYPROJECT = """\
@@ -104,7 +200,7 @@ name = "$distribution"
 version = "0.1.0"
 description = "A plugin for the Berth scheduler."
 requires-python = ">=3.11"
-dependencies = ["berth-scheduler"]
+dependencies = ["berth-scheduler"$more]
 
 [project.entry-points."berth.plugins"]
 $plugin = "$module:$plugin"
@@ -220,4 +316,39 @@ Its args, under `pluginConfig`:
 | field | means |
 | --- | --- |
 | `label` | the node label that closes a node where it is `true`; `example.com/closed` unless given |
+"""
+
+_TEST_LIKE = '''\
+"""$plugin in a cluster in memory and in virtual time: the configuration enables it, and pods are scheduled."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from berth.testing import VirtualCluster, make_node, make_pod
+from $module import $plugin
+
+CONFIG = Path(__file__).parents[1] / "config.yaml"
+LACKING = "$lacking"
+"""The args that the configuration needs before the plugin can be made."""
+
+
+@pytest.mark.skipif(bool(LACKING), reason=f"fill in the args in config.yaml: {LACKING}")
+def test_pods_are_scheduled():
+    node = make_node("n1").capacity(cpu="4", memory="8Gi")
+    config = yaml.safe_load(CONFIG.read_text())
+    cluster = VirtualCluster(node, make_pod("web"), plugins={"$plugin": $plugin}, config=config).run()
+    assert cluster.nodes_of() == {"web": "n1"}
+'''
+
+_README_LIKE = """\
+# $plugin
+
+A plugin for the [Berth](https://github.com/berth-scheduler/berth) scheduler. It begins as a copy of $old, whose licence
+applies to what is left of that.
+
+    pip install -e .                  # where Berth is installed
+    pytest
+    berth plugins --config config.yaml
+    berth up --config config.yaml
 """

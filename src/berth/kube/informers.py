@@ -8,7 +8,7 @@ server has said in its discovery that it does not serve the resource; any other 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,7 @@ class Informer:
     _is_synced: bool = field(default=False, init=False)
     _tried: int = field(default=0, init=False)
     """How many versions were tried in vain because the server does not let us ask which it serves."""
+    _nudged: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     reflector: Reflector = field(init=False)
     is_missing: bool = field(default=False, init=False)
     """Whether the server does not serve the resource."""
@@ -99,9 +100,22 @@ class Informer:
         """Wait until the server serves a version, given its first answer."""
         while found is None:
             self._missing()
-            await self._sleep(self._backoff.next_delay_s() if self._is_required else ASK_AGAIN_S)
+            await self._pause(self._backoff.next_delay_s() if self._is_required else ASK_AGAIN_S)
             found = await self._ask()
         return found
+
+    def ask_again(self) -> None:
+        """Ask at once whether the server serves the resource by now, if it did not; somebody knows that it may."""
+        if self.is_missing:
+            self._nudged.set()
+
+    async def _pause(self, delay_s: float) -> None:
+        self._nudged.clear()
+        waits = [asyncio.ensure_future(self._sleep(delay_s)), asyncio.ensure_future(self._nudged.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancel_all(waits)
 
     async def _ask(self) -> Resource | None:
         """Ask for as long as it takes to get an answer; None for a kind that is not served."""
@@ -272,6 +286,11 @@ class InformerSet:
             tasks, self._tasks = list(self._tasks.values()), {}
             await _cancel_all([*tasks, *([] if altered is None else [altered])])
 
+    def ask_again(self) -> None:
+        """Ask at once for what the server did not serve."""
+        for informer in self.informers.values():
+            informer.ask_again()
+
     async def wait_until_settled(self, kinds: Iterable[str]) -> None:
         """Return once the informers of these kinds are settled; raises what ended `run` before that.
 
@@ -296,7 +315,7 @@ class InformerSet:
         return {kind: informer.trouble for kind, informer in self.informers.items() if not informer.is_settled}
 
 
-async def _cancel_all(tasks: "list[asyncio.Task[Any]]") -> None:
+async def _cancel_all(tasks: "Sequence[asyncio.Future[Any]]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -153,6 +153,10 @@ class WatchedResources:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def ask_again(self) -> None:
+        """Ask at once for what the server did not serve: somebody knows that it may by now."""
+        self._informers.ask_again()
+
     async def wait_for_sync(self) -> None:
         """Return when the required kinds are there, and all others too or for long enough not; raises bugs."""
         await self._informers.wait_until_settled(REQUIRED_KINDS)

@@ -86,6 +86,10 @@ class InProcessScheduler:
             self._keeping = asyncio.create_task(self._keeper.run(self._live), name="decision log")
         return self.task
 
+    def ask_again(self) -> None:
+        """Look at once for kinds that plugins want to follow and that were not there."""
+        self._live.following.ask_again()
+
     async def wait_until_ready(self) -> None:
         """Return when it has seen the whole cluster and schedules, or has failed."""
         while not self._live.is_leading and not (self.task is not None and self.task.done()):

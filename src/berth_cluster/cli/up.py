@@ -23,7 +23,11 @@ from berth.cli.setup import BadConfigurationError, config_option, gates_option, 
 from berth_cluster.cli.server_options import ServerOptions, server_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from berth.cli.setup import Setup
+    from berth.kube.trouble import InformerTrouble
+    from berth_cluster.apimachinery.resource_types import ResourceType
     from berth_cluster.embedded import EmbeddedCluster
     from berth_cluster.hollow.pools import NodePool
     from berth_cluster.hollow.template import NodeTemplate
@@ -254,10 +258,13 @@ async def _run(
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.local_record import ServedLocally, record_directory, recorded
     from berth.cli.signals import stop_on_signals
+    from berth.controller import installed_controllers
     from berth.runtime.observing.logs import LegibleFormatter
+    from berth.runtime.status_writer import StatusWriter
     from berth_cluster.apimachinery.resource_types import NODES
     from berth_cluster.cli.in_process import InProcessScheduler
     from berth_cluster.cli.pod_census import PodCensus, tell
+    from berth_cluster.serving.transport import StoreTransport
     from berth_workbench.cli.ui import LocalPage
 
     handler = logging.StreamHandler()
@@ -289,6 +296,12 @@ async def _run(
                 ending.enter_context(recorded(ServedLocally(served, "", url, os.getpid()), record_directory()))
             ends.append(scheduler.start())
             await scheduler.wait_until_ready()
+            cluster.store.subscribe(_on_definition(scheduler.ask_again))
+        if controllers := installed_controllers():
+            writer = StatusWriter(StoreTransport(cluster.store), controllers, report=_untold)
+            cluster.store.subscribe(_on_definition(writer.ask_again))
+            ends.append(asyncio.create_task(writer.run(), name="status controllers"))
+            ending.push_async_callback(_cancelled, ends[-1])
         if page_port is not None:
             page = LocalPage(served, str(cluster.kubeconfig), page_port)
             ending.push_async_callback(page.close)
@@ -299,6 +312,21 @@ async def _run(
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if kept is not None and kept.failure is not None:
         raise kept.failure
+
+
+def _on_definition(ask_again: "Callable[[], None]") -> "Callable[..., None]":
+    """What hears of changes in the store, and has somebody look for kinds when there may be a new one."""
+    from berth_cluster.apimachinery.resource_types import DEFINITIONS
+
+    def told(_type: str, resource: "ResourceType", *_: Any) -> None:
+        if resource is DEFINITIONS:
+            ask_again()
+
+    return told
+
+
+def _untold(_trouble: "InformerTrouble") -> None:
+    """That a kind is not there is no news here: whoever wants it applies its definition."""
 
 
 async def _cancelled(task: "asyncio.Task[Any]") -> None:

@@ -63,6 +63,7 @@ COMMANDS = CommandTable(
                 ),
             ),
         ),
+        "quotas": CommandEntry("berth_workbench.cli.quotas", "What namespaces are guaranteed, use and have borrowed."),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance",
             "Which running pods to move so that the cluster becomes better.",

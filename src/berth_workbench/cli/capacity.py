@@ -76,16 +76,16 @@ def command(
     """
     if not manifests:
         raise click.UsageError("-f: what is to fit? give the manifest of a pod or of a workload")
-    config, registry = read_setup(config_file, plugins, feature_gates)
+    setup = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()
     documents = read_manifests(manifests)
-    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    snapshot = read_cluster_given(cluster, kubeconfig, context, setup=setup)
     found = _asked(
         snapshot,
         documents,
         steps,
-        config=config,
-        registry=registry,
+        config=setup.config,
+        registry=setup.registry,
         seed=seed,
         namespace=namespace,
         pool_label=pool_label,

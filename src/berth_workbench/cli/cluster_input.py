@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from berth.api.custom import CustomResource
+    from berth.cli.setup import Setup
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -76,9 +78,17 @@ def _checked_namespace(_context: click.Context, _option: click.Parameter, name: 
 
 
 def read_cluster_given(
-    cluster: Sequence[str], kubeconfig: str = "", context: str = "", *, option: str = "--cluster"
+    cluster: Sequence[str],
+    kubeconfig: str = "",
+    context: str = "",
+    *,
+    option: str = "--cluster",
+    setup: "Setup | None" = None,
+    custom: "Sequence[CustomResource]" = (),
 ) -> "Snapshot":
     """Return the cluster of the files, or else the one that a kubeconfig leads to.
+
+    Of the latter also what the plugins of `setup` follow, and `custom` resources; files hold what they hold.
 
     Raises `click.ClickException`, `UserError`.
     """
@@ -87,7 +97,7 @@ def read_cluster_given(
     if cluster and (kubeconfig or context):
         raise click.UsageError("--cluster and --kubeconfig are two different clusters; name one")
     if not cluster:
-        return _take(kubeconfig, context)
+        return _take(kubeconfig, context, (*followed_by(setup), *custom))
     return read_cluster([path if path == "-" else _existing(path, option) for path in cluster])
 
 
@@ -107,20 +117,29 @@ def _existing(path: str, option: str) -> Path:
     raise click.ClickException(f"{option} {path}: there is no such file or directory")
 
 
-def _take(kubeconfig: str, context: str) -> "Snapshot":
+def _take(kubeconfig: str, context: str, custom: "Sequence[CustomResource]") -> "Snapshot":
     """Read the cluster that a kubeconfig leads to, and say what of it may not be read."""
     from berth.cli.setup import warn
     from berth_workbench.snapshot.header import MAY_NOT
 
-    snapshot = take_cluster(kubeconfig, context)
+    snapshot = take_cluster(kubeconfig, context, custom)
     for missing in snapshot.header.missing if snapshot.header is not None else ():
         if missing.reason == MAY_NOT:
             warn(f"{missing.kind} may not be listed, and counts as none: the decisions may be others")
     return snapshot
 
 
-def take_cluster(kubeconfig: str, context: str) -> "Snapshot":
-    """Return a snapshot of the cluster that a kubeconfig leads to. Raises `click.ClickException`, `UserError`."""
+def followed_by(setup: "Setup | None") -> "Sequence[CustomResource]":
+    """Return what the plugins of a configuration follow. Raises `ConfigError`."""
+    from berth_workbench.simulation.followed import resources_followed
+
+    return () if setup is None else resources_followed(*setup)
+
+
+def take_cluster(kubeconfig: str, context: str, custom: "Sequence[CustomResource]" = ()) -> "Snapshot":
+    """Return a snapshot of the cluster that a kubeconfig leads to, with `custom` resources.
+
+    Raises `click.ClickException`, `UserError`."""
     from berth.api.errors import TransportError
     from berth.kube.credentials.access import load_access
     from berth.kube.credentials.kubeconfig import KubeconfigError
@@ -135,20 +154,20 @@ def take_cluster(kubeconfig: str, context: str) -> "Snapshot":
                     raise click.Abort
                 work.advance(count)
 
-            return asyncio.run(_taken(access, told))
+            return asyncio.run(_taken(access, told, custom))
     except KubeconfigError as error:
         raise click.ClickException(f"{error}; --cluster takes a snapshot instead") from None
     except TransportError as error:
         raise click.ClickException(f"the cluster cannot be read: {error}") from None
 
 
-async def _taken(access: Any, told: Callable[[str, int], None]) -> "Snapshot":
+async def _taken(access: Any, told: Callable[[str, int], None], custom: "Sequence[CustomResource]") -> "Snapshot":
     from berth.kube.http.client import HttpTransport
     from berth_workbench.snapshot.writer import taken_from_cluster
 
     transport = HttpTransport(access)
     try:
-        return signed(await taken_from_cluster(transport, access.server, told))
+        return signed(await taken_from_cluster(transport, access.server, told, custom))
     finally:
         await transport.close()
 

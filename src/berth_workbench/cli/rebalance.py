@@ -14,7 +14,13 @@ from berth.cli.output import Output, console_for, is_structured, output_option_n
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
+from berth_workbench.cli.cluster_input import (
+    cluster_options,
+    followed_by,
+    manifests_option,
+    read_cluster_given,
+    read_manifests,
+)
 from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.cli.progress import working
 
@@ -125,7 +131,7 @@ def command(
     if manifests and goal != "free-shape":
         raise click.UsageError("-f names the pods that --goal free-shape makes room for")
     setup = read_setup(config_file, plugins, feature_gates)
-    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    snapshot = read_cluster_given(cluster, kubeconfig, context, setup=setup)
     try:
         request = RebalanceRequest(
             goal=goal,
@@ -221,7 +227,7 @@ async def _executed(
         return await Executor(
             plan,
             transport,
-            lambda: taken_from_cluster(transport, access.server),
+            lambda: taken_from_cluster(transport, access.server, custom=followed_by(setup)),
             manifests=created,
             config=setup.config,
             registry=setup.registry,

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from berth_workbench.cli.cluster_input import read_cluster_given, signed, take_cluster
+from berth.cli.setup import config_option, plugin_option, read_setup
+from berth_workbench.cli.cluster_input import followed_by, read_cluster_given, signed, take_cluster
 
 if TYPE_CHECKING:
+    from berth.api.custom import CustomResource
     from berth_workbench.snapshot.header import Header
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -27,6 +29,8 @@ SUFFIX = ".jsonl.gz"
     help="The cluster, where no FILE is given; by default the one that kubectl would use.",
 )
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
+@config_option
+@plugin_option
 @click.option("--anonymize", is_flag=True, help="Rename everything that has a name; quantities and structure stay.")
 @click.option(
     "--names",
@@ -41,6 +45,8 @@ def command(
     output: str,
     kubeconfig: str,
     context: str,
+    config_file: str,
+    plugins: tuple[str, ...],
     anonymize: bool,
     names_file: str,
 ) -> None:
@@ -48,14 +54,18 @@ def command(
 
     The cluster is that of the kubeconfig, or what FILE holds: output of `kubectl get … -o yaml` or `-o json`, files or
     directories, or - for standard input. Only what decisions depend on is kept: no secrets, config maps, commands or
-    environments. With -o - the snapshot goes to standard output.
+    environments. Of custom resources there are those that the plugins of --config and --plugin follow. With -o - the
+    snapshot goes to standard output.
     """
     if names_file and not anonymize:
         raise click.UsageError("--names goes with --anonymize")
     given = (*files, *more)
     if given and (kubeconfig or context):
         raise click.UsageError("FILE and --kubeconfig are two different clusters; name one")
-    snapshot = _of_files(given) if given else take_cluster(kubeconfig, context)
+    custom = followed_by(read_setup(config_file, plugins) if config_file or plugins else None)
+    if anonymize and custom:
+        raise click.UsageError("--anonymize leaves custom resources out: what in them is a name, nobody has told")
+    snapshot = _of_files(given, custom) if given else take_cluster(kubeconfig, context, custom)
     if anonymize:
         snapshot = _anonymized(snapshot, names_file)
     assert snapshot.header is not None
@@ -65,11 +75,11 @@ def command(
     click.echo(f"{written}: {_summary(snapshot.header)}", err=output == "-")
 
 
-def _of_files(files: Iterable[str]) -> "Snapshot":
+def _of_files(files: Iterable[str], custom: "Iterable[CustomResource]") -> "Snapshot":
     from berth_workbench.snapshot.writer import taken_from_files
 
     given = read_cluster_given(tuple(files))
-    return signed(taken_from_files(given))
+    return signed(taken_from_files(given, custom))
 
 
 def _anonymized(snapshot: "Snapshot", names_file: str) -> "Snapshot":

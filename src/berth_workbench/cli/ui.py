@@ -13,7 +13,7 @@ import click
 
 from berth.api.user_error import UserError
 from berth.cli.option_rules import never_with, only_with
-from berth.cli.setup import config_option, gates_option, plugin_option
+from berth.cli.setup import Setup, config_option, gates_option, plugin_option
 
 if TYPE_CHECKING:
     import ssl
@@ -248,11 +248,16 @@ def plain_source(url: str, kubeconfig: str) -> "Source":
     return LiveSource(f"scheduler at {url}", ask, refused, close=session.close, take=_taking(kubeconfig, ""))
 
 
-def _taking(kubeconfig: str, context: str) -> "Callable[[], Awaitable[Snapshot]]":
-    """How to take a snapshot of the cluster that a kubeconfig leads to."""
+def _taking(kubeconfig: str, context: str) -> "Callable[[ConfigurationSource | None], Awaitable[Snapshot]]":
+    """How to take a snapshot of the cluster that a kubeconfig leads to, with what a configuration's plugins follow."""
     from berth_workbench.cli.cluster_input import read_cluster_given
+    from berth_workbench.planning.quotas import ELASTIC
 
-    return lambda: asyncio.to_thread(read_cluster_given, (), kubeconfig, context)
+    def take(configuration: "ConfigurationSource | None") -> "Snapshot":
+        setup = None if configuration is None else Setup(*configuration.load())
+        return read_cluster_given((), kubeconfig, context, setup=setup, custom=[ELASTIC])
+
+    return lambda configuration: asyncio.to_thread(take, configuration)
 
 
 class LocalPage:

@@ -119,7 +119,7 @@ def tell(
     if bool(pods) == bool(manifests):
         raise click.UsageError("name a pod, or give its manifest with -f")
     setup = read_setup(config_file)
-    snapshot = read_cluster_given(*where)
+    snapshot = read_cluster_given(*where, setup=setup)
     cluster = SimulatedCluster(snapshot.structs(), config=setup.config, registry=setup.registry)
     cluster.add_followed(snapshot.documents)
     if manifests:

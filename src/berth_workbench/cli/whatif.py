@@ -70,14 +70,20 @@ def command(
     """
     from berth_workbench.planning.scenario import Manifests
 
-    config, registry = read_setup(config_file, plugins, feature_gates)
+    setup = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()
     documents = read_manifests(manifests)
     if documents:
         steps.append(Manifests(documents, f"apply {', '.join(manifests)}"))
-    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    snapshot = read_cluster_given(cluster, kubeconfig, context, setup=setup)
     found = _tried(
-        snapshot, steps, config=config, registry=registry, seed=seed, namespace=namespace, pool_label=pool_label
+        snapshot,
+        steps,
+        config=setup.config,
+        registry=setup.registry,
+        seed=seed,
+        namespace=namespace,
+        pool_label=pool_label,
     )
     if is_structured(output):
         print_structured(found, output, (each.pod for each in found.pods))

@@ -64,12 +64,13 @@ class LiveSource:
         refused: tuple[type[Exception], ...] = (),
         clock: Callable[[], float] = time.time,
         close: Callable[[], Awaitable[None]] | None = None,
-        take: Callable[[], Awaitable[Snapshot]] | None = None,
+        take: Callable[[ConfigurationSource | None], Awaitable[Snapshot]] | None = None,
         configuration: ConfigurationSource | None = None,
     ) -> None:
         """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means.
 
-        `take` takes a snapshot of the cluster; without it nothing can be tried on the cluster.
+        `take` takes a snapshot of the cluster, with what the plugins of a configuration follow; without it nothing can
+        be tried on the cluster.
         Trials have the scheduler's own configuration unless another is given.
         """
         self.title = title
@@ -129,7 +130,11 @@ class LiveSource:
         if self._take is None:
             raise SourceError("the page does not know the cluster's API server; --kubeconfig names it")
         try:
-            return await self._take()
+            configuration = await self.configuration()
+        except SourceError:  # a scheduler that does not tell; trials will say so
+            configuration = None
+        try:
+            return await self._take(configuration)
         except self._refused as error:
             raise SourceError(str(error)) from None
 

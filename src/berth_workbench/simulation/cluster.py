@@ -28,6 +28,7 @@ from berth_workbench.simulation.api_calls import ApiCalls
 from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, scale_in
 from berth_workbench.simulation.claims import claims_again, has_own_claims, released
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
+from berth_workbench.simulation.followed import objects_followed
 from berth_workbench.simulation.volumes import with_default_class
 from berth_workbench.snapshot.documents import Document
 
@@ -121,13 +122,8 @@ class SimulatedCluster(VirtualCluster):
 
         Which these are the plugins say, so they are no part of what a snapshot tells every scheduler.
         """
-        kinds = {resource.kind for resource in self.core.resources}
-        for document in documents:
-            if document.kind in kinds:
-                manifest = document.manifest
-                resource = self.core.resources.of_manifest(manifest)
-                if resource is not None:
-                    self.put(resource.read(manifest))
+        for obj in objects_followed(documents, self.core.resources):
+            self.put(obj)
 
     def create(self, objects: Iterable[Struct]) -> None:
         """Take new objects in as `add` does; claims get the default class, and a volume where none waits for a pod."""

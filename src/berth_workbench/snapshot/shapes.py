@@ -184,6 +184,10 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
             "overhead": {"podFixed": Leaf(Role.RESOURCE_AMOUNTS)},
             "scheduling": {"nodeSelector": Leaf(Role.LABELS), "tolerations": Leaf(Role.TOLERATIONS)},
         },
+        "ResourceQuota": {
+            "spec": {"hard": Leaf(Role.RESOURCE_AMOUNTS), **_kept("scopes")},
+            "status": {name: Leaf(Role.RESOURCE_AMOUNTS) for name in ("hard", "used")},
+        },
         "LimitRange": {
             "spec": {
                 "limits": Each(
@@ -205,6 +209,7 @@ _FURTHER = (
     Resource("apps", "v1", "deployments", "Deployment", True),
     Resource("batch", "v1", "jobs", "Job", True),
     Resource("", "v1", "limitranges", "LimitRange", True),
+    Resource("", "v1", "resourcequotas", "ResourceQuota", True),
     Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
     Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True),
 )
@@ -256,10 +261,11 @@ def _kept_annotations(value: Any) -> Any:
 
 
 def _is_kept(key: str) -> bool:
-    return key not in _MANIFESTS and (is_kubernetes(key) or key.startswith("berth.dev/"))
+    return key not in MANIFESTS and (is_kubernetes(key) or key.startswith("berth.dev/"))
 
 
-_MANIFESTS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+MANIFESTS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+"""The annotations that have a copy of the object."""
 
 
 def is_kubernetes(key: str) -> bool:

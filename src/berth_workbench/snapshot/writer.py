@@ -1,20 +1,22 @@
 """Makes snapshots: of a cluster through its API server, or of files; and writes them.
 
 `taken_from_cluster` lists what `shapes.TAKEN` names, page by page; `taken_from_files` takes documents that somebody has
-read. Both keep of each object what `shapes` says. `write_snapshot` writes one file: the header in the first line, then
-an object a line, compressed.
+read. Both keep of each object what `shapes` says. Both take objects of custom resources as well, where somebody names
+these; of them everything is kept but who wrote which field, and manifests. `write_snapshot` writes one file: the header
+in the first line, then an object a line, compressed.
 """
 
 import gzip
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
+from berth.api.custom import CustomResource
 from berth.api.errors import ApiError, TransportError
 from berth.api.resources import RESOURCES, Resource, versions_of
 from berth.api.untrusted import UNREADABLE, read_deep
@@ -23,7 +25,7 @@ from berth.kube.transport import Transport
 from berth.kube.wire import MalformedError, WireReader
 from berth_workbench.snapshot.documents import Document, parse_documents
 from berth_workbench.snapshot.header import MAY_NOT, NOT_GIVEN, NOT_SERVED, Header, Missing
-from berth_workbench.snapshot.shapes import TAKEN, shape_of, trimmed
+from berth_workbench.snapshot.shapes import MANIFESTS, TAKEN, shape_of, trimmed
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.text import SnapshotError
 
@@ -44,22 +46,27 @@ OnPage = Callable[[str, int], None]
 
 
 async def taken_from_cluster(
-    transport: Transport, server: str, on_page: OnPage = lambda _kind, _count: None
+    transport: Transport,
+    server: str,
+    on_page: OnPage = lambda _kind, _count: None,
+    custom: Iterable[CustomResource] = (),
 ) -> Snapshot:
     """Return a snapshot of what an API server has. Raises `TransportError`, `SnapshotError`.
 
     Nodes and pods must be there. Other kinds that are not served, or that may not be listed, are told in the header.
     All kinds are asked for as they were when the first of them was listed. A server that cannot tell that any more
-    answers with what is, and the header has a later resource version for that kind.
+    answers with what is, and the header has a later resource version for that kind. `custom` are further resources,
+    such as those that plugins follow; the header calls them by their names.
     """
     discovery = ApiDiscovery(transport)
     documents: list[Document] = []
     versions: dict[str, str] = {}
     missing = []
     at = ""
-    for kind in sorted(TAKEN, key=lambda kind: kind not in INDISPENSABLE):
+    further = {each.name: each for each in _of_their_own(custom)}
+    for kind in (*sorted(TAKEN, key=lambda kind: kind not in INDISPENSABLE), *further):
         try:
-            served = await _served(discovery, kind)
+            served = await (_served_custom(discovery, further[kind]) if kind in further else _served(discovery, kind))
             if served is None:
                 missing.append(Missing(kind, NOT_SERVED))
                 continue
@@ -79,6 +86,17 @@ async def taken_from_cluster(
 async def _served(discovery: ApiDiscovery, kind: str) -> Resource | None:
     versions = versions_of(kind) if kind in RESOURCES else (TAKEN[kind],)
     return versions[0] if versions[0].api_version == "v1" else await discovery.first_served(versions)
+
+
+async def _served_custom(discovery: ApiDiscovery, custom: CustomResource) -> Resource | None:
+    there = Resource(custom.group, custom.version, custom.plural, custom.kind, custom.namespaced)
+    return there if await discovery.is_served(there) else None
+
+
+def _of_their_own(custom: Iterable[CustomResource]) -> Iterator[CustomResource]:
+    """Yield the resources that are taken besides; plugins may also follow those that every snapshot has."""
+    taken = {(each.group, each.plural) for each in TAKEN.values()}
+    return (each for each in custom if (each.group, each.plural) not in taken)
 
 
 async def _listed(
@@ -129,15 +147,16 @@ async def _server_version(transport: Transport) -> str:
 # -- from files ------------------------------------------------------------------------------------------------------
 
 
-def taken_from_files(given: Snapshot) -> Snapshot:
-    """Return a snapshot of the objects of files: of the kinds that a snapshot has, what is kept of them.
+def taken_from_files(given: Snapshot, custom: Iterable[CustomResource] = ()) -> Snapshot:
+    """Return a snapshot of the objects of files: of the kinds that a snapshot has, and of `custom` resources.
 
     Raises `SnapshotError`. A snapshot that was given keeps its header.
     """
+    further = {(each.resource.api_version, each.kind) for each in _of_their_own(custom)}
     documents = [
         _trimmed(each)
         for each in given.documents
-        if each.kind in TAKEN and _group(each.api_version) in (None, TAKEN[each.kind].group)
+        if is_taken(each.kind, each.api_version) or (each.api_version, each.kind) in further
     ]
     present = {each.kind for each in documents}
     if given.header is not None:
@@ -146,15 +165,26 @@ def taken_from_files(given: Snapshot) -> Snapshot:
     return with_counts(documents, Header(missing=missing))
 
 
-def _group(api_version: str) -> str | None:
-    return api_version.rpartition("/")[0] if api_version else None
+def is_taken(kind: str, api_version: str) -> bool:
+    """Say whether every snapshot has objects of a kind; kinds of other groups may have the same name."""
+    return kind in TAKEN and (not api_version or api_version.rpartition("/")[0] == TAKEN[kind].group)
 
 
 def _trimmed(document: Document) -> Document:
+    if not is_taken(document.kind, document.api_version):
+        return document._replace(body=read_deep(msgspec.json.encode, _without_records(document.manifest)))
     manifest = trimmed(document.manifest, shape_of(document.kind))
     resource = TAKEN[document.kind]
     manifest = {"kind": document.kind, "apiVersion": document.api_version or resource.api_version, **manifest}
     return document._replace(body=read_deep(msgspec.json.encode, manifest), api_version=manifest["apiVersion"])
+
+
+def _without_records(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a custom resource without what tells of its writers."""
+    metadata = {name: each for name, each in (manifest.get("metadata") or {}).items() if name != "managedFields"}
+    if annotations := metadata.get("annotations"):
+        metadata["annotations"] = {name: each for name, each in annotations.items() if name not in MANIFESTS}
+    return {**manifest, "metadata": metadata}
 
 
 # -- the file --------------------------------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ def cluster():
     items[0]["spec"]["taints"] = [{"key": "own.example/dedicated", "value": "web", "effect": "PreferNoSchedule"}]
     items += [pod(f"huge-{number}", cpu="99") for number in range(3)]
     items += [pod("small", cpu="1"), pod(HOSTILE, cpu="99", namespace="odd"), pod("picky", cpu="1", selector=HOSTILE)]
+    items.append({
+        "kind": "ElasticQuota", "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "metadata": {"name": HOSTILE, "namespace": "default"}, "spec": {"min": {"cpu": "40"}, "max": {"cpu": "100"}},
+    })  # fmt: skip
     return {"kind": "List", "apiVersion": "v1", "items": items}
 
 
@@ -106,6 +110,7 @@ def test_every_view(served, tmp_path):
         what_would_help(visitor, tmp_path)
         what_if(visitor, tmp_path)
         how_many_more_fit(visitor, tmp_path)
+        what_quotas_guarantee(visitor, tmp_path)
         moves_step_by_step(visitor, tmp_path)
         two_configurations(visitor, tmp_path)
         weights_are_searched(visitor, tmp_path)
@@ -453,6 +458,17 @@ def how_many_more_fit(visitor, tmp_path):
     page.get_by_role("button", name="Count").click()
     page.wait_for_selector("[role=alert]")
     assert "NAME=AMOUNT is expected, not 'gpu.example/x'" in page.inner_text("[role=alert]")
+
+
+def what_quotas_guarantee(visitor, tmp_path):
+    """The 50 pods of 1 CPU and the one of 9 use 59, of which 40 are guaranteed."""
+    visitor.open("/quotas")
+    page = visitor.page
+    bars = page.get_by_role("region", name="Guaranteed and borrowed cpu").locator(".plot").get_attribute("aria-label")
+    assert bars.startswith("cpu, by namespace: default 40 and 19 and 0")
+    row = page.get_by_role("region", name="All quotas").locator("tbody tr").first.inner_text().split("\t")
+    assert row[0] == "default" and row[2:] == ["cpu", "40", "59", "19", "100"]
+    visitor.check(tmp_path / "quotas")
 
 
 def moves_step_by_step(visitor, tmp_path):

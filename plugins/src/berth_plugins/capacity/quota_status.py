@@ -1,20 +1,21 @@
 """What a controller writes into the status of ElasticQuotas: what the pods of the namespace use that run.
 
-Pure, for whoever plays the controller. Source: pkg/controllers, elasticquota_controller.go. It counts otherwise than
-CapacityScheduling does: running pods only, without their overhead, and every resource that a pod or a bound names.
+Pure; `controllers.py` plays the controller. Source: pkg/controllers, elasticquota_controller.go. It counts
+otherwise than CapacityScheduling does: running pods only, without their overhead, and every resource that a pod or a
+bound names.
 """
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from berth.plugin import PodInfo, Quantity, milli_value
+from berth.controller import Pod, Quantity, milli_value
 from berth_plugins.capacity.amounts import CPU, quantity_of
 
 RUNNING = "Running"
 
 
 def used_of(
-    least: Mapping[str, Quantity] | None, most: Mapping[str, Quantity] | None, pods: Iterable[PodInfo]
+    least: Mapping[str, Quantity] | None, most: Mapping[str, Quantity] | None, pods: Iterable[Pod]
 ) -> dict[str, str]:
     """Return `status.used` of a quota with these bounds (`spec.min`, `spec.max`), given its namespace's pods.
 
@@ -28,7 +29,7 @@ def used_of(
     return {name: _written(name, total[name]) for name in sorted(total)}
 
 
-def _asked(pod: PodInfo) -> dict[str, Fraction]:
+def _asked(pod: Pod) -> dict[str, Fraction]:
     """Return the sum of a pod's containers, or its largest init container, whichever is more of each resource."""
     found: dict[str, Fraction] = {}
     for container in pod.spec.containers:

@@ -16,6 +16,7 @@ from berth_workbench.page.views.overview import OverviewPage
 from berth_workbench.page.views.pending import PendingView
 from berth_workbench.page.views.plugins import PluginsView
 from berth_workbench.page.views.pods import PodView
+from berth_workbench.page.views.quotas import QuotasView
 from berth_workbench.page.views.rebalance import RebalanceView
 from berth_workbench.page.views.simulated import SimulatedView
 from berth_workbench.page.views.throughput import ThroughputView
@@ -32,6 +33,7 @@ CLUSTER_VIEWS = (
     ("/plugins", "Plugins"),
     ("/what-if", "What if"),
     ("/capacity", "Capacity"),
+    ("/quotas", "Quotas"),
     ("/rebalance", "Rebalance"),
     ("/compare", "Compare"),
     ("/tune", "Tune"),
@@ -83,6 +85,7 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
         RebalanceView(source, frame, jobs),
         TuneView(source, frame, jobs),
     )
+    quotas = QuotasView(source, frame)
     comparison, trial = CompareView(source, frame, jobs), WhatIfView(source, frame, jobs)
 
     @ui.page("/", response_timeout=BUILD_WITHIN_S)
@@ -120,6 +123,10 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/capacity", response_timeout=BUILD_WITHIN_S)
     async def _capacity() -> None:
         await capacity.build()
+
+    @ui.page("/quotas", response_timeout=BUILD_WITHIN_S)
+    async def _quotas() -> None:
+        await quotas.build()
 
     @ui.page("/rebalance", response_timeout=BUILD_WITHIN_S)
     async def _rebalance() -> None:

@@ -7,6 +7,7 @@ is done stays done, and is told.
 """
 
 import asyncio
+import itertools
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from time import monotonic
@@ -24,6 +25,7 @@ from berth.kube.transport import MERGE_PATCH, Transport
 from berth_workbench.planning.rebalance.movability import FINISHED
 from berth_workbench.planning.rebalance.plan import PlanStep, RebalancePlan, in_groups
 from berth_workbench.planning.rebalance.proof import ProvingCluster, disagreement
+from berth_workbench.simulation.followed import objects_followed, resources_followed
 from berth_workbench.snapshot.snapshot import Snapshot
 
 POD, NODE = RESOURCES["Pod"], RESOURCES["Node"]
@@ -127,7 +129,9 @@ class Executor:
     async def _prove(self, steps: Sequence[PlanStep]) -> None:
         """Read the cluster, and see whether the steps that are left would still go as planned."""
         snapshot = await self._look()
-        cluster = ProvingCluster(snapshot.structs(), config=self._config, registry=self._registry, seed=self._seed)
+        followed = objects_followed(snapshot.documents, resources_followed(self._config, self._registry))
+        structs = itertools.chain(snapshot.structs(), followed)
+        cluster = ProvingCluster(structs, config=self._config, registry=self._registry, seed=self._seed)
         now = [msgspec.structs.replace(each, pod=self._names.get(each.pod, each.pod)) for each in steps]
         reason = disagreement(cluster, now)
         if reason:

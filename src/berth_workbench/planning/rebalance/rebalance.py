@@ -45,6 +45,7 @@ from berth_workbench.planning.rebalance.proof import Prover, ProvingCluster, Ref
 from berth_workbench.planning.rebalance.request import Method, RebalanceRequest, price_of
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
+from berth_workbench.simulation.followed import objects_followed, resources_followed
 from berth_workbench.simulation.measures import usual_requests
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -88,7 +89,8 @@ def rebalance(
     plugins keep the scheduler from coming to rest.
     """
     say("reading the cluster")
-    structs = list(snapshot.structs())
+    followed = objects_followed(snapshot.documents, resources_followed(config, registry))
+    structs = [*snapshot.structs(), *followed]
     return Rebalancing(
         structs, local_volumes(snapshot.documents), request, config, registry, seed, is_stopped, say
     ).plan()

@@ -1,0 +1,33 @@
+"""Objects that plugins follow by themselves: of which resources, by a configuration, and which of them a snapshot has.
+
+What the scheduler reads is the same for everybody; this depends on the configuration, so whoever takes a snapshot of a
+cluster has to ask for it, and whoever tries something on one has to look for it.
+"""
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from berth.api.custom import CustomResource
+from berth.config.load import default_config
+from berth.config.types import SchedulerConfiguration
+from berth.core.assembly import build_core
+from berth.framework.registry import Registry
+from berth.plugins.registry import full_registry
+from berth_workbench.snapshot.documents import Document
+
+
+def resources_followed(
+    config: SchedulerConfiguration | None, registry: Registry | None = None
+) -> tuple[CustomResource, ...]:
+    """Return the resources that the plugins of a configuration follow. Raises `ConfigError`."""
+    return tuple(build_core(config or default_config(), registry or full_registry(), rng=random.Random(0)).resources)
+
+
+def objects_followed(documents: Iterable[Document], resources: Iterable[CustomResource]) -> Iterator[Any]:
+    """Yield the objects of these resources, as their plugins want them. Raises `ObjectError`."""
+    wanted = {(each.resource.api_version, each.kind): each for each in resources}
+    for document in documents:
+        resource = wanted.get((document.api_version, document.kind))
+        if resource is not None:
+            yield resource.read(document.manifest)
