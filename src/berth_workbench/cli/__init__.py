@@ -14,6 +14,9 @@ COMMANDS = CommandTable(
         "capacity": CommandEntry(
             "berth_workbench.cli.capacity", "How many more pods of a shape fit, and what limits them."
         ),
+        "shrink": CommandEntry(
+            "berth_workbench.cli.shrink", "Which workloads request more than they use, and what that would free."
+        ),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance", "Which running pods to move so that the cluster becomes better."
         ),
