@@ -5,6 +5,7 @@ a cluster in memory, binds at once, and decides with the same plugins, configura
 nothing happens between two calls, so that the same calls with the same seed give the same decisions.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,8 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.decisions.explanation import Said, summary
+from berth.decisions.fit import Fit, fit
+from berth.decisions.fit_question import read_question
 from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import EvictPod, Request
 from berth.framework.loader import plugins_given
@@ -115,6 +118,14 @@ class Scheduler:
         if not isinstance(struct, Pod):
             raise ValueError(f"expected a pod, got a {type(struct).__name__}")
         return self._try([struct])[0]
+
+    def fit(self, manifest: Manifest | str | bytes) -> Fit:
+        """Say whether a pod or workload fits now, and where, or why not; nothing is changed.
+
+        The manifest may be YAML or JSON. Raises `FitManifestError`, a ValueError, for one that cannot be read.
+        """
+        question = read_question(manifest)
+        return fit(self._cluster.core, question, all_nodes=True, replicas_s=math.inf)
 
     def schedule_all(self) -> list[ScheduleResult]:
         """Try to place every pending pod, and return what came of each, in the order in which they were added."""

@@ -60,6 +60,11 @@ class Served:
         async with self._session.get(url, headers=headers, ssl=tls or unverified()) as answer:
             return answer.status, await answer.text()
 
+    async def post(self, path, token):
+        url, headers = f"https://127.0.0.1:{self.port}{path}", {"Authorization": f"Bearer {token}"}
+        async with self._session.post(url, headers=headers, data=b"{}", ssl=unverified()) as answer:
+            return answer.status, await answer.text()
+
     def certified(self, pair):
         """A client that shows a certificate."""
         path = self._directory / "client.pem"
@@ -128,6 +133,15 @@ async def test_everybody_gets_what_the_api_server_says(tmp_path):
             assert (await port.get(path, token=cluster.token))[0] == 200
         assert (await port.get("/nowhere", token=cluster.token))[0] == 404
         assert (await port.get("/nowhere"))[0] == 403
+
+
+async def test_asking_whether_a_manifest_fits_is_a_post_for_the_api_server(tmp_path):
+    async with a_cluster(tmp_path) as cluster, served(tmp_path, cluster) as port:
+        status, text = await port.post("/fit", "nobody-token")
+        assert status == 403
+        assert msgspec.json.decode(text)["message"] == 'forbidden: User "nobody" cannot post path "/fit"'
+        assert (await port.post("/fit", "wrong"))[0] == 401
+        assert (await port.post("/fit", cluster.token))[0] == 400
 
 
 async def test_client_certificates_of_the_cluster_count_and_no_others(tmp_path):

@@ -4,13 +4,16 @@ import platform
 from contextlib import asynccontextmanager
 
 import aiohttp
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from berth import __version__
+from berth.decisions.fit import Fit
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.serving.server import HealthServer, Listener, PortTaken
+from berth.runtime.serving import server as serving
+from berth.runtime.serving.server import MAX_BODY_BYTES, HealthServer, Listener, PortTaken
 from tests.e2e.processes import free_port
 from tests.runtime.world import World, configuration, scheduling
 from tests.waiting import until
@@ -38,6 +41,10 @@ class Client:
 
     async def put(self, path, text):
         async with self._session.put(self._url + path, data=text) as answer:
+            return answer.status, await answer.text()
+
+    async def post(self, path, body):
+        async with self._session.post(self._url + path, data=body) as answer:
             return answer.status, await answer.text()
 
     async def json(self, path):
@@ -252,3 +259,47 @@ async def test_a_web_page_that_made_its_name_point_here_reads_nothing(world, hos
     async with at_work(world) as client:
         for path in ("/debug/decisions", "/configz", "/healthz"):
             assert await client.status_for(host, path) == status
+
+
+def fit_manifest(cpu):
+    spec = f"{{containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]}}"
+    return f"kind: Pod\nmetadata: {{name: asked}}\nspec: {spec}"
+
+
+async def test_whether_a_manifest_fits_is_answered_and_nothing_comes_of_it(world):
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        status, text = await client.post("/fit", fit_manifest("100m"))
+        told = msgspec.json.decode(text, type=Fit)
+        assert (status, told.fits, told.decision.feasible_count) == (200, True, 2)
+        _, text = await client.post("/fit?allNodes=true", fit_manifest("3"))
+        told = msgspec.json.decode(text, type=Fit)
+        assert not told.fits and told.decision.message == "0/2 nodes are available: 2 Insufficient cpu."
+        _, queue = await client.json("/debug/queue")
+        assert [each["pod"] for each in queue["pods"]] == ["default/big"]
+        assert (await client.text("/fit"))[0] == 405
+
+
+async def test_a_manifest_that_cannot_be_asked_about_is_refused_with_its_field(world):
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        status, text = await client.post("/fit", fit_manifest("lots"))
+        assert (status, msgspec.json.decode(text)["field"]) == (400, "spec.containers[0].resources.requests[cpu]")
+        assert (await client.post("/fit", b"x" * (MAX_BODY_BYTES + 1)))[0] == 413
+
+
+async def test_nothing_fits_before_the_cluster_has_been_seen():
+    config = configuration()
+    async with served(LiveScheduler(config, World().transport), Metrics(), config) as client:
+        status, text = await client.post("/fit", fit_manifest("1"))
+        assert (status, text) == (503, "it has not seen the cluster yet; try again\n")
+
+
+async def test_asking_whether_a_manifest_fits_waits_no_longer_than_a_while(world, monkeypatch):
+    monkeypatch.setattr(serving, "CORE_TIMEOUT_S", 0.01)
+    config, metrics = configuration(), Metrics()
+    async with scheduling(world, config, instrument=metrics) as scheduler, served(scheduler, metrics, config) as client:
+        await until(lambda: is_settled(world))
+        async with scheduler.between_cycles(5):
+            assert (await client.post("/fit", fit_manifest("1")))[0] == 503
+        assert (await client.post("/fit", fit_manifest("1")))[0] == 200

@@ -66,19 +66,23 @@ def pinned(certificate_pem: str) -> ssl.SSLContext:
     return context
 
 
-async def ask_local(record: "ServedLocally", path: str, access: "ClusterAccess | None") -> Answered:
-    """Ask a scheduler of this machine."""
-    return await _get(record.url + path, pinned(record.certificate_pem), access)
+async def ask_local(
+    record: "ServedLocally", path: str, access: "ClusterAccess | None", body: bytes | None = None
+) -> Answered:
+    """Ask a scheduler of this machine; here and below, with a body it is a POST."""
+    return await _ask(record.url + path, pinned(record.certificate_pem), access, body)
 
 
-async def ask_at(url: str, path: str, authority_pem: str, access: "ClusterAccess | None") -> Answered:
+async def ask_at(
+    url: str, path: str, authority_pem: str, access: "ClusterAccess | None", body: bytes | None = None
+) -> Answered:
     """Ask at an https:// address; its certificate has to be one of the authority's, or of the system's."""
     context = ssl.create_default_context(cadata=authority_pem or None)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # on since Python 3.13, and refuses certificates that many have
-    return await _get(url.rstrip("/") + path, context, access)
+    return await _ask(url.rstrip("/") + path, context, access, body)
 
 
-async def ask_in_cluster(access: "ClusterAccess", path: str, lease: str) -> Answered:
+async def ask_in_cluster(access: "ClusterAccess", path: str, lease: str, body: bytes | None = None) -> Answered:
     """Ask the pod that holds the lease, through the API server."""
     from berth.api.errors import TransportError
     from berth.kube.http.client import HttpTransport
@@ -93,19 +97,19 @@ async def ask_in_cluster(access: "ClusterAccess", path: str, lease: str) -> Answ
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the tunnel says whose it is
     async with _forwarded(access, namespace, pod, port) as local:
-        found = await _get(f"https://127.0.0.1:{local}{path}", context, access)
+        found = await _ask(f"https://127.0.0.1:{local}{path}", context, access, body)
     return msgspec.structs.replace(found, where=f"pod {namespace}/{pod}")
 
 
-async def _get(url: str, context: ssl.SSLContext, access: "ClusterAccess | None") -> Answered:
-    """GET with the kubeconfig's credentials: a token in the header, a client certificate in the handshake."""
+async def _ask(url: str, context: ssl.SSLContext, access: "ClusterAccess | None", body: bytes | None) -> Answered:
+    """GET, or POST a body, with the kubeconfig's credentials: a token in the header, a certificate in the handshake."""
     import aiohttp
 
     from berth.api.errors import TransportError
     from berth.api.redaction import redact_url
 
     headers = {}
-    where = redact_url(url.partition("/debug")[0])
+    where = redact_url(url.partition("/debug")[0].removesuffix("/fit"))
     try:
         if access is not None:
             credential = await access.credential()
@@ -115,7 +119,9 @@ async def _get(url: str, context: ssl.SSLContext, access: "ClusterAccess | None"
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with (
             aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-            session.get(url, headers=headers, ssl=context, allow_redirects=False) as answer,
+            session.request(
+                "GET" if body is None else "POST", url, data=body, headers=headers, ssl=context, allow_redirects=False
+            ) as answer,
         ):
             return Answered.of(answer.status, await answer.read(), answer.headers, where)
     except TransportError as error:

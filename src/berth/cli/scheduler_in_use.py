@@ -190,23 +190,26 @@ class SchedulerInUse:
             f"the scheduler at {answered.where} answered {answered.status} when asked for {about}{said}{self._guessed}"
         )
 
-    async def reach(self, path: str) -> "Answered":
-        """Return the answer, whatever it is. Raises `UnreachableError`, `click.ClickException`."""
+    async def reach(self, path: str, body: bytes | None = None) -> "Answered":
+        """Return the answer, whatever it is; to a POST where there is a body.
+
+        Raises `UnreachableError`, `click.ClickException`.
+        """
         from berth.cli import connection
         from berth.cli.local_record import read_records, record_directory
 
         address, access = self._address, self._access
         self._guessed = ""
         if address.server:
-            return await self._ask_named(path)
+            return await self._ask_named(path, body)
         refused: Answered | None = None
         for record in read_records(record_directory()):
             if access is None or record.cluster == access.server:
                 with contextlib.suppress(connection.UnreachableError):
                     if record.is_plain:
-                        found = await asyncio.to_thread(ask_plainly, record.url, path)
+                        found = await asyncio.to_thread(ask_plainly, record.url, path, body)
                     else:
-                        found = await connection.ask_local(record, path, access)
+                        found = await connection.ask_local(record, path, access, body)
                     if access is None and found.status in REFUSED:
                         refused = refused or self._refused_by(found, record)
                         continue  # another one of this machine may answer any caller
@@ -215,7 +218,7 @@ class SchedulerInUse:
                         return found
         if not address.lease:
             with contextlib.suppress(connection.UnreachableError):
-                found = await asyncio.to_thread(ask_plainly, PLAIN_SERVER, path)
+                found = await asyncio.to_thread(ask_plainly, PLAIN_SERVER, path, body)
                 if access is None or await self._is_ours(found):
                     return found
                 self._other = f"the scheduler at {PLAIN_SERVER} follows another cluster"
@@ -225,7 +228,7 @@ class SchedulerInUse:
         if access is None:
             raise connection.UnreachableError(f"no scheduler answers on this machine, and {self._problem}")
         try:
-            return await connection.ask_in_cluster(access, path, address.lease)
+            return await connection.ask_in_cluster(access, path, address.lease, body)
         except connection.UnreachableError as error:
             if self._other:
                 raise connection.UnreachableError(f"{error}; {self._other} (--server {PLAIN_SERVER} asks it)") from None
@@ -239,7 +242,7 @@ class SchedulerInUse:
         )
         return found
 
-    async def _ask_named(self, path: str) -> "Answered":
+    async def _ask_named(self, path: str, body: bytes | None) -> "Answered":
         """Ask the server that was named; where a cluster was named too, they have to go together."""
         from berth.cli import connection
 
@@ -248,9 +251,9 @@ class SchedulerInUse:
             authority = _read_authority(address.certificate_authority)
             if self._access is None:
                 raise click.ClickException(self._problem)
-            found = await connection.ask_at(address.server, path, authority, self._access)
+            found = await connection.ask_at(address.server, path, authority, self._access, body)
         else:
-            found = await asyncio.to_thread(ask_plainly, address.server, path)
+            found = await asyncio.to_thread(ask_plainly, address.server, path, body)
         is_said = found.cluster_id or found.api_server
         if is_said and (address.kubeconfig or address.context) and not await self._is_ours(found):
             raise click.ClickException(
@@ -304,14 +307,14 @@ def _read_authority(file: str) -> str:
         raise click.ClickException(f"--certificate-authority: cannot read {file}: {error}") from None
 
 
-def ask_plainly(server: str, path: str) -> "Answered":
+def ask_plainly(server: str, path: str, body: bytes | None = None) -> "Answered":
     """Ask over plain HTTP, without credentials, as `berth up` and v1.20's --port serve."""
     from berth.cli.connection import Answered, UnreachableError
 
     base = server if "://" in server else f"http://{server}"
     where = redact_url(base)
     try:
-        with _opener().open(base.rstrip("/") + path, timeout=TIMEOUT_S) as answer:
+        with _opener().open(base.rstrip("/") + path, body, timeout=TIMEOUT_S) as answer:
             return Answered.of(answer.status, answer.read(), answer.headers, where)
     except urllib.error.HTTPError as refusal:
         with refusal:

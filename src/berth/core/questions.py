@@ -82,23 +82,26 @@ def search_beside(core: Core) -> Search:
     return search
 
 
-def find(core: Core, pod: Pod | PodInfo, *, on_bug: Wording = raised_again) -> Attempt:
-    """Run a pod's filters. Where they fail, the attempt's outcome says so; otherwise it is undecided."""
+def find(core: Core, pod: Pod | PodInfo, *, search: Search | None = None, on_bug: Wording = raised_again) -> Attempt:
+    """Run a pod's filters. Where they fail, the attempt's outcome says so; otherwise it is undecided.
+
+    `search` is the core's own unless given, in all of these questions.
+    """
     attempt = attempt_for(core, pod)
     try:
-        attempt.outcome = find_nodes(core.search, attempt) or UNDECIDED
+        attempt.outcome = find_nodes(search or core.search, attempt) or UNDECIDED
     except BaseException as raised:
         attempt.outcome = attempt.outcome.failed(on_bug(raised))
         attempt.found.release_columns()  # half an answer is none
     return attempt
 
 
-def score(core: Core, attempt: Attempt) -> Scored | None:
+def score(core: Core, attempt: Attempt, *, search: Search | None = None) -> Scored | None:
     """Score the nodes that were found; None where a single one needs no score, none was found, or scoring failed."""
     nodes = attempt.found.nodes
     if nodes is None or not nodes.count:
         return None
-    scored = score_nodes(core.search, attempt, nodes)
+    scored = score_nodes(search or core.search, attempt, nodes)
     if isinstance(scored, Status):
         attempt.outcome = Outcome(error=scored.message)
         return None
@@ -106,14 +109,19 @@ def score(core: Core, attempt: Attempt) -> Scored | None:
     return scored
 
 
-def choose(core: Core, pod: Pod | PodInfo) -> Attempt:
+def choose(core: Core, pod: Pod | PodInfo, *, search: Search | None = None, on_bug: Wording = raised_again) -> Attempt:
     """Run a pod's filters and scores and choose a node, as a cycle does that has no extenders to ask."""
-    attempt = find(core, pod)
-    if attempt.outcome is UNDECIDED:
-        scored = score(core, attempt)
+    attempt = find(core, pod, search=search, on_bug=on_bug)
+    if attempt.outcome is not UNDECIDED:
+        return attempt
+    try:
+        scored = score(core, attempt, search=search)
         if attempt.outcome is UNDECIDED:
             assert attempt.found.nodes is not None, "a search that did not fail has found nodes"
-            attempt.outcome = Outcome(chosen_row=select_node(core.search, attempt, attempt.found.nodes, scored))
+            row = select_node(search or core.search, attempt, attempt.found.nodes, scored)
+            attempt.outcome = Outcome(chosen_row=row)
+    except BaseException as raised:
+        attempt.outcome = attempt.outcome.failed(on_bug(raised))
     return attempt
 
 

@@ -24,7 +24,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
@@ -57,6 +57,8 @@ from berth.runtime.watched_resources import WatchedResources
 
 LAST_SLICE_S = 0.5
 """How long the end waits for a slice that is under way, many times what a slice takes."""
+
+Answered = TypeVar("Answered")
 
 _log = logging.getLogger("berth.scheduler")
 
@@ -239,6 +241,15 @@ class LiveScheduler:
         """Hold the core, for code on the event loop that reads it. Raises `CycleBusy` after the timeout."""
         async with self._work.turns.between(timeout_s):
             yield self.core
+
+    async def ask(self, question: Callable[[Core], Answered], timeout_s: float) -> Answered:
+        """Answer a question that runs plugins, where and when cycles run: one that never ends keeps the loop free.
+
+        The question leaves the core as it was. Raises `CycleBusy` where it cannot begin within the timeout.
+        """
+        if self.is_stopping or not self.synced.is_set():
+            raise CycleBusy("the scheduler is stopping" if self.is_stopping else "it has not seen the cluster yet")
+        return await self._work.turns.run(lambda: question(self.core), begins_within_s=timeout_s)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Schedule until `stop` is set; raises `LeadershipLost`, `CycleStuck`, or whatever bug ended it."""

@@ -129,13 +129,21 @@ class Turns:
         self.is_at_work = False
         """Whether the runner is at work."""
 
-    async def run(self, work: Callable[[], Result], then: Callable[[Result], None] | None = None) -> Result:
+    async def run(
+        self,
+        work: Callable[[], Result],
+        then: Callable[[Result], None] | None = None,
+        *,
+        begins_within_s: float | None = None,
+    ) -> Result:
         """Have the runner do the work; return what it returned, or raise what it raised (`Escaped` for oddities).
+
+        Raises `CycleBusy` where its turn does not come in the time that is given; without one it waits.
 
         `then` gets what it returned before anybody else's turn begins. That happens even where the caller was
         cancelled meanwhile: work that was begun is never lost, only waited for no longer.
         """
-        await self._lock.acquire()
+        await self._acquire(begins_within_s)
         over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
         def done(ended: Ended) -> None:
@@ -160,12 +168,15 @@ class Turns:
     @contextlib.asynccontextmanager
     async def between(self, timeout_s: float) -> AsyncIterator[None]:
         """Hold the core on the event loop. Raises `CycleBusy` where it is not to be had within the timeout."""
+        await self._acquire(timeout_s)
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    async def _acquire(self, timeout_s: float | None) -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._lock.acquire()
         except TimeoutError:
             raise CycleBusy(self._busy_with()) from None
-        try:
-            yield
-        finally:
-            self._lock.release()

@@ -64,6 +64,9 @@ COMMANDS = CommandTable(
             ),
         ),
         "quotas": CommandEntry("berth_workbench.cli.quotas", "What namespaces are guaranteed, use and have borrowed."),
+        "shrink": CommandEntry(
+            "berth_workbench.cli.shrink", "Which workloads request more than they use, and what that would free."
+        ),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance",
             "Which running pods to move so that the cluster becomes better.",

@@ -237,15 +237,17 @@ def plain_source(url: str, kubeconfig: str) -> "Source":
         url, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), cookie_jar=aiohttp.DummyCookieJar()
     )
 
-    async def ask(path: str) -> "Answered":
+    async def ask(path: str, body: bytes | None = None) -> "Answered":
         try:
-            async with session.get(path, allow_redirects=False) as answer:
+            method = "GET" if body is None else "POST"
+            async with session.request(method, path, data=body, allow_redirects=False) as answer:
                 return Answered.of(answer.status, await answer.read(), answer.headers, url)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"the scheduler at {url} does not answer: {reason_of(error)}") from None
 
     refused = (UnreachableError, click.ClickException, UserError)
-    return LiveSource(f"scheduler at {url}", ask, refused, close=session.close, take=_taking(kubeconfig, ""))
+    take = _taking(kubeconfig, "")
+    return LiveSource(f"scheduler at {url}", ask, refused, close=session.close, take=take, send=ask)
 
 
 def _taking(kubeconfig: str, context: str) -> "Callable[[ConfigurationSource | None], Awaitable[Snapshot]]":
@@ -299,16 +301,18 @@ async def _scheduler_at(looked: Looked) -> "Source":
     address = looked.address
     scheduler = SchedulerInUse(address)
 
-    async def ask(path: str) -> "Answered":
-        return await scheduler.reach(path)
-
     title = f"scheduler at {redact_url(address.server)}" if address.server else "scheduler on this machine"
     if not address.server and scheduler.has_cluster:
         title = f"cluster at {redact_url(load(address).server)}"
     # A scheduler that is named need not be that of the kubeconfig in use, so only one that is named, too, is believed.
     take = None if address.server and not address.kubeconfig else _taking(address.kubeconfig, address.context)
     source = LiveSource(
-        title, ask, (UnreachableError, click.ClickException, UserError), take=take, configuration=looked.configuration
+        title,
+        scheduler.reach,
+        (UnreachableError, click.ClickException, UserError),
+        take=take,
+        configuration=looked.configuration,
+        send=scheduler.reach,
     )
     try:
         await source.recent()

@@ -16,6 +16,8 @@ from berth.core.questions import choose, decision_of, profile_of
 from berth.cycle.decision import Decision
 from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_for
+from berth.decisions.fit import Fit, fit
+from berth.decisions.fit_question import read_question
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns, copy_columns
@@ -101,6 +103,12 @@ class ClusterFileSource:
         """The figures of the plugins that the cluster was read with."""
         async with self._asking:
             return PluginViews(figures=tuple(figure_reports(self._cluster.core)))
+
+    async def fit(self, manifest: bytes, namespace: str = "default", *, all_nodes: bool = False) -> Fit:
+        """Whether a pod or workload fits now."""
+        question = await asyncio.to_thread(read_question, manifest, namespace)
+        async with self._asking:
+            return await asyncio.to_thread(fit, self._cluster.core, question, all_nodes=all_nodes)
 
     async def sample(self) -> QueueSample:
         """How many are pending, and whether they fit now; nothing is attempted."""

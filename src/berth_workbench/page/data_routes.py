@@ -6,10 +6,12 @@ A map of 5,000 nodes is some hundred kilobytes. They go to the browser as they a
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from berth.decisions.fit_question import FitManifestError
+from berth.runtime.serving.server import MAX_BODY_BYTES
 from berth_workbench.page.model import NodeScores, node_scores
 from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
@@ -17,12 +19,17 @@ from berth_workbench.page.search import search
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.time_line import SimulatedTimeLine
 
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
 STYLE = "/assets/page.css"
 SHARED_SCRIPTS = ("amounts.js", "colours.js", "map_layout.js", "node_panel.js")
 """The modules that our components import; the components themselves are NiceGUI's to serve."""
 TIME_LINE, HISTORY = "/data/time-line", "/data/history"
 NODES, NODE, PODS = "/data/nodes", "/data/nodes/{name}", "/data/pods"
-SEARCH = "/data/search"
+SEARCH, FIT = "/data/search", "/data/fit"
+BODY_S = 15.0
+"""How long a manifest may take to arrive."""
 SCORES = "/data/scores/{namespace}/{name}"
 
 
@@ -33,7 +40,7 @@ def add_routes(
     history: HistoryRecorder | RecordedHistory | None = None,
 ) -> None:
     """Add the routes to a FastAPI application."""
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
 
     async def answer(asked: Awaitable[Any], missing: str = "") -> Response:
@@ -78,6 +85,22 @@ def add_routes(
         async def found(request: Request) -> Response:
             return await answer(search(told, request.query_params.get("find", "")))
 
+        async def fit(request: Request) -> Response:
+            try:
+                async with asyncio.timeout(BODY_S):
+                    body = await _body(request)
+            except (TimeoutError, ClientDisconnect):
+                return json({"error": "the manifest did not arrive in time"}, 408)
+            if body is None:
+                return json({"error": f"the manifest is longer than {MAX_BODY_BYTES} bytes"}, 413)
+            namespace = request.query_params.get("namespace") or "default"
+            all_nodes = request.query_params.get("allNodes", "no") in ("", "1", "true")
+            try:
+                return await answer(told.fit(body, namespace, all_nodes=all_nodes))
+            except FitManifestError as error:
+                return json({"error": str(error), "field": error.field}, 400)
+
+        application.add_route(FIT, fit, methods=["POST"])
         for path, handler in ((NODES, nodes), (NODE, node), (PODS, pods), (SCORES, scores), (SEARCH, found)):
             application.add_route(path, handler, methods=["GET"])
     if history is not None:
@@ -94,6 +117,16 @@ def add_routes(
             return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
         application.add_route(TIME_LINE, line, methods=["GET"])
+
+
+async def _body(request: "Request") -> bytes | None:
+    """What is sent; None where it is too long."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            return None
+    return body
 
 
 async def _scores(source: Source, namespace: str, name: str) -> NodeScores | None:

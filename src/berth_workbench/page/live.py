@@ -7,11 +7,13 @@ import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
+from berth.decisions.fit import Fit
+from berth.decisions.fit_question import FitManifestError
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
@@ -42,6 +44,15 @@ Ask = Callable[[str], Awaitable[ReadAnswer]]
 """Asks for a path, with its query; raises what `refused` names."""
 
 
+Send = Callable[[str, bytes], Awaitable[ReadAnswer]]
+"""Posts a body to a path; raises what `refused` names."""
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    error: str = ""
+    field: str = ""
+
+
 class _Decisions(msgspec.Struct, frozen=True):
     decisions: list[DecisionLine]
 
@@ -53,7 +64,7 @@ class _Configz(msgspec.Struct, frozen=True):
 class LiveSource:
     """Asks one scheduler."""
 
-    __slots__ = ("_ask", "_clock", "_close", "_configuration", "_refused", "_take", "title")
+    __slots__ = ("_ask", "_clock", "_close", "_configuration", "_refused", "_send", "_take", "title")
 
     is_live = True
 
@@ -66,11 +77,13 @@ class LiveSource:
         close: Callable[[], Awaitable[None]] | None = None,
         take: Callable[[ConfigurationSource | None], Awaitable[Snapshot]] | None = None,
         configuration: ConfigurationSource | None = None,
+        send: Send | None = None,
     ) -> None:
         """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means.
 
         `take` takes a snapshot of the cluster, with what the plugins of a configuration follow; without it nothing can
         be tried on the cluster.
+        `send` posts manifests; without it the scheduler is not asked whether one fits.
         Trials have the scheduler's own configuration unless another is given.
         """
         self.title = title
@@ -80,6 +93,7 @@ class LiveSource:
         self._close = close
         self._take = take
         self._configuration = configuration
+        self._send = send
 
     async def nodes(self) -> NodeColumns:
         """All nodes."""
@@ -114,6 +128,23 @@ class LiveSource:
         """What the scheduler tells of its plugins and shadows."""
         told = await self._read("/debug/plugins", PluginViews)
         return msgspec.structs.replace(told, shadows=(await self._read("/debug/shadows", PluginViews)).shadows)
+
+    async def fit(self, manifest: bytes, namespace: str = "default", *, all_nodes: bool = False) -> Fit:
+        """Whether a pod or workload fits now."""
+        if self._send is None:
+            raise SourceError("the page cannot send manifests to this scheduler; its own /fit answers them")
+        query = urlencode({"namespace": namespace, "allNodes": "true" if all_nodes else "no"})
+        try:
+            answer = await self._send(f"/fit?{query}", manifest)
+        except self._refused as error:
+            raise SourceError(str(error)) from None
+        if answer.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+            try:
+                told = msgspec.json.decode(answer.body, type=_Refused)
+            except UNREADABLE:
+                raise _refusal("/fit", answer) from None
+            raise FitManifestError(told.error.removeprefix(f"{told.field}: "), told.field)
+        return _decoded("/fit", answer, Fit)
 
     async def sample(self) -> QueueSample:
         """Queue and attempts now."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from berth.decisions.fit import Fit
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
@@ -96,6 +97,10 @@ class SharedSource:
     async def plugins(self) -> PluginViews:
         """What plugins tell."""
         return await self._plugins.get()
+
+    async def fit(self, manifest: bytes, namespace: str = "default", *, all_nodes: bool = False) -> Fit:
+        """Whether a pod or workload fits now."""
+        return await self._source.fit(manifest, namespace, all_nodes=all_nodes)
 
     async def sample(self) -> QueueSample:
         """Queue and attempts now."""

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from berth.decisions.fit import Fit
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
@@ -57,6 +58,9 @@ class Source(Protocol):
 
     async def plugins(self) -> PluginViews:
         """What plugins tell of what they keep, how they are doing, and what shadows would have decided."""
+
+    async def fit(self, manifest: bytes, namespace: str = "default", *, all_nodes: bool = False) -> Fit:
+        """Whether a pod or workload fits now. Raises `FitManifestError` for a manifest that cannot be asked about."""
 
     async def sample(self) -> QueueSample:
         """Queue and attempts now."""

@@ -5,7 +5,6 @@ plugins Priority and DefaultTolerationSeconds, and the defaults of `core/v1` (a 
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -14,13 +13,11 @@ from berth.api.codec import KINDS, ObjectError, decode
 from berth.api.meta import Struct
 from berth.api.node import PriorityClass
 from berth.api.pod import Pod
+from berth.api.pod_defaults import BUILT_IN_PRIORITIES, completed_pod_spec
 from berth.api.resources import RESOURCES
 from berth.api.user_error import UserError
 
 Json = dict[str, Any]
-
-_TOLERATED_S = 300
-_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def admitted(manifest: Mapping[str, Any], namespace: str = "default") -> Struct:
@@ -51,45 +48,6 @@ def completed(kind: str, manifest: Mapping[str, Any], namespace: str = "default"
     if kind == "Pod" and isinstance(manifest.get("spec"), Mapping):
         found["spec"] = completed_pod_spec(manifest["spec"])
     return found
-
-
-def completed_pod_spec(spec: Mapping[str, Any]) -> Json:
-    """Return a pod's spec with requests where only limits are given, and the tolerations that every pod gets."""
-    found: Json = dict(spec)
-    for part in ("containers", "initContainers"):
-        if isinstance(spec.get(part), list):
-            found[part] = [_completed_container(each) for each in spec[part]]
-    tolerations = spec.get("tolerations")
-    if tolerations is None or isinstance(tolerations, list):
-        found["tolerations"] = [*(tolerations or ()), *_missing_tolerations(tolerations or ())]
-    return found
-
-
-def _completed_container(container: Any) -> Any:
-    resources = container.get("resources") if isinstance(container, Mapping) else None
-    limits = resources.get("limits") if isinstance(resources, Mapping) else None
-    if not isinstance(limits, Mapping):
-        return container
-    assert isinstance(resources, Mapping)
-    return {**container, "resources": {**resources, "requests": {**limits, **(resources.get("requests") or {})}}}
-
-
-def _missing_tolerations(tolerations: Any) -> list[Json]:
-    keys = {each.get("key") for each in tolerations if isinstance(each, Mapping)}
-    tolerates_all = any(
-        isinstance(each, Mapping) and not each.get("key") and each.get("operator") == "Exists" for each in tolerations
-    )
-    return [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATED_S}
-        for key in _TOLERATED
-        if key not in keys and not tolerates_all
-    ]
-
-
-BUILT_IN_PRIORITIES: Mapping[str, int] = MappingProxyType(
-    {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-)
-"""The classes that every cluster has."""
 
 
 class UnknownPriorityClassError(UserError, ValueError):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.builders import make_node, make_pod
+from berth.decisions.fit_question import FitManifestError
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.snapshot.documents import Document
@@ -119,3 +120,12 @@ async def test_another_configuration_decides_otherwise():
     ):
         assert (await source.story("default", "new")).decision.node == node
     assert await source.configuration() is configuration
+
+
+async def test_a_manifest_is_asked_about_and_stays_outside(source):
+    text = b"kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, resources: {requests: {cpu: 3}}}]}"
+    told = await source.fit(text)
+    assert told.fits and told.decision.feasible_count == 3
+    assert (await source.nodes()).pods == [1, 0, 0, 0]
+    with pytest.raises(FitManifestError, match="kind"):
+        await source.fit(b"{}")

@@ -4,6 +4,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from berth.decisions.fit_question import FitManifestError
 from berth_workbench.page.live import LiveSource
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import SourceError
@@ -96,3 +97,23 @@ async def test_a_scheduler_that_cannot_be_reached_is_told_and_remembered_until_i
     await recorder.take()
     assert recorder.problem == "" and recorder.history.samples[0].pending["active"] == 2
     assert len(recorder.levels) == 1
+
+
+async def test_a_manifest_goes_to_the_scheduler(world):
+    text = b"kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, resources: {requests: {cpu: %s}}}]}"
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+
+        async def send(path, body):
+            status, said = await client.post(path, body)
+            return Reply(status, said.encode())
+
+        source = LiveSource("test", over(client), send=send)
+        assert (await source.fit(text % b"100m")).fits
+        assert not (await source.fit(text % b"3")).fits
+        with pytest.raises(FitManifestError) as told:
+            await source.fit(text % b"lots")
+        assert told.value.field == "spec.containers[0].resources.requests[cpu]"
+        assert str(told.value).count("spec.containers") == 1
+        with pytest.raises(SourceError, match="its own /fit"):
+            await LiveSource("test", over(client)).fit(b"")

@@ -50,6 +50,17 @@ async def test_the_cluster_says_who_may_see_the_page(source, served):  # noqa: F
     async with served.get("/data/nodes") as answer:
         assert answer.status == 200 and "strict-transport-security" in answer.headers
         assert (await answer.json())["names"] == ["n0", "n1", "n2", "n3"]
+    text = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c}]}"
+    for headers, body, status in (
+        ({"Authorization": "Bearer a"}, text, 200),
+        ({"Authorization": "Bearer a"}, "{}", 400),
+        ({"Authorization": "Bearer a"}, "x" * 70_000, 413),
+        ({"Authorization": "Bearer b"}, text, 403),
+        ({"Authorization": "Bearer a", "Origin": "https://elsewhere.example"}, text, 403),
+    ):
+        async with served.post("/data/fit", data=body, headers=headers) as answer:
+            assert answer.status == status
+            assert status != 200 or (await answer.json())["fits"]
 
 
 async def test_plain_http_is_for_loopback_only(source):  # noqa: F811

@@ -23,6 +23,8 @@ from berth import __version__
 from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
+from berth.decisions.fit import fit
+from berth.decisions.fit_question import FitManifestError, read_question
 from berth.decisions.keeper import LogKeeper
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
 from berth.runtime.observing.health_slis import HealthSlis
@@ -238,6 +240,7 @@ class HealthServer:
         routes.update({f"/{endpoint}/{{check}}": self._get_one_check for endpoint in self._checks})
         for path, handler in routes.items():
             app.router.add_get(path, handler)
+        app.router.add_post("/fit", self._post_fit)
         return app
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -358,6 +361,20 @@ class HealthServer:
             copied = copy_pods(core.cache.table)
         body = await asyncio.to_thread(lambda: msgspec.json.encode(copied.columns()))
         return web.Response(body=body, content_type="application/json")
+
+    async def _post_fit(self, request: web.Request) -> web.Response:
+        """Answer whether a manifest fits. Plugins are asked, so this runs where cycles run."""
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return _json({"error": f"the manifest is longer than {MAX_BODY_BYTES} bytes"}, status=413)
+        all_nodes = request.query.get("allNodes", "no") in _TRUE
+        try:
+            question = await asyncio.to_thread(read_question, body, request.query.get("namespace") or "default")
+            found = await self._scheduler.ask(lambda core: fit(core, question, all_nodes=all_nodes), CORE_TIMEOUT_S)
+        except FitManifestError as error:
+            return _json({"error": str(error), "field": error.field}, status=400)
+        return _json(found)
 
     # -- the process itself ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,149 @@
+"""`berth shrink`: which workloads request more than they use, and what shrinking them would free."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.table import Table, TableColumn
+from berth.runtime.observing.logs import legible
+from berth_workbench.cli.cluster_input import cluster_options, read_cluster_given
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from berth_workbench.planning.shrink import Amounts, Shrinking
+    from berth_workbench.planning.usage import Usage
+
+ROWS_SHOWN = 20
+
+
+@click.command()
+@cluster_options
+@click.option(
+    "--usage",
+    "usage_files",
+    multiple=True,
+    metavar="FILE",
+    help="What pods or workloads use: YAML, JSON or CSV; may be repeated, and the highest counts. Without it the "
+    "cluster's metrics.k8s.io is asked.",
+)
+@click.option(
+    "--margin", type=click.FloatRange(0, 1000), default=20.0, show_default=True, metavar="PERCENT",
+    help="How much more than its highest usage a container is to request.",
+)  # fmt: skip
+@config_option
+@plugin_option
+@gates_option
+@output_option
+def command(
+    cluster: tuple[str, ...],
+    kubeconfig: str,
+    context: str,
+    usage_files: tuple[str, ...],
+    margin: float,
+    config_file: str,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    output: Output,
+) -> None:
+    """Say which workloads request more than they use, and what shrinking them frees.
+
+    Usage is held against requests with a margin, the highest of a workload's pods. Tells what would be freed, a command
+    for each workload, and how many of the pending pods would then fit. Nothing is changed.
+    """
+    from berth_workbench.cli.progress import working
+    from berth_workbench.planning.shrink import shrinking
+    from berth_workbench.planning.usage import read_usage
+    from berth_workbench.simulation.cluster import SimulatedCluster
+
+    if cluster and not usage_files:
+        raise click.UsageError("--usage: a cluster in a file has no metrics; give what its pods use")
+    config, registry = read_setup(config_file, plugins, feature_gates)
+    usage = read_usage(usage_files) if usage_files else take_usage(kubeconfig, context)
+    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    with working("placing what is pending"):
+        simulated = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
+        simulated.add_followed(snapshot.documents)
+        found = shrinking(simulated, usage, margin)
+    for note in found.notes:
+        warn(note)
+    if is_structured(output):
+        print_structured(found, output)
+    else:
+        print_shrinking(found, console_for(output), None if output == "wide" else ROWS_SHOWN)
+
+
+def take_usage(kubeconfig: str, context: str) -> "Usage":
+    """Ask the cluster's metrics.k8s.io. Raises `click.ClickException`, `UserError`."""
+    from berth.api.errors import TransportError
+    from berth.kube.credentials.access import load_access
+    from berth.kube.credentials.kubeconfig import KubeconfigError
+    from berth_workbench.planning.usage import of_metrics
+
+    try:
+        body = asyncio.run(_taken(load_access(kubeconfig, context=context)))
+        items = msgspec.json.decode(body).get("items") or ()
+    except KubeconfigError as error:
+        raise click.ClickException(f"{error}; --cluster and --usage take files instead") from None
+    except TransportError as error:
+        raise click.ClickException(f"metrics.k8s.io cannot be read: {error}; --usage takes a file instead") from None
+    except (msgspec.MsgspecError, AttributeError):
+        raise click.ClickException("what metrics.k8s.io answers is no list; --usage takes a file instead") from None
+    usage: Usage = {}
+    of_metrics(items, usage, "metrics.k8s.io")
+    return usage
+
+
+async def _taken(access: "object") -> bytes:
+    from berth.api.resources import Resource
+    from berth.kube.http.client import HttpTransport
+
+    transport = HttpTransport(access)  # type: ignore[arg-type]
+    try:
+        return await transport.list(Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True))
+    finally:
+        await transport.close()
+
+
+# -- what is printed ---------------------------------------------------------------------------------------------------
+
+
+def print_shrinking(found: "Shrinking", console: "Console", shown: int | None) -> None:
+    """Print what would be freed, and the commands."""
+    if not found.workloads:
+        console.print("no workload requests more than it uses, with the margin")
+    else:
+        count = len(found.workloads)
+        who = "1 workload requests" if count == 1 else f"{count} workloads request"
+        words = f"{who} too much, by {_amounts(found.freed)}"
+        console.print(words, markup=False)
+        table = Table(
+            "Workload", TableColumn("Pods", "number"), TableColumn("CPU", "number"), TableColumn("Memory", "number")
+        )
+        for each in found.workloads:
+            table.add(f"{each.kind} {each.name}", each.pods, *_cells(each.freed))
+        table.print(console, shown)
+    if found.pending:
+        fits = f"of {found.pending} pending pods {found.fit_now} fit now, {found.fit_then} would fit then"
+        console.print(fits, markup=False)
+    if found.not_measured:
+        console.print(f"of {len(found.not_measured)} workloads no usage is known", markup=False)
+    for each in found.workloads[:shown]:
+        if each.loses_guaranteed:
+            warn(legible(f"{each.kind} {each.name}: its pods would be Burstable, and are Guaranteed"))
+        console.print(legible(each.command), markup=False, highlight=False, soft_wrap=True)
+
+
+def _cells(amounts: "Amounts") -> tuple[str, str]:
+    from berth_workbench.planning.capacity import amount
+
+    return f"{amounts['cpu'] / 1000:g}", amount(amounts["memory"])
+
+
+def _amounts(amounts: "Amounts") -> str:
+    cpu, memory = _cells(amounts)
+    return f"{cpu} CPU and {memory} of memory"

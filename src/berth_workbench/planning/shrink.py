@@ -1,0 +1,273 @@
+"""Which workloads request more than they use, what shrinking them frees, and which pending pods would then fit.
+
+A cluster and what its pods use go in (`berth_workbench.planning.usage`). A container's request becomes the most that
+one of the workload's pods uses of it, and a margin; it never grows. Running pods are taken to stay where they are, and
+pending ones are placed one after the other, preempting nobody. Asked by `berth shrink`.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from berth.api.node import ReplicaSet
+from berth.api.pod import Container, Pod
+from berth.api.pod_resources import CPU, MEMORY, pod_requests
+from berth.api.qos import QosClass, qos_class
+from berth.api.quantity import milli_value, value
+from berth.core.questions import Trial
+from berth_workbench.planning.usage import WHOLE, Usage, Used
+from berth_workbench.simulation.budgets import owner_of
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+
+PATCHABLE = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController")
+"""Kinds whose template may be patched; a Job's may not."""
+MARGIN_PERCENT = 20.0
+MEBI = 1 << 20
+
+Amounts = dict[str, int]
+"""CPU in milli-units, memory in bytes."""
+
+
+class ShrunkContainer(msgspec.Struct, frozen=True, rename="camel"):
+    """A container of a workload; CPU in milli-units, memory in bytes."""
+
+    name: str
+    requested: Amounts
+    used: Amounts
+    """The most that one of the pods uses."""
+    proposed: Amounts
+    """The requests that become less."""
+
+
+class ShrunkWorkload(msgspec.Struct, frozen=True, rename="camel"):
+    """A workload that requests more than it uses."""
+
+    kind: str
+    name: str
+    """`namespace/name`."""
+    pods: int
+    """How many of them run."""
+    measured: int
+    """Of how many the usage is known; those of a workload that was measured as a whole all count."""
+    containers: tuple[ShrunkContainer, ...]
+    freed: Amounts
+    """By all its pods that run."""
+    loses_guaranteed: bool
+    """Whether its pods would be Burstable and are Guaranteed."""
+    command: str
+    """What changes it."""
+
+
+class Shrinking(msgspec.Struct, frozen=True, rename="camel"):
+    """What comes of shrinking all of them."""
+
+    workloads: tuple[ShrunkWorkload, ...]
+    """Those that free the largest share of the cluster first."""
+    freed: Amounts
+    pending: int
+    fit_now: int
+    """How many of the pending pods fit as things are."""
+    fit_then: int
+    """How many of them fit once all workloads are shrunk."""
+    not_measured: tuple[str, ...]
+    """`Kind namespace/name` of the workloads of which nothing is known."""
+    notes: tuple[str, ...] = ()
+
+
+WorkloadKey = tuple[str, str]
+
+
+def shrinking(cluster: SimulatedCluster, usage: Usage, margin_percent: float = MARGIN_PERCENT) -> Shrinking:
+    """Say what shrinking frees. The cluster has the lesser requests afterwards; it is of no other use then."""
+    factor = 1 + Fraction(str(margin_percent)) / 100
+    members: dict[WorkloadKey, list[Pod]] = {}
+    pending: list[tuple[Pod, WorkloadKey | None]] = []
+    passed_over = 0
+    for pod in cluster.pods.values():
+        if pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp:
+            continue
+        owner = _workload_of(cluster, pod)
+        if not pod.spec.node_name:
+            pending.append((pod, owner))
+        elif owner is None or owner[0] not in PATCHABLE or pod.spec.resources is not None:
+            passed_over += 1
+        else:
+            members.setdefault(owner, []).append(pod)
+    found: list[ShrunkWorkload] = []
+    not_measured: list[str] = []
+    proposals: dict[WorkloadKey, dict[str, Amounts]] = {}
+    for owner, pods in sorted(members.items()):
+        shrunk = _shrunk(owner, pods, usage, factor)
+        if shrunk is None:
+            not_measured.append(f"{owner[0]} {owner[1]}")
+        elif shrunk.containers:
+            found.append(shrunk)
+            proposals[owner] = {each.name: each.proposed for each in shrunk.containers}
+    waiting = [pair for pair in pending if not pair[0].spec.scheduling_gates]
+    waiting.sort(
+        key=lambda pair: (-(pair[0].spec.priority or 0), pair[0].metadata.creation_timestamp or "", pair[0].key)
+    )
+    now = _placed(cluster, [pod for pod, _ in waiting])
+    for owner, proposed in proposals.items():
+        for pod in members[owner]:
+            cluster.put(_lesser(pod, proposed))
+    then = _placed(cluster, [_lesser(pod, proposals.get(owner or ("", ""), {})) for pod, owner in waiting])
+    notes = [EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else []
+    if passed_over:
+        notes.append(
+            f"{passed_over} running pods were passed over: bare ones, of Jobs and the like, or with spec.resources"
+        )
+    if gated := len(pending) - len(waiting):
+        notes.append(f"{gated} pending pods are held back by scheduling gates, and were not tried")
+    shares = _shares(cluster)
+    found.sort(key=lambda each: (-sum(each.freed[name] * shares[name] for name in each.freed), each.kind, each.name))
+    freed = {name: sum(each.freed[name] for each in found) for name in (CPU, MEMORY)}
+    return Shrinking(tuple(found), freed, len(pending), now, then, tuple(not_measured), tuple(notes))
+
+
+def _turn(pod: Pod) -> tuple[int, str, str]:
+    """Whose turn is first: priority counts, then age."""
+    return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.key
+
+
+def _workload_of(cluster: SimulatedCluster, pod: Pod) -> WorkloadKey | None:
+    """What makes the pod: of a ReplicaSet that a Deployment has made, the Deployment."""
+    owner = owner_of(pod)
+    if owner is None or owner[0] != "ReplicaSet":
+        return owner
+    made_by = cluster.objects.get(owner)
+    if isinstance(made_by, ReplicaSet):
+        for each in made_by.metadata.owner_references:
+            if each.controller and each.kind == "Deployment":
+                return each.kind, f"{pod.metadata.namespace}/{each.name}"
+    return owner
+
+
+# -- one workload ------------------------------------------------------------------------------------------------------
+
+
+def _shrunk(owner: WorkloadKey, pods: Sequence[Pod], usage: Usage, factor: Fraction) -> ShrunkWorkload | None:
+    """Return what becomes of a workload, without containers where nothing does; None where nothing was measured."""
+    of_all = usage.get(owner[1])
+    used: dict[str, Used] = {}
+    requested: dict[str, Amounts] = {}
+    measured = 0
+    for pod in pods:
+        own = usage.get(pod.key) or of_all
+        measured += own is not None
+        for container in pod.spec.containers:
+            requests = _requests(container)
+            known = requested.setdefault(container.name, {})
+            for name, amount in requests.items():
+                known[name] = min(known.get(name, amount), amount)  # during a rollout there are two templates
+            if own is not None:
+                share = _used_by(container, pod, own)
+                used[container.name] = used.get(container.name, Used()).with_other(share)
+    if not measured:
+        return None
+    containers = tuple(
+        each for name, requests in requested.items() if (each := _container(name, requests, used.get(name), factor))
+    )
+    proposed = {each.name: each.proposed for each in containers}
+    lesser = [_lesser(pod, proposed) for pod in pods]
+    freed = dict.fromkeys((CPU, MEMORY), 0)
+    for before, after in zip(pods, lesser, strict=True):
+        had, has = pod_requests(before), pod_requests(after)
+        for name in freed:
+            freed[name] += max(had.get(name, 0) - has.get(name, 0), 0)
+    loses = qos_class(pods[0]) is QosClass.GUARANTEED and qos_class(lesser[0]) is not QosClass.GUARANTEED
+    return ShrunkWorkload(
+        owner[0], owner[1], len(pods), measured, containers, freed, loses, _command(owner, containers)
+    )  # fmt: skip
+
+
+def _requests(container: Container) -> Amounts:
+    given = container.resources.requests
+    found = {CPU: milli_value(given[CPU])} if CPU in given else {}
+    return found | ({MEMORY: value(given[MEMORY])} if MEMORY in given else {})
+
+
+def _used_by(container: Container, pod: Pod, usage: Mapping[str, Used]) -> Used:
+    """What a container uses; of a pod that was measured as a whole, the part that its requests are of the pod's."""
+    if container.name in usage or WHOLE not in usage:
+        return usage.get(container.name, Used())
+    whole, own = usage[WHOLE], _requests(container)
+    parts = [_requests(each) for each in pod.spec.containers]
+    shares = []
+    for name, amount in ((CPU, whole.cpu_milli), (MEMORY, whole.memory_bytes)):
+        of_all = sum(each.get(name, 0) for each in parts)
+        shares.append(None if amount is None or not of_all else -(-amount * own.get(name, 0) // of_all))
+    return Used(*shares)
+
+
+def _container(name: str, requested: Amounts, used: Used | None, factor: Fraction) -> ShrunkContainer | None:
+    """Return a container with what it is to request; None where that is no less than now."""
+    measured = {CPU: used.cpu_milli, MEMORY: used.memory_bytes} if used is not None else {}
+    known = {resource: amount for resource, amount in measured.items() if amount is not None}
+    proposed = {}
+    for resource, amount in known.items():
+        # A request of nothing would say that the container needs nothing at all.
+        unit = 1 if resource == CPU else MEBI
+        wanted = max(-(-amount * factor // unit), 1) * unit
+        if wanted < requested.get(resource, 0):
+            proposed[resource] = int(wanted)
+    return ShrunkContainer(name, requested, known, proposed) if proposed else None
+
+
+def _lesser(pod: Pod, proposed: Mapping[str, Amounts]) -> Pod:
+    """The pod as the patched template would make it; nothing of a resize under way is left."""
+    if not proposed:
+        return pod
+    containers = tuple(
+        _with_requests(each, proposed[each.name]) if each.name in proposed else each for each in pod.spec.containers
+    )
+    status = msgspec.structs.replace(
+        pod.status, container_statuses=(), init_container_statuses=(), resources=None, allocated_resources={}
+    )
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=containers), status=status
+    )  # fmt: skip
+
+
+def _with_requests(container: Container, proposed: Amounts) -> Container:
+    now = _requests(container)
+    lesser = {name: _quantity(name, amount) for name, amount in proposed.items() if amount < now.get(name, 0)}
+    requests = {**container.resources.requests, **lesser}
+    return msgspec.structs.replace(
+        container, resources=msgspec.structs.replace(container.resources, requests=requests)
+    )  # fmt: skip
+
+
+def _quantity(resource: str, amount: int) -> str:
+    return f"{amount}m" if resource == CPU else f"{amount // MEBI}Mi"
+
+
+def _command(owner: WorkloadKey, containers: Iterable[ShrunkContainer]) -> str:
+    changed = [
+        {"name": each.name, "resources": {"requests": {name: _quantity(name, n) for name, n in each.proposed.items()}}}
+        for each in containers
+    ]
+    patch = json.dumps({"spec": {"template": {"spec": {"containers": changed}}}}, separators=(",", ":"))
+    namespace, _, name = owner[1].partition("/")
+    return shlex.join(["kubectl", "-n", namespace, "patch", owner[0].lower(), name, "-p", patch])
+
+
+# -- the cluster -------------------------------------------------------------------------------------------------------
+
+
+def _placed(cluster: SimulatedCluster, pods: Iterable[Pod]) -> int:
+    """How many of some pods find a place one after the other, of which nothing is left."""
+    with Trial(cluster.core) as trial:
+        return sum(trial.place(pod)[0] is not None for pod in pods)
+
+
+def _shares(cluster: SimulatedCluster) -> dict[str, float]:
+    """By resource, the part of the cluster that one unit is."""
+    whole = {CPU: 0, MEMORY: 0}
+    for node in cluster.nodes.values():
+        whole[CPU] += milli_value(node.status.allocatable.get(CPU, "0"))
+        whole[MEMORY] += value(node.status.allocatable.get(MEMORY, "0"))
+    return {name: 1 / amount if amount else 0.0 for name, amount in whole.items()}
