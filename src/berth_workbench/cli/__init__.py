@@ -14,6 +14,9 @@ COMMANDS = CommandTable(
         "capacity": CommandEntry(
             "berth_workbench.cli.capacity", "How many more pods of a shape fit, and what limits them."
         ),
+        "survive": CommandEntry(
+            "berth_workbench.cli.survive", "Which nodes, zones and pools can be lost, and what it takes."
+        ),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance", "Which running pods to move so that the cluster becomes better."
         ),

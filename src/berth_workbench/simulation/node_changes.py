@@ -153,10 +153,15 @@ def _add_nodes(site: Site, change: AddNodes) -> None:
 
 def add_nodes(site: Site, like: str, count: int) -> list[str]:
     """Add nodes like one that is there, with its daemons; return their names. Raises `ChangeError`."""
-    cluster = site.cluster
-    model: Node | None = cluster.objects.get(("Node", like))
+    model: Node | None = site.cluster.objects.get(("Node", like))
     if model is None:
         raise ChangeError(f"no node {like!r} that others could be like")
+    return add_nodes_like(site, model, count)
+
+
+def add_nodes_like(site: Site, model: Node, count: int) -> list[str]:
+    """Add nodes like one that need not be in the cluster, with the daemons it has or would have; return their names."""
+    cluster, like = site.cluster, model.metadata.name
     slices = [each for each in cluster.of(ResourceSlice) if each.spec.node_name == like]
     csi_node: CSINode | None = cluster.objects.get(("CSINode", like))
     followers = _followers(site, model)

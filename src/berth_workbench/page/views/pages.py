@@ -16,6 +16,7 @@ from berth_workbench.page.views.pending import PendingView
 from berth_workbench.page.views.pods import PodView
 from berth_workbench.page.views.rebalance import RebalanceView
 from berth_workbench.page.views.simulated import SimulatedView
+from berth_workbench.page.views.survive import SurviveView
 from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.page.views.tune import TuneView
 from berth_workbench.page.views.what_if import WhatIfView
@@ -28,6 +29,7 @@ CLUSTER_VIEWS = (
     ("/queue", "Last hour"),
     ("/what-if", "What if"),
     ("/capacity", "Capacity"),
+    ("/survive", "Survive"),
     ("/rebalance", "Rebalance"),
     ("/compare", "Compare"),
     ("/tune", "Tune"),
@@ -65,6 +67,7 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
         RebalanceView(source, frame, jobs),
         TuneView(source, frame, jobs),
     )
+    failures = SurviveView(source, frame, jobs)
     comparison, trial = CompareView(source, frame, jobs), WhatIfView(source, frame, jobs)
 
     @ui.page("/", response_timeout=BUILD_WITHIN_S)
@@ -98,6 +101,10 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/capacity", response_timeout=BUILD_WITHIN_S)
     async def _capacity() -> None:
         await capacity.build()
+
+    @ui.page("/survive", response_timeout=BUILD_WITHIN_S)
+    async def _survive() -> None:
+        await failures.build()
 
     @ui.page("/rebalance", response_timeout=BUILD_WITHIN_S)
     async def _rebalance() -> None:
