@@ -17,6 +17,9 @@ COMMANDS = CommandTable(
         "survive": CommandEntry(
             "berth_workbench.cli.survive", "Which nodes, zones and pools can be lost, and what it takes."
         ),
+        "autoscale": CommandEntry(
+            "berth_workbench.cli.autoscale", "Which nodes a backlog takes, which nobody needs, and what spot can cost."
+        ),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance", "Which running pods to move so that the cluster becomes better."
         ),

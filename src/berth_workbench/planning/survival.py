@@ -206,6 +206,23 @@ def survival(
         asker.put_back()
 
 
+def loss_of(
+    site: Site,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    simulated_at_most: int = SIMULATED_AT_MOST,
+    watch: Watch | None = None,
+) -> list[Failure]:
+    """Return what comes of losing each of some groups of nodes, given by name, in a cluster that is at rest."""
+    if not groups:
+        return []
+    asker = _Asker(site, "", None, simulated_at_most, watch)
+    try:
+        return asker.lose("pool", groups)
+    finally:
+        asker.put_back()
+
+
 class _Case:
     """A failure that is yet to be answered."""
 
@@ -404,6 +421,14 @@ class _Asker:
     def _singles(self, kind: Kind, rows: Mapping[str, list[int]]) -> list[_Case]:
         """Return the failures of one at a time; where all nodes are lost there is nothing to ask."""
         return [self._case(kind, (name,), at) for name, at in rows.items() if len(at) < len(self._on_row)]
+
+    def lose(self, kind: Kind, groups: Mapping[str, Sequence[str]]) -> list[Failure]:
+        """Answer for groups of nodes, each lost at once."""
+        row_of = self._site.cluster.core.cache.table.row_of
+        cases = [self._case(kind, (name,), [row_of[node] for node in nodes]) for name, nodes in groups.items()]
+        for case in cases:
+            case.unproven = self._room.unproven(case.leaving) if self._proves else list(case.leaving.pods)
+        return self._answered(cases, {})
 
     def _has_lone(self, rows: Mapping[str, Sequence[int]]) -> bool:
         return any(self._lone[row] for each in rows.values() for row in each)

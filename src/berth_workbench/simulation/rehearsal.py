@@ -18,11 +18,12 @@ Name = tuple[str, str]
 class Rehearsal:
     """A context manager: what happens to the cluster of a site within it is taken back at its end."""
 
-    __slots__ = ("_before", "_messages", "_noted", "_site")
+    __slots__ = ("_before", "_is_kept", "_messages", "_noted", "_site")
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._before: dict[Name, Any] = {}
+        self._is_kept = False
         self._messages: dict[str, str] = {}
         self._noted = (0, 0, 0)
 
@@ -36,6 +37,8 @@ class Rehearsal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._is_kept:
+            return
         cluster, before = self._site.cluster, self._before
         # Pods leave first and come last: their claims and the nodes they are on have to be there when they are.
         for name, obj in list(cluster.objects.items()):
@@ -54,6 +57,10 @@ class Rehearsal:
         del self._site.departures[departures:]
         del self._site.broken[broken:]
         del cluster.evictions[evictions:]
+
+    def keep(self) -> None:
+        """Let everything stay as it is at the end."""
+        self._is_kept = True
 
     def changed_pods(self) -> dict[str, tuple[Pod | None, Pod | None]]:
         """Return each pod that is not as it was, by `namespace/name`: before and now, None where there was or is none.
