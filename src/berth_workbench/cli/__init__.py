@@ -20,6 +20,7 @@ COMMANDS = CommandTable(
         "autoscale": CommandEntry(
             "berth_workbench.cli.autoscale", "Which nodes a backlog takes, which nobody needs, and what spot can cost."
         ),
+        "wait": CommandEntry("berth_workbench.cli.wait", "How long pending pods will wait, and for whom."),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance", "Which running pods to move so that the cluster becomes better."
         ),
