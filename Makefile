@@ -66,7 +66,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-emit-index-u
           --python-version 3.11 --custom-compile-command "make lock" pyproject.toml
 lock:
 	$(COMPILE) --group dev --extra uvloop --output-file requirements-dev.lock
-	$(COMPILE) --extra uvloop --extra otel --constraint requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --extra cluster --extra uvloop --extra otel --constraint requirements-dev.lock --output-file requirements.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --python-version 3.11 --custom-compile-command "make lock" --group build \
 	  --constraint requirements-dev.lock --output-file requirements-build.lock

@@ -5,10 +5,11 @@ here may change from release to release.
 """
 
 from berth.api.custom import CustomObject, CustomResource
-from berth.api.meta import ObjectMeta
+from berth.api.meta import LabelSelector, ObjectMeta
 from berth.api.node import Node
 from berth.api.qos import QosClass
 from berth.api.quantity import Quantity, milli_value, value
+from berth.api.selectors import Selector, SelectorError, compile_selector
 from berth.api.web import WebResource
 from berth.config.errors import invalid, required, unsupported
 from berth.framework.custom_resources import CustomObjects, WebDocument
@@ -30,11 +31,16 @@ from berth.framework.interface import (
     DomainFilterPlugin,
     DomainScorePlugin,
     EventsPlugin,
+    ExplainingPlugin,
     FeasibleNodes,
+    FiguresPlugin,
     FilterColumn,
     FilterPlugin,
     GroupQuestion,
+    LesserRequestsPlugin,
     LoadWhatIfPlugin,
+    Narrowed,
+    NarrowingPlugin,
     NormalizePlacementScorePlugin,
     NormalizeScorePlugin,
     OverDomains,
@@ -62,6 +68,7 @@ from berth.framework.interface import (
     PreFilterResult,
     PreScorePlugin,
     QueueSortPlugin,
+    RemedyPlugin,
     ReservePlugin,
     RowArray,
     RowFilterPlugin,
@@ -72,11 +79,12 @@ from berth.framework.interface import (
     Scores,
     SignaturePlugin,
     SortKeyPlugin,
+    TenantSortPlugin,
     VersionedPreFilterPlugin,
     VersionedPreScorePlugin,
     same_for_all,
 )
-from berth.framework.preemption import Preemption, VictimRules
+from berth.framework.preemption import Preemption, VictimCost, VictimRules, VictimSets
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.readers import (
     CacheReader,
@@ -87,6 +95,7 @@ from berth.framework.readers import (
     WaitingPodsView,
 )
 from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
+from berth.framework.telling import Figure, Remedy
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.framework.work_budget import OutOfBudgetError, WorkBudget
 from berth.state.label_index import LabelColumn
@@ -128,7 +137,10 @@ __all__ = [
     "EmitEvent",
     "EventsPlugin",
     "EvictionReader",
+    "ExplainingPlugin",
     "FeasibleNodes",
+    "Figure",
+    "FiguresPlugin",
     "FilterColumn",
     "FilterPlugin",
     "GroupKey",
@@ -136,7 +148,11 @@ __all__ = [
     "Handle",
     "HintFunction",
     "LabelColumn",
+    "LabelSelector",
+    "LesserRequestsPlugin",
     "LoadWhatIfPlugin",
+    "Narrowed",
+    "NarrowingPlugin",
     "Node",
     "NodeTable",
     "NodeView",
@@ -181,6 +197,8 @@ __all__ = [
     "QueueSortPlugin",
     "QueuedPod",
     "QueueingHint",
+    "Remedy",
+    "RemedyPlugin",
     "ReservePlugin",
     "RowArray",
     "RowFilterPlugin",
@@ -189,13 +207,18 @@ __all__ = [
     "Rows",
     "ScorePlugin",
     "Scores",
+    "Selector",
+    "SelectorError",
     "SignaturePlugin",
     "SortKeyPlugin",
     "Status",
     "Steps",
+    "TenantSortPlugin",
     "VersionedPreFilterPlugin",
     "VersionedPreScorePlugin",
+    "VictimCost",
     "VictimRules",
+    "VictimSets",
     "WaitUntil",
     "WaitingPod",
     "WaitingPods",
@@ -203,6 +226,7 @@ __all__ = [
     "WebDocument",
     "WebResource",
     "WorkBudget",
+    "compile_selector",
     "error",
     "group_of",
     "invalid",

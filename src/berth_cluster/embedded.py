@@ -7,6 +7,7 @@ time needs neither the server nor an event loop: a store with `make_controllers`
 import itertools
 from collections.abc import Container, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -46,7 +47,9 @@ from berth_cluster.hollow.provisioner import HollowProvisioner
 from berth_cluster.hollow.template import NodeTemplate, node_object
 from berth_cluster.restored import Restored, restore
 from berth_cluster.serving.delay import ApiDelay
+from berth_cluster.serving.directory_lock import DirectoryLock
 from berth_cluster.serving.server import ApiServer
+from berth_cluster.storage.object_file import ObjectFile
 from berth_cluster.storage.store import Store
 
 
@@ -63,9 +66,9 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 
 
 class EmbeddedCluster:
-    """A cluster that lives as long as the process; `host` and `port` are the API server's."""
+    """A cluster that lives as long as the process, or the directory; `host` and `port` are the API server's."""
 
-    __slots__ = ("_objects", "_pump", "_server", "_settings", "manager", "restored", "store")
+    __slots__ = ("_objects", "_pump", "_server", "_settings", "goes_on", "manager", "restored", "store")
 
     def __init__(
         self,
@@ -76,15 +79,29 @@ class EmbeddedCluster:
         port: int = 0,
         token: str = "",
         objects: Sequence[Object] = (),
+        keeps_objects: bool = False,
     ) -> None:
-        """`objects` are those of another cluster, which this one begins with (see `restored`)."""
-        self.store = Store(clock=lambda: datetime.now(UTC), system_objects=not objects, service_accounts=True)
+        """`objects` are those of another cluster, which this one begins with (see `restored`).
+
+        With `keeps_objects` the cluster is the one that the directory has, if it has one, and is kept there. Raises
+        `DirectoryInUseError`, `ObjectFileError` and OSError.
+        """
+        lock = DirectoryLock(directory)
+        if keeps_objects:
+            lock.acquire()
+        kept = ObjectFile(directory) if keeps_objects else None
+        self.goes_on = kept is not None and kept.found_revision > 0
+        """Whether the directory had a cluster; then neither nodes nor `objects` are added to it."""
+        now = partial(datetime.now, UTC)
+        self.store = Store(now, system_objects=not objects, service_accounts=True, kept=kept)
         self.restored: Restored | None = None
         self._objects = objects
         self.manager = ControllerManager(self.store)
         self._settings = settings
         minor = settings.kubernetes_minor
-        self._server = ApiServer(self.store, directory, host=host, port=port, token=token, kubernetes_minor=minor)
+        self._server = ApiServer(
+            self.store, directory, host=host, port=port, token=token, kubernetes_minor=minor, lock=lock
+        )
         self._pump: ControllerPump | None = None
 
     @property
@@ -104,18 +121,23 @@ class EmbeddedCluster:
 
     async def start(self) -> None:
         """Start everything; when this returns, the nodes exist and the server answers."""
-        if self._objects:
+        if self._objects and not self.goes_on:
             self.restored, self._objects = restore(self.store, self._objects), ()
         elsewhere = self.restored.missing_owners if self.restored is not None else ()
         self.manager.add(make_controllers(self.manager.client, self._settings, elsewhere))
+        if not self.goes_on:
+            self._populate()
+        await self._server.start()
+        self._pump = ControllerPump(self.store, self.manager)
+        self._pump.start()
+
+    def _populate(self) -> None:
+        """Create the nodes and what their drivers need; the first to be kept sees all of it, or nothing."""
         if self._settings.devices_per_node or not self.store.objects(resource_of("StorageClass")):
             create_driver_objects(self.store, self._settings.devices_per_node)  # else a second default class
         gone = self.restored.missing_nodes if self.restored is not None else ()
         for pool in side_by_side([NodePool(self._settings.nodes, self._settings.template), *self._settings.pools]):
             create_nodes(self.store, pool.template, pool.nodes, avoid=gone)
-        await self._server.start()
-        self._pump = ControllerPump(self.store, self.manager)
-        self._pump.start()
 
     async def stop(self) -> None:
         """Stop everything; safe to call twice."""

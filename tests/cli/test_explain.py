@@ -70,6 +70,23 @@ PENDING_REPORT = {
 }
 
 
+SHADOWS = {
+    "shadows": [
+        {
+            "shadow": "next", "of": "default-scheduler", "percentage": 12.5, "decisions": 40,
+            "kinds": {"same": 33, "elsewhere": 5, "fitsNow": 2},
+            "causes": [{"kind": "elsewhere", "plugin": "ImageLocality", "decisions": 4},
+                       {"kind": "elsewhere", "plugin": "Bad\x1b[2J", "decisions": 1}],
+            "skipped": {"busy": 7},
+            "differences": [
+                {"pod": "default/web", "uid": "u", "time": "2026-01-02T03:04:05Z", "kind": "elsewhere", "node": "n1",
+                 "shadowNode": "n2", "plugins": ["ImageLocality"], "why": "the scores differ"},
+            ],
+        },
+    ],
+}  # fmt: skip
+
+
 class Scheduler(BaseHTTPRequestHandler):
     asked = []
     is_down = False
@@ -78,7 +95,7 @@ class Scheduler(BaseHTTPRequestHandler):
         self.asked.append(self.path)
         path = self.path.partition("?")[0]
         known = {"/debug/decisions/default/web": SCHEDULED, "/debug/decisions/other/big": PENDING}
-        found = {**known, "/debug/pending": PENDING_REPORT}.get(path)
+        found = {**known, "/debug/pending": PENDING_REPORT, "/debug/shadows": SHADOWS}.get(path)
         body = json.dumps(found or {"error": "nothing is known of that pod"}).encode()
         self.send_response(503 if self.is_down else 200 if found else 404)
         self.send_header("Content-Length", str(len(body)))
@@ -140,6 +157,27 @@ def test_a_pending_pod_says_what_it_waits_for(scheduler, arguments):
     assert result.exit_code == 0, result.output
     assert "pending in the unschedulable queue since 2026-01-02T03:04:05Z, tried once" in result.output
     assert "NodeResourcesFit wakes it after: Node: added" in result.output
+
+
+def test_shadows_are_told_with_their_differences(scheduler):
+    result = run("--shadow", "--server", scheduler, "-o", "wide")
+    assert result.exit_code == 0, result.output
+    said = result.output
+    assert "next, the shadow of default-scheduler for 12.5 % of its pods: 7 of 40 decisions would have been" in said
+    assert "5 another node (because of ImageLocality 4, Bad" in said
+    assert "\x1b" not in said
+    assert "2 would have fitted\n" in said
+    assert "not looked at: busy 7" in said
+    assert "default/web: n1; the shadow: n2, because of ImageLocality: the scores differ" in said
+    run("other/web", "--shadow", "--json", "--server", scheduler)
+    assert Scheduler.asked == ["/debug/shadows?pod=", "/debug/shadows?pod=other%2Fweb"]
+
+
+@pytest.mark.parametrize("arguments", [("web", "--node", "n1"), ("web", "--all-nodes"), ("web", "db")])
+def test_a_shadow_is_asked_about_one_pod_or_all(scheduler, arguments):
+    result = run(*arguments, "--shadow", "--server", scheduler)
+    assert result.exit_code == 2
+    assert "--shadow" in result.output
 
 
 WIDE_NAMES = {
@@ -225,6 +263,12 @@ def test_a_long_story_is_cut_unless_all_is_asked_for():
 def test_what_is_lacking_is_said_in_numbers():
     said = shown({**SCHEDULED, "decision": {**SCHEDULED["decision"], "shortfalls": [LACK]}})
     assert "  needs 9 CPU; of the 3 nodes rejected for it, n3 has the most free: 5 of 8\n" in said
+
+
+def test_what_plugins_say_of_a_rejection_is_said_below_it():
+    details = [{"plugin": "Seats", "sentences": ["4 of 4 seats are taken", "the longest by web-1"]}]
+    said = shown({**SCHEDULED, "decision": {**SCHEDULED["decision"], "details": details}})
+    assert "  Seats: 4 of 4 seats are taken\n  Seats: the longest by web-1\n" in said
 
 
 def test_programs_get_json(scheduler):

@@ -49,8 +49,8 @@ class Up:
 def up(tmp_path):
     started = []
 
-    def start(*options):
-        one = Up(tmp_path / "cluster", *options)
+    def start(*options, directory="cluster"):
+        one = Up(tmp_path / directory, *options)
         started.append(one)
         return one
 
@@ -173,7 +173,7 @@ def test_a_cluster_goes_on_from_a_snapshot_of_another(up, tmp_path):
     assert taken.stdout.startswith(f"{file}: 2 nodes, 3 pods, ")
     first.end()
 
-    second = up("--from", str(file))
+    second = up("--from", str(file), directory="another")
     assert "Berth is up: 2 hollow nodes" in second.wait_until_ready()
     call = client(second)
     assert placed(call, 3) == before

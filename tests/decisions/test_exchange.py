@@ -13,9 +13,17 @@ class Parts:
 
     table = SimpleNamespace(names=["a", "b", "c"], valid=np.ones(3, dtype=np.bool_), capacity=3)
 
-    def __init__(self, rejects=None, **scores):
+    def __init__(self, rejects=None, keeps=None, **scores):
+        """`keeps` are the rows that a part keeps where any of them is feasible."""
+        self._keeps = {part: np.isin([0, 1, 2], rows) for part, rows in (keeps or {}).items()}
+        self.narrowing = frozenset(self._keeps)
         self.rejects = {part: np.isin([0, 1, 2], rows) for part, rows in (rejects or {}).items()}
         self._scores = scores
+
+    def narrowed(self, mask, parts):
+        for part in self._keeps.keys() & parts:
+            mask = mask & self._keeps[part] if (mask & self._keeps[part]).any() else mask
+        return mask
 
     def scores(self, mask):
         return {part: np.array(given)[mask] for part, given in self._scores.items()}
@@ -37,6 +45,10 @@ class Parts:
         # A verdict.
         (Parts({"F": [0]}, P=[9, 0, 0]), Parts({}, P=[9, 0, 0]), (("F",), True)),
         (Parts({}, P=[9, 0, 0]), Parts({"F": [0, 1, 2]}, P=[9, 0, 0]), (("F",), True)),
+        # A preference that no score outweighs.
+        (Parts(P=[9, 5, 0]), Parts({}, {"N": [1, 2]}, P=[9, 5, 0]), (("N",), True)),
+        (Parts({}, {"N": [0]}, P=[0, 5, 0]), Parts({}, {"N": [1, 2]}, P=[0, 5, 0]), (("N",), True)),
+        (Parts({}, {"N": [1]}, P=[9, 5, 0]), Parts({"F": [1]}, {"N": [1]}, P=[9, 5, 0]), (("F",), True)),
         # A plugin that only one of them has.
         (Parts(P=[9, 0, 0], Only=[0, 99, 0]), Parts(P=[9, 0, 0]), (("Only",), True)),
     ],

@@ -3,6 +3,7 @@
 import pytest
 
 from berth.config.errors import ConfigError
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.events import NODE_ADD, Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.registry import Registry, Unusable
 from berth.plugins.registry import in_tree_registry
@@ -55,6 +56,12 @@ def test_nonsense_from_events_to_register_is_told(answer, fault):
     odd = scoring("Odd", events=answer)
     (told,) = refused(document("Odd"), plugins={"Odd": odd})
     assert told.startswith(f"profiles[0]: plugin 'Odd' of a test: Odd.events_to_register {fault}")
+
+
+@pytest.mark.parametrize("name", ["quotas.v1.example.com", "pods.v1"])
+def test_events_may_be_about_any_followed_resource(name):
+    odd = scoring("Odd", events=[ClusterEventWithHint(ClusterEvent(name, Action.ALL))])
+    assert VirtualCluster(plugins={"Odd": odd}, config=document("Odd")).core.profiles
 
 
 def test_events_to_register_that_breaks_is_told():

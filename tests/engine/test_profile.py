@@ -192,15 +192,15 @@ def test_scores_belong_to_the_feasible_nodes_wherever_these_begin():
 
 @pytest.mark.parametrize("value", [-1, 101, 1000])
 @pytest.mark.parametrize("normalizes", [True, False])
-def test_a_score_out_of_range_is_an_error_of_plugin_node_and_value(value, normalizes):
+def test_a_score_out_of_range_is_an_error_of_plugin_and_value(value, normalizes):
     methods = {"score": lambda s, p, node: value if node.name == "n1" else 5}
     if normalizes:
         methods["normalize_score"] = lambda state, pod, scores: scores
     found = run(plugin("Wild", **methods))
     assert message(found) == (
-        "applying score defaultWeights on Score plugins: plugin 'Wild' "
-        f"returns an invalid score {value} for node 'n1': "
-        "it should be in the range of [0, 100] after normalizing"
+        'applying score defaultWeights on Score plugins: plugin "Wild" '
+        f"returns an invalid score {value}, "
+        "it should in the range of [0, 100] after normalizing"
     )
     assert found.patches("a")[-1].reason == "SchedulerError"
 

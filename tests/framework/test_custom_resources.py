@@ -149,6 +149,21 @@ def test_an_index_finds_what_a_search_finds_whatever_came_and_went():
                 objects.put(QUOTAS.name, QUOTAS.read(manifest(name="hot", team="abc"[late % 3], version=f"late{late}")))
 
 
+def test_what_has_changed_is_told_as_long_as_it_is_remembered():
+    objects = ObjectStore()
+    view = CustomResources(objects).declare(QUOTAS)
+    first, second = (QUOTAS.read(manifest(name=name)) for name in ("q1", "q2"))
+    objects.put(QUOTAS.name, first)
+    before = view.version
+    objects.put(QUOTAS.name, second)
+    objects.remove(QUOTAS.name, first)
+    assert list(view.changed_since(before)) == ["default/q2", "default/q1"]
+    assert list(view.changed_since(view.version)) == []
+    for late in range(9000):
+        objects.put(QUOTAS.name, QUOTAS.read(manifest(name="q2", version=str(late))))
+    assert view.changed_since(before) is None
+
+
 class Serving:
     """A server that also has quotas, once it has them."""
 

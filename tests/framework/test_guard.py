@@ -22,6 +22,7 @@ from berth.framework.interface import (
 from berth.framework.promises import Dependency, Promises, promises_of
 from berth.framework.registry import fills
 from berth.framework.status import SKIP, Code, Status, error, unschedulable
+from berth.framework.telling import Figure
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.state.table import WritableNodeTable
@@ -65,6 +66,10 @@ ARGUMENTS = {
     "score_domains": (STATE, POD),
     "normalize_score": (STATE, POD, SCORES),
     "signature": (POD,),
+    "figures": (),
+    "explain_rejection": (POD,),
+    "remedies": (POD,),
+    "lesser_requests": (POD, NODE),
     "reserve": (STATE, POD, "n0"),
     "permit": (STATE, POD, "n0"),
     "pre_bind_pre_flight": (STATE, POD, "n0"),
@@ -104,6 +109,11 @@ def asked(method, answer):
         ("normalize_score", SCORES),
         ("signature", ("a", 1)),
         ("signature", None),
+        ("figures", [Figure("seats_taken", {"rack": "r1"}, 3), Figure("seats_taken", {"rack": "r2"}, 0.5)]),
+        ("figures", ()),
+        ("explain_rejection", ["all seats are taken"]),
+        ("remedies", []),
+        ("lesser_requests", {"cpu": 500}),
         ("permit", (Status(Code.WAIT), 10)),
         ("permit", (None, 0.0)),
         ("permit", None),
@@ -152,6 +162,19 @@ def test_what_the_contract_allows_passes_as_it_is(method, answer):
         ("pre_filter", {"n1"}, "but None, a Status or a PreFilterResult is expected"),
         ("pre_filter", PreFilterResult(["n1"]), "but its node_names are a frozenset of node names, or None for all"),
         ("less", None, "returned None, but True or False is expected"),
+        ("figures", None, "returned None, but a list of Figure is expected"),
+        ("figures", [("seats", {}, 1)], "but a list of Figure is expected"),
+        ("figures", [Figure("seatsTaken", {}, 1)], "its labels are in snake_case, not ('seatsTaken',)"),
+        ("figures", [Figure("seats", {"a": "1"}, 1), Figure("seats", {}, 1)], "all figures called seats have the same"),
+        ("figures", [Figure("seats", {}, True)], "but the figure seats is a number"),
+        ("explain_rejection", "no seats", "but a list of strings is expected"),
+        ("remedies", [{"spec": {}}], "but a list of Remedy is expected"),
+        (
+            "lesser_requests",
+            {"cpu": "500m"},
+            "but a mapping of resources to integers that are not negative is expected",
+        ),
+        ("lesser_requests", None, "but a mapping of resources to integers that are not negative is expected"),
         ("permit", unschedulable("x"), "but None or a tuple (Status or None, seconds) is expected"),
         ("permit", (None, "5s"), "but its second part is the seconds to wait at most"),
         ("permit", (True, 5), "but a Status or None is expected"),

@@ -17,7 +17,7 @@ from berth.plugins.registry import in_tree_registry
 
 SOURCES = Path(berth.__file__).parent
 
-LOADERS = {"framework/guard.py", "framework/loaded.py", "framework/loader.py", "framework/registry.py"}
+LOADERS = {f"framework/{name}.py" for name in ("guard", "loaded", "loader", "plugin_code", "registry")}
 
 NOT_ON_PLUGINS = {
     ("yaml_census.py", "yaml"),

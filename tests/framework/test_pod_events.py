@@ -244,7 +244,7 @@ def test_a_plugin_that_does_not_come_back_is_named_with_what_it_does():
 
 
 def test_where_no_plugin_listens_nobody_is_asked():
-    assert VirtualCluster().core.intake._handlers is None
+    assert VirtualCluster().core.intake.handlers is None
 
 
 class Counts:

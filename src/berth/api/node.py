@@ -124,6 +124,7 @@ class PodDisruptionBudgetSpec(Struct, frozen=True):
 class PodDisruptionBudgetStatus(Struct, frozen=True):
     """status of a disruption budget; disrupted_pods maps pod names to eviction times."""
 
+    observed_generation: int = 0
     disruptions_allowed: Int32 = 0
     current_healthy: int = 0
     desired_healthy: int = 0

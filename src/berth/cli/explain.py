@@ -83,6 +83,11 @@ class _Found(NamedTuple):
     "--node", "nodes", multiple=True, metavar="NAME", help="Show this node plugin by plugin; may be repeated."
 )
 @click.option("--all-nodes", is_flag=True, help="Score and name every node, not only the best and the first ones.")
+@click.option(
+    "--shadow",
+    is_flag=True,
+    help="Show what shadow profiles would have decided otherwise, about the PODs or about all, and because of whom.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Ask again and again, and print what has changed, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option(
@@ -103,6 +108,7 @@ def command(
     lease: str,
     nodes: tuple[str, ...],
     all_nodes: bool,
+    shadow: bool,
     watch: bool,
     output: Output,
     as_json: bool,
@@ -115,10 +121,14 @@ def command(
     output = "json" if as_json else output
     if not pods and (nodes or all_nodes):
         raise click.UsageError("--node and --all-nodes are about a pod; name one")
+    if shadow and (nodes or all_nodes):
+        raise click.UsageError("--shadow has its own answer, without --node and --all-nodes")
     scheduler = SchedulerInUse(SchedulerAddress(server, certificate_authority, kubeconfig, context, lease))
     keys = [key_of(pod, namespace) for pod in pods]
 
     def look() -> _Found:
+        if shadow:
+            return look_at_shadows(scheduler, keys)
         if keys:
             return look_at_pods(scheduler, keys, _Asked(nodes, all_nodes), kubeconfig)
         path = f"/debug/pending?{urlencode({'namespace': namespace})}"
@@ -127,6 +137,10 @@ def command(
     def tell(found: _Found) -> None:
         if is_structured(output):
             _print(found.value, output)
+        elif shadow:
+            from berth.cli.explain_output import show_shadows
+
+            show_shadows(found.value, console_for(output), [f"{namespace}/{name}" for namespace, name in keys])
         elif keys:
             _print_reports(found, output)
         else:
@@ -151,6 +165,14 @@ def key_of(pod: str, namespace: str) -> tuple[str, str]:
     if not slash:
         return namespace or "default", pod
     return (namespace or "default") if before in ("pod", "pods") else before, name
+
+
+def look_at_shadows(scheduler: SchedulerInUse, keys: list[tuple[str, str]]) -> _Found:
+    """Return what the shadow profiles would have decided otherwise, about some pods or about all."""
+    if len(keys) > 1:
+        raise click.UsageError("--shadow is about one pod, or about all")
+    pod = "/".join(keys[0]) if keys else ""
+    return _Found(scheduler.ask(f"/debug/shadows?{urlencode({'pod': pod})}", "its shadow profiles"))
 
 
 def look_at_pods(scheduler: SchedulerInUse, keys: list[tuple[str, str]], asked: _Asked, kubeconfig: str) -> _Found:

@@ -94,6 +94,9 @@ def _show_outcome(decision: Json, console: "Console", *, is_held: bool) -> None:
     _line(console, decision["summary"], "green" if decision["node"] and not is_held else "yellow")
     for lack in decision.get("shortfalls") or ():
         _line(console, f"  {lacking(lack)}", "bold")
+    for said in decision.get("details") or ():
+        for sentence in said["sentences"]:
+            _line(console, f"  {said['plugin']}: {sentence}", "bold")
     by = f" by {decision['profile']}" if decision["profile"] else ""
     _line(console, f"decided {decision['time']}{by}, attempt {decision['attempts']}", "dim")
     post = decision["postFilter"]
@@ -281,3 +284,50 @@ def _ago(time: str, now: datetime) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"
     return f"{max(seconds, 0)}s"
+
+
+# --- shadow profiles --------------------------------------------------------------------------------------------------
+
+_CONSEQUENCES = {
+    "elsewhere": "another node",
+    "fitsNoMore": "would have been unschedulable",
+    "fitsNow": "would have fitted",
+    "error": "the shadow failed",
+}
+DIFFERENCES_SHOWN = 10
+
+
+def show_shadows(found: Json, console: "Console", pods: list[str]) -> None:
+    """Print how often each shadow would have decided otherwise, because of whom, and its latest differences."""
+    found = legible_values(found)
+    if not found["shadows"]:
+        console.print("no profile of this scheduler is a shadow of another", markup=False)
+    for place, report in enumerate(found["shadows"]):
+        if place:
+            console.print()
+        kinds, count = report["kinds"], report["decisions"]
+        console.print(
+            f"{report['shadow']}, the shadow of {report['of']} for {report['percentage']:g} % of its pods: "
+            f"{count - kinds.get('same', 0)} of {count} decisions would have been others",
+            markup=False,
+        )
+        for kind, consequence in _CONSEQUENCES.items():
+            if kinds.get(kind):
+                because = [f"{one['plugin']} {one['decisions']}" for one in report["causes"] if one["kind"] == kind]
+                told = f" (because of {', '.join(because)})" if because else ""
+                console.print(f"  {kinds[kind]} {consequence}{told}", markup=False)
+        if report["skipped"]:
+            skipped = ", ".join(f"{reason} {number}" for reason, number in report["skipped"].items())
+            console.print(f"  not looked at: {skipped}", markup=False)
+        _show_differences(report["differences"], console, pods)
+
+
+def _show_differences(differences: list[Json], console: "Console", pods: list[str]) -> None:
+    if pods and not differences:
+        console.print(f"  nothing is remembered that it would have decided otherwise about {pods[0]}", markup=False)
+    for one in differences[:DIFFERENCES_SHOWN]:
+        there = one["shadowNode"] or _CONSEQUENCES.get(one["kind"], "no node")
+        because = f", because of {', '.join(one['plugins'])}" if one["plugins"] else ""
+        why = f": {one['why']}" if one["why"] else ""
+        here = one["node"] or "no node"
+        console.print(f"  {one['time']} {one['pod']}: {here}; the shadow: {there}{because}{why}", markup=False)

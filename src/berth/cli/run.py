@@ -69,6 +69,10 @@ class RunSettings(NamedTuple):
     """What a process is started with."""
 
     setup: Setup
+    plugins: tuple[str, ...]
+    """What `--plugin` names…"""
+    named: tuple[str, ...]
+    """…and the names of the plugins that it comes to."""
     access: "ClusterAccess"
     flags: SchedulerFlags
     secure: Secure
@@ -150,7 +154,8 @@ def command(
         with recording_to(recording) as build, asyncio.Runner(loop_factory=_event_loop) as runner:
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(decision_log, state_directory(access.server))
-            runner.run(_run(RunSettings(Setup(config, registry), access, flags, secure, shards, tracing, build, kept)))
+            setup = Setup(config, registry)
+            runner.run(_run(RunSettings(setup, plugins, named, access, flags, secure, shards, tracing, build, kept)))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -342,7 +347,7 @@ async def _schedule(
         api_server=settings.access.server,
     )
     _debug_on_signal(scheduler)
-    helpers = [asyncio.create_task(_settle(scheduler), name="settling"), *_follow_file(flags, scheduler, metrics)]
+    helpers = [asyncio.create_task(_settle(scheduler), name="settling"), *_follow_setup(settings, scheduler, metrics)]
     if keeper is not None:
         helpers.append(asyncio.create_task(keeper.run(scheduler), name="decision log"))
     try:
@@ -415,17 +420,28 @@ def _debug_on_signal(scheduler: "LiveScheduler") -> None:
     _on_signal(signal.SIGUSR2, lambda: debug_between_cycles(scheduler))
 
 
-def _follow_file(flags: SchedulerFlags, scheduler: "LiveScheduler", metrics: "Metrics") -> "list[asyncio.Task[None]]":
-    """Put the configuration file in force again whenever it has changed, and look at once on SIGHUP."""
-    from berth.runtime.reload import ConfigFile
+def _follow_setup(settings: RunSettings, scheduler: "LiveScheduler", metrics: "Metrics") -> "list[asyncio.Task[None]]":
+    """Put the configuration file in force again whenever it has changed, and look at once on SIGHUP.
 
-    path = flags.get("config")
-    if not path:
+    With it, and on SIGHUP in any case, the plugins' code is looked at, too. Where there is neither a file nor a plugin
+    of other people's, nothing can change, and SIGHUP means what it always does.
+    """
+    from berth.cli.setup import registry_of
+    from berth.framework.plugin_code import PluginCode
+    from berth.runtime.reload import ConfigFile, SetupReader
+
+    flags, registry, plugins = settings.flags, settings.setup.registry, settings.plugins
+    path, theirs = flags.get("config"), registry.out_of_tree().names
+    if not path and not theirs:
         return []
-    file = ConfigFile(Path(path), lambda: load_configuration(flags), scheduler.reconfigure)
+    code = PluginCode(registry, lambda: registry_of(plugins)[0])
+    reader = SetupReader(
+        lambda: load_configuration(flags, settings.named), code, scheduler.reconfigure, lambda: scheduler.config
+    )
+    file = ConfigFile(Path(path) if path else None, reader.load, reader.apply, has_more=reader.has_new_code)
     metrics.registry.register(file)
     _on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
-    return [asyncio.create_task(file.run(), name="configuration file")]
+    return [asyncio.create_task(file.run(), name="configuration file")] if path else []
 
 
 def _on_signal(number: signal.Signals, act: "Callable[[], Coroutine[Any, Any, None]]") -> None:

@@ -85,14 +85,20 @@ def read_setup(config_file: str = "", plugins: Sequence[str] = (), feature_gates
 def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, tuple[str, ...]]":
     """Return all plugins there are, and the names of those that `--plugin` names. Raises `BadConfigurationError`."""
     from berth.config.errors import ConfigError
+
+    try:
+        return registry_of(plugins)
+    except ConfigError as error:
+        raise BadConfigurationError(str(error)) from None
+
+
+def registry_of(plugins: Sequence[str]) -> "tuple[Registry, tuple[str, ...]]":
+    """Return all plugins there are, and the names of those that are named here. Raises `RegistryError`."""
     from berth.framework.loader import plugins_named
     from berth.plugins.registry import full_registry
 
-    try:
-        named = plugins_named(plugins)
-        return full_registry(named), named.names
-    except ConfigError as error:
-        raise BadConfigurationError(str(error)) from None
+    named = plugins_named(plugins)
+    return full_registry(named), named.names
 
 
 def tell_odd_plugins(config: "SchedulerConfiguration", registry: "Registry", named: Iterable[str]) -> None:
@@ -108,8 +114,9 @@ def tell_odd_plugins(config: "SchedulerConfiguration", registry: "Registry", nam
 
 def names_enabled(config: "SchedulerConfiguration") -> frozenset[str]:
     """Return the names of the plugins that any profile enables at any point."""
-    sets = [each for p in config.profiles for each in (p.plugins.multi_point, *p.plugins.points.values())]
-    return frozenset(plugin.name for each in sets for plugin in each.enabled)
+    from berth.config.profiles import names_enabled as names_enabled_by
+
+    return names_enabled_by(config)
 
 
 def config_enabling(named: Iterable[str], gates: "FeatureGates | None" = None) -> "SchedulerConfiguration":

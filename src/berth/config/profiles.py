@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from berth.config.defaults import Resolved, resolve_plugins
 from berth.config.errors import ConfigError, invalid
-from berth.config.types import ExtensionPoint, SchedulerConfiguration
+from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerConfiguration
 
 
 def resolve_profiles(
@@ -27,6 +27,17 @@ def resolve_profiles(
     if errors:
         raise ConfigError(errors)
     return found
+
+
+def names_enabled(config: SchedulerConfiguration) -> frozenset[str]:
+    """Return the names of the plugins that any profile enables at any point."""
+    return frozenset[str]().union(*map(names_enabled_in, config.profiles))
+
+
+def names_enabled_in(profile: KubeSchedulerProfile) -> frozenset[str]:
+    """Return the names of the plugins that a profile enables at any point."""
+    sets = (profile.plugins.multi_point, *profile.plugins.points.values())
+    return frozenset(plugin.name for each in sets for plugin in each.enabled)
 
 
 def _queue_sorts_that_differ(config: SchedulerConfiguration, found: Mapping[str, Resolved]) -> list[str]:

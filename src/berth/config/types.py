@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from berth.api.meta import LabelSelector
 from berth.api.redaction import Concealed
 from berth.config.feature_gates import FeatureGates
 
@@ -70,6 +71,23 @@ class Plugins(msgspec.Struct, frozen=True):
         return self.points.get(point, PluginSet())
 
 
+class Shadow(msgspec.Struct, frozen=True):
+    """A profile that decides beside another and binds nothing: whose pods it looks at, and which share of them."""
+
+    of: str
+    """The scheduler name of the profile that it is the shadow of."""
+    percentage: float = 100.0
+
+
+class Canary(msgspec.Struct, frozen=True):
+    """A profile that takes some of another's pods: a share of them, or those that a selector selects."""
+
+    of: str
+    """The scheduler name of the profile whose pods they are."""
+    percentage: float | None = None
+    selector: LabelSelector | None = None
+
+
 class KubeSchedulerProfile(msgspec.Struct, frozen=True):
     """How the pods of one scheduler name are scheduled.
 
@@ -81,6 +99,10 @@ class KubeSchedulerProfile(msgspec.Struct, frozen=True):
     percentage_of_nodes_to_score: int | None = None
     plugins: Plugins = Plugins()
     plugin_config: Mapping[str, Any] = {}
+    shadow: Shadow | None = None
+    """Set where the profile only watches another (an extension of Berth's, as `canary` is)."""
+    canary: Canary | None = None
+    """Set where the profile takes pods of another, beside those that name it."""
 
 
 class ExtenderTLS(Concealed, frozen=True):

@@ -15,6 +15,7 @@ from berth.config.types import SchedulerConfiguration
 from berth.core.core import Core, CoreParts
 from berth.core.generation import Generation, generation_of
 from berth.core.intake import Inbox, Intake
+from berth.core.routes import Routes
 from berth.core.timed_runner import TimedRunner, TimedWakeTable, TracedRunner
 from berth.cycle.attempt import no_stopwatch
 from berth.cycle.binding_cycle import BindingCycles
@@ -31,6 +32,7 @@ from berth.cycle.instrument import Instrument, Observed
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.cycle.reports import Reporter
 from berth.cycle.schedule import DrawLots, Search, TieBreaker
+from berth.cycle.shadow import ShadowParts, ShadowProfile, Shadows
 from berth.engine.build import build_profiles
 from berth.engine.memo import Memos
 from berth.engine.point_runner import PointRunner
@@ -39,6 +41,7 @@ from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.custom_resources import CustomResources
 from berth.framework.evictions import Evictions
 from berth.framework.handle import Handle
+from berth.framework.health import HealthBook
 from berth.framework.pod_events import PodEventHandlers
 from berth.framework.registry import Registry
 from berth.framework.status import Status
@@ -82,6 +85,7 @@ def build_core(
     work_limit: int = DEFAULT_STEPS,
     wall_clock: Callable[[], float] = time.time,
     make_core: Callable[[CoreParts], Core] = Core,
+    watches_plugins: bool = False,
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
@@ -93,7 +97,8 @@ def build_core(
     several `shards`, no pod is scheduled before a `ShardsHeld` event says which of them are ours. `clock` is the one
     that the core's times are read from, where it is a real one: after an attempt, which may take a while, the core
     reads it itself. `work_limit` is how many steps of work one attempt may take. `wall_clock` is for plugins that
-    compare with timestamps of objects. `make_core` puts the parts together, for a core that is recorded.
+    compare with timestamps of objects. `make_core` puts the parts together, for a core that is recorded. With
+    `watches_plugins` the health of all other people's plugins is kept, and not only of those that are optional.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -126,6 +131,7 @@ def build_core(
         now=dispatcher.now,
         activate=activate,
         reservation_changed=kept.note_reservation,
+        node_changed=cache.touch,
         rng=rng,
         tell=dispatcher.tell,
         observe=observer.plugin_observed,
@@ -143,9 +149,18 @@ def build_core(
         return TracedRunner(profile, instrument, stopwatch, instrument.followed)
 
     extenders = build_extenders(config.extenders, whole)
-    profiles = build_profiles(
-        config, plugins, handle, kept, extenders, make_runner=runner_of, report=observer.plugin_broke
+    health = HealthBook(dispatcher.now, observer.plugin_health, watches_all=watches_plugins)
+    made = build_profiles(
+        config, plugins, handle, kept, extenders, make_runner=runner_of, report=observer.plugin_broke, health=health
     )
+    # A shadow is no profile to anybody but `Shadows`: no pod can ask for it.
+    shadows = [
+        ShadowProfile(made[each.scheduler_name], each.shadow.of, each.shadow.percentage)
+        for each in config.profiles
+        if each.shadow is not None
+    ]
+    watching = {shadow.name for shadow in shadows}
+    profiles = {name: profile for name, profile in made.items() if name not in watching}
     policy = rules.queue
     if unschedulable_age_s is not None:
         policy = msgspec.structs.replace(policy, unschedulable_age_s=unschedulable_age_s)
@@ -154,9 +169,12 @@ def build_core(
     # What an event means, and how one pod finds a node.
     counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
     groups = pod_groups if schedules_groups else None
-    loaded = (plugin for profile in profiles.values() for plugin in profile.plugins)
+    loaded = (plugin for profile in made.values() for plugin in profile.plugins)
     handlers = PodEventHandlers(loaded, observer.plugin_broke, kept.note_reservation)
-    intake = Intake(cache, objects, queue, frozenset(profiles), counting, groups, Ownership(shards), handlers)
+    intake = Intake(
+        cache, objects, queue, frozenset(profiles), counting, groups, Ownership(shards), handlers,
+        Routes(config.profiles),
+    )  # fmt: skip
     conflicts = Conflicts(cache, waiting, in_pre_bind, dispatcher, observer)
     inbox = Inbox(intake, nominator, waiting, in_pre_bind, conflicts, dispatcher, observer, elapsed)
     tie_breaker = DrawLots(rng) if break_ties is None else break_ties(cache.table)
@@ -189,12 +207,15 @@ def build_core(
         outcome_tools = OutcomeTools(handle, dispatcher, reporter, failure_handler, binding, evictor)
         group_cycle = GroupCycle(profiles, queue, tools, outcome_tools, is_wanted=intake.is_wanted)
 
+    shadow_parts = ShadowParts(
+        cache.table, rules.cycle, observer, dispatcher.now, lambda: len(queue.active), work_limit
+    )  # fmt: skip
     observer.attached(Observed(rules.name, cache.table, profiles, trace))
     return make_core(
         CoreParts(
             rules, dispatcher, cache, objects, resources, nominator, waiting, kept, evictions, profiles,
             queue, intake, inbox, search, reporter, failure_handler, evictor, binding, confirmer, group_cycle, elapsed,
-            work_limit,
+            work_limit, health, Shadows(shadows, shadow_parts),
         )
     )  # fmt: skip
 
@@ -212,7 +233,7 @@ def build_queue(
     """
 
     def pre_enqueue(pod: PodInfo, first: str) -> Status | None:
-        return profiles[pod.spec.scheduler_name].run_pre_enqueue(pod, first)
+        return profiles[pod.profile_name].run_pre_enqueue(pod, first)
 
     tables = {name: WakeTable.of(profile) for name, profile in profiles.items()}
     if stopwatch is not None:
@@ -228,4 +249,5 @@ def build_queue(
         policy=policy,
         on_incoming=observer.queue_incoming,
         on_left=observer.queue_left,
+        tenants=sorter.tenants,
     )

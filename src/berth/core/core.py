@@ -19,6 +19,7 @@ from berth.cycle.failure import FailureHandler, pod_event
 from berth.cycle.groups.group_cycle import GroupCycle
 from berth.cycle.reports import Reporter
 from berth.cycle.schedule import Search, schedule_pod
+from berth.cycle.shadow import Shadows
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
@@ -26,6 +27,7 @@ from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import Answer, Effect, Steps
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.evictions import Evictions
+from berth.framework.health import HealthBook
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.work_budget import WorkBudget
 from berth.queue.queue import SchedulingQueue
@@ -63,6 +65,9 @@ class CoreParts(NamedTuple):
     stopwatch: Callable[[], float]
     work_limit: int
     """How many steps of work one attempt may take (`berth.framework.work_budget`)."""
+    health: HealthBook
+    """How the plugins are doing of which somebody wants to know."""
+    shadows: Shadows
 
 
 class Core:
@@ -93,6 +98,10 @@ class Core:
         self._groups = parts.groups
         self._stopwatch = parts.stopwatch
         self._work_limit = parts.work_limit
+        self.health = parts.health
+        self.shadows = parts.shadows
+        # Bools and not the objects, which would be asked each time: most cores have neither.
+        self._keeps_health, self._has_shadows = bool(parts.health), bool(parts.shadows)
 
     @property
     def now(self) -> float:
@@ -172,6 +181,8 @@ class Core:
     def _schedule_one(self, queued: QueuedPod) -> Steps[None]:
         """One scheduling cycle, and the start of a binding cycle if it found a node."""
         pod = queued.pod
+        if self._keeps_health:
+            self.health.rounds.number += 1
         group = group_of(pod) if self._groups is not None else None
         if self._groups is not None and group is not None:
             yield from self._groups.run(queued, group)
@@ -180,15 +191,20 @@ class Core:
             self._skip(queued)
             return
         work = WorkBudget(self._work_limit)
-        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch, work=work)
+        attempt = Attempt(self.profiles[pod.profile_name], pod, self._stopwatch, work=work)
         self._instrument.attempting(queued)
+        start_index = self.search.start_index
         try:
             yield from schedule_pod(self.search, attempt)
             attempt.hold_to_budget()
+            if self._has_shadows:
+                self.shadows.look(attempt, start_index)
             yield from self._evictor.make_room(attempt)
         except BaseException as raised:  # a bug ends this attempt only, not the scheduler
             bug = contained(raised, THROWN_IN)
             attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
+        if self._keeps_health and work.verdict:
+            self.health.overran(attempt.profile.name, work.most, work.verdict)
         self._reporter.record(attempt, queued, self._stopwatch() - attempt.started, is_fresh=True)
         self._dispatcher.catch_up()  # what follows, backoffs above all, counts from the attempt's end
         row = attempt.outcome.chosen_row

@@ -15,6 +15,7 @@ import msgspec
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
 from berth.api.pod_resources import ALL_COUNTS, Counting
+from berth.core.routes import Routes
 from berth.cycle.conflicts import Conflicts
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
@@ -77,10 +78,13 @@ class Intake:
         pod_groups: PodGroups | None = None,
         ownership: Ownership | None = None,
         handlers: PodEventHandlers | None = None,
+        routes: Routes | None = None,
     ) -> None:
+        self._routes = routes or None
+        """Which profile schedules which pod; None where each pod has the profile that it names."""
         self._cache = cache
         self._ownership = ownership or Ownership()
-        self._handlers = handlers or None
+        self.handlers = handlers or None
         """The plugins that are told of pods; None where there are none, so that they cost nothing."""
         self._groups = pod_groups
         """Which pods belong to which group; None where the gates for groups are off."""
@@ -131,7 +135,10 @@ class Intake:
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
-        return PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
+        info = PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
+        if self._routes is not None:
+            info.profile_name = self._routes.name_for(info)
+        return info
 
     def latest(self, pod: PodInfo) -> PodInfo | None:
         """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
@@ -241,14 +248,16 @@ class Intake:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
             self._note_update("UnschedulablePodUpdate", changes)
             self._queue.update(pod, [InFlightEvent(change, old, pod) for change in changes], now)
+            if old.profile_name != pod.profile_name:  # what its last profile's plugins wait for would not wake it here
+                self._queue.retry(pod.uid, now)
 
     def _tell_plugins(self, old: PodInfo | None, pod: PodInfo) -> None:
-        if self._handlers is None:
+        if self.handlers is None:
             return
         if old is None:
-            self._handlers.added(pod)
+            self.handlers.added(pod)
         else:
-            self._handlers.updated(old, pod)
+            self.handlers.updated(old, pod)
 
     def give_back(self, uid: str, now: float) -> None:
         """Count a pod no longer that is being deleted while it is bound; its binding goes on until it is refused."""
@@ -262,8 +271,8 @@ class Intake:
             self._groups.remove(pod)
         self._queue.delete(pod.uid)
         counted = self._cache.remove_pod(pod.uid)
-        if self._handlers is not None:
-            self._handlers.removed(pod)
+        if self.handlers is not None:
+            self.handlers.removed(pod)
         if counted is not None:
             self._meant.append(ASSIGNED_POD_DELETE.label)
             self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)

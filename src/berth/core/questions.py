@@ -63,7 +63,8 @@ def granting(answer_call: AnswerCall) -> Answering:
 
 def profile_of(core: Core, pod: Pod | PodInfo) -> Profile:
     """Return the profile that schedules a pod, or the first one where none does."""
-    return core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
+    info = pod if isinstance(pod, PodInfo) else core.intake.info(pod)
+    return core.profiles.get(info.profile_name) or next(iter(core.profiles.values()))
 
 
 def attempt_for(

@@ -13,7 +13,7 @@ from berth.engine.profile import PreFiltered, Profile
 from berth.engine.scores import Scored
 from berth.engine.verdicts import Mask, Verdicts
 from berth.framework.cycle_state import CycleState
-from berth.framework.diagnosis import Diagnosis
+from berth.framework.diagnosis import Diagnosis, RejectedNodes
 from berth.framework.interface import FeasibleNodes
 from berth.framework.status import Status
 from berth.framework.work_budget import WorkBudget
@@ -47,7 +47,7 @@ class SearchResult:
     Written by the steps of `berth.cycle.schedule.schedule_pod` alone, each part by the step that finds it.
     """
 
-    __slots__ = ("left_out", "nodes", "pre_filtered", "sampled", "scored", "verdicts")
+    __slots__ = ("left_out", "narrowed", "nodes", "pre_filtered", "sampled", "scored", "verdicts")
 
     def __init__(self) -> None:
         self.pre_filtered: PreFiltered | None = None
@@ -57,6 +57,8 @@ class SearchResult:
         """Where not all nodes were looked at: which were."""
         self.nodes: FeasibleNodes | None = None
         """The nodes that are left for scoring; None where PreFilter ended the search."""
+        self.narrowed: tuple[RejectedNodes, ...] = ()
+        """The nodes that pass all filters and that a plugin's `narrow` left out."""
         self.left_out: dict[int, LeftOut] = {}
         """The nodes that extenders ruled out, by row."""
         self.scored: Scored | None = None
@@ -65,6 +67,7 @@ class SearchResult:
     def release_columns(self) -> None:
         """Drop everything that has an element for each node."""
         self.verdicts = self.sampled = self.nodes = self.scored = None
+        self.narrowed = ()
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -71,6 +71,7 @@ class Decision:
         self._within = attempt.within
         self.asked: list[ExtenderCallRecord] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""
+        self._narrowed = found.narrowed
         self.left_out: dict[int, LeftOut] = found.left_out
         """The nodes that extenders ruled out, by row."""
         self.was_promised = outcome.fits and not self._has_findings and found.sampled is not None
@@ -114,7 +115,13 @@ class Decision:
         """
         groups = self.findings.rejected(self.looked_at)
         left = overruled(groups, rejected_by_extenders(self.left_out)) if self.left_out else groups
-        return [*left, *self._absent()]
+        return [*left, *self.narrowed, *self._absent()]
+
+    @lazy
+    def narrowed(self) -> list[RejectedNodes]:
+        """The rows that pass all filters, of those looked at, and that a plugin left out because of the others."""
+        looked_at = [RejectedNodes(status, rows[self.looked_at[rows]]) for status, rows in self._narrowed]
+        return [group for group in looked_at if len(group.rows)]
 
     def _absent(self) -> Iterator[RejectedNodes]:
         """Yield the rows that PreFilter ruled out, under the names of all plugins that did."""
@@ -133,6 +140,8 @@ class Decision:
             return np.setdiff1d(self._sampled.feasible, list(self.left_out))
         mask = self.findings.passing(self.looked_at)
         mask[list(self.left_out)] = False
+        for _, rows in self._narrowed:
+            mask[rows] = False
         return np.flatnonzero(mask)
 
     @property
@@ -160,7 +169,7 @@ class Decision:
 
     def statuses(self, row: int) -> list[Status]:
         """Return all that speaks against a row that was looked at, plugin by plugin; what counts for it is first."""
-        said = self.findings.statuses(row)
+        said = [status for status, rows in self.narrowed if row in rows] + self.findings.statuses(row)
         left_out = self.left_out.get(row)
         return said if left_out is None else [left_out.status.by(left_out.extender), *said]
 

@@ -11,6 +11,7 @@ from berth.api.pod import Pod
 from berth.cycle.decision import Decision, Trace
 from berth.engine.profile import Profile
 from berth.framework.extenders import ExtenderCallRecord
+from berth.framework.health import PluginHealth
 from berth.framework.observations import Observation
 from berth.framework.waiting_pods import WaitingPod
 from berth.state.cache import Expired
@@ -123,6 +124,15 @@ class Instrument:
 
     def extender_failed(self, pod: PodInfo, asked: ExtenderCallRecord) -> None:
         """A call to an extender about a pod has failed."""
+
+    def shadowed(self, shadow: str, of: str, kind: str, plugins: Sequence[str]) -> None:
+        """A shadow profile has decided beside another: see `berth.cycle.shadow` for `kind`; `plugins` are why."""
+
+    def shadow_skipped(self, shadow: str, reason: str) -> None:
+        """A shadow profile has not looked at a pod of its share: `busy`, `error` or `extenders`."""
+
+    def plugin_health(self, health: PluginHealth) -> None:
+        """An optional plugin was taken out, is tried again, or is back."""
 
     def swept(self, expired: Expired) -> None:
         """The cache has looked for assumed pods that have expired; most often there are none."""

@@ -242,7 +242,7 @@ def _pre_filter_diagnosis(search: Search, attempt: Attempt, pre: PreFiltered, st
 def _look_everywhere(search: Search, attempt: Attempt, pre: PreFiltered, searched: Mask) -> Outcome | None:
     """Filter: all nodes that are worth looking at."""
     found = attempt.found
-    found.sampled = None
+    found.sampled, found.narrowed = None, ()
     found.verdicts = attempt.profile.run_filter(attempt.state, attempt.pod, search.table, searched)
     feasible = _sampled(search, attempt, found.verdicts)
     found.nodes = FeasibleNodes(search.table, feasible)
@@ -254,8 +254,9 @@ def _look_everywhere(search: Search, attempt: Attempt, pre: PreFiltered, searche
 
 
 def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
-    """Keep only as many feasible nodes as the profile's percentage asks for."""
-    table, feasible = search.table, verdicts.feasible()
+    """Keep only as many feasible nodes as the profile's percentage asks for, of those that plugins leave."""
+    table = search.table
+    feasible, attempt.found.narrowed = attempt.profile.run_narrow(attempt.state, attempt.pod, verdicts.feasible())
     percentage = attempt.profile.percentage_of_nodes_to_score
     if percentage is None:
         return feasible

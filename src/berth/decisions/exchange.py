@@ -128,8 +128,9 @@ class Side(NamedTuple):
 
     def divided(self, pod: Pod, successors: Mapping[str, str]) -> "DividedDecision":
         """Decide about a pod; the first profile stands in where none schedules it. Raises `PluginBrokenError`."""
-        profile = self.profiles.get(pod.spec.scheduler_name) or next(iter(self.profiles.values()))
-        return DividedDecision(self.core, profile, self.info(pod), successors)
+        info = self.info(pod)
+        profile = self.profiles.get(info.profile_name) or next(iter(self.profiles.values()))
+        return DividedDecision(self.core, profile, info, successors)
 
 
 class DividedDecision:
@@ -144,6 +145,8 @@ class DividedDecision:
         self.table: NodeTable = core.cache.table
         self.rejects: dict[str, Mask] = {}
         """By plugin, the rows that it rejects."""
+        self.narrowing = frozenset(successors.get(plugin.name, plugin.name) for plugin in profile.narrowing)
+        """The plugins that keep some of the feasible rows (`narrow`)."""
         self._core, self._profile, self._pod, self._successors = core, profile, pod, successors
         self._state = CycleState()
         self._ask_filters()
@@ -172,6 +175,11 @@ class DividedDecision:
         rejected = rejected & self.table.valid
         self.rejects[part] = rejected | self.rejects[part] if part in self.rejects else rejected
 
+    def narrowed(self, mask: Mask, parts: frozenset[str]) -> Mask:
+        """Return which of these rows these plugins leave if they are the feasible ones."""
+        asked = frozenset(p.name for p in self._profile.narrowing if self._successors.get(p.name, p.name) in parts)
+        return self._profile.run_narrow(self._state, self._pod, mask, asked)[0]
+
     def scores(self, mask: Mask) -> dict[str, Scores] | None:
         """Return by plugin the weighted scores of these rows as if they were the feasible ones; None after an error."""
         self._state.skip_score.clear()
@@ -198,6 +206,10 @@ class Divided(Protocol):
 
     table: NodeTable
     rejects: dict[str, Mask]
+    narrowing: frozenset[str]
+
+    def narrowed(self, mask: Mask, parts: frozenset[str]) -> Mask:
+        """Return which of these rows these plugins leave if they are the feasible ones."""
 
     def scores(self, mask: Mask) -> dict[str, Scores] | None:
         """Return by plugin the weighted scores of these rows as if they were the feasible ones; None after an error."""
@@ -214,6 +226,9 @@ def best_nodes(side: Divided, *, exchange: str = "", other: Divided | None = Non
     mask = side.table.valid & ~_any(rejects.values(), side.table.capacity)
     if not mask.any():
         return ()
+    mask = side.narrowed(mask, side.narrowing - {exchange})
+    if other is not None:
+        mask = other.narrowed(mask, other.narrowing & {exchange})
     scores = side.scores(mask)
     if scores is None:
         return ()
@@ -267,7 +282,7 @@ def _causes(a: Divided, b: Divided, explains: Callable[[Nodes], bool]) -> tuple[
 
 
 def _differing(old: Divided, new: Divided) -> tuple[str, ...]:
-    """Return the plugins whose rejections differ, or whose scores do over the nodes that either finds feasible."""
+    """Return the plugins whose rejections differ, or what they say of the nodes that either side finds feasible."""
     nothing = np.zeros(old.table.capacity, dtype=np.bool_)
     found = {
         part
@@ -278,6 +293,9 @@ def _differing(old: Divided, new: Divided) -> tuple[str, ...]:
         _any(old.rejects.values(), old.table.capacity) & _any(new.rejects.values(), new.table.capacity)
     )
     if mask.any():
+        for part in old.narrowing | new.narrowing:
+            if (old.narrowed(mask, frozenset({part})) != new.narrowed(mask, frozenset({part}))).any():
+                found.add(part)
         before, after = old.scores(mask) or {}, new.scores(mask) or {}
         found |= {part for part in before.keys() | after.keys() if _moves(before.get(part), after.get(part))}
     return tuple(sorted(found))

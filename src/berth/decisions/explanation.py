@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.cycle.decision import Decision
+from berth.decisions.by_plugins import RejectionDetails
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.engine.profile import Profile
 from berth.engine.scores import PluginScores, Scored
@@ -110,6 +111,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """For each resource that nodes had too little of: what the pod needs, and the most that one of them has."""
     nominated_node: str = ""
     """Where room is being made for the pod."""
+    details: tuple[RejectionDetails, ...] = ()
+    """What plugins that have rejected the pod say about it as things are now."""
 
 
 def explain(
@@ -121,10 +124,12 @@ def explain(
     waits_for: Mapping[str, tuple[str, ...]] | None = None,
     time: str = "",
     table: NodeTable | None = None,
+    details: tuple[RejectionDetails, ...] = (),
 ) -> Explanation:
     """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest.
 
     With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
+    `details` are what plugins say besides (`rejection_details`).
     """
     full = _Scored(decision)
     scored: _Fresh | _Scored = _Fresh.of(decision, top) or full
@@ -153,6 +158,7 @@ def explain(
         time=time,
         shortfalls=() if table is None or decision.chosen is not None else tuple(shortfalls(decision, table)),
         nominated_node=decision.nominated,
+        details=details,
     )
 
 

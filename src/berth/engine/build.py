@@ -6,7 +6,7 @@ configuration are reported together as `ConfigError`.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from berth.api.near_names import nearest
 from berth.config.defaults import Resolved
@@ -22,6 +22,7 @@ from berth.framework.blame import contained, described
 from berth.framework.extenders import Extender
 from berth.framework.guard import Report, guarded
 from berth.framework.handle import Handle
+from berth.framework.health import HealthBook
 from berth.framework.loaded import ContractError, LoadedPlugin, loaded
 from berth.framework.registry import IN_TREE, Registry
 
@@ -35,11 +36,13 @@ def build_profiles(
     *,
     make_runner: Callable[[str], PointRunner] = lambda _profile: PointRunner(),
     report: Report = lambda _plugin, _method, _bug: None,
+    health: HealthBook | None = None,
 ) -> dict[str, Profile]:
     """Return the profiles by scheduler name. `make_runner` makes what each of them, by name, is run with.
 
-    `report` is called with exceptions of out-of-tree plugins, once for each place in the code that raises.
-    Raises `ConfigError`.
+    `report` is called with exceptions of out-of-tree plugins, once for each place in the code that raises; `health`
+    keeps how these plugins are doing. Shadows are made as all are, but with a handle that changes nothing and without
+    extenders. Raises `ConfigError`.
     """
     if not config.profiles:
         raise ConfigError(["at least one profile is required"])
@@ -51,7 +54,9 @@ def build_profiles(
         path = f"profiles[{index}]"
         args = decode_profile_args(profile, registry.args_types(), path, names, config.feature_gates)
         own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
-        made = _made(registry, sorted(names), args, own, path, report)
+        if profile.shadow is not None:
+            own = own.that_changes_nothing()
+        made = _made(registry, sorted(names), args, own, path, _Watch(profile.scheduler_name, report, health))
         percentage = profile.percentage_of_nodes_to_score
         profiles[profile.scheduler_name] = Profile(
             profile.scheduler_name,
@@ -59,11 +64,20 @@ def build_profiles(
             memos,
             handle.nominator,
             config.percentage_of_nodes_to_score if percentage is None else percentage,
-            extenders,
+            extenders if profile.shadow is None else (),
             checks_all_filters=config.checks_all_filters,
-            runner=make_runner(profile.scheduler_name),
+            runner=make_runner(profile.scheduler_name) if profile.shadow is None else PointRunner(),
+            optional=[each for each in health or () if each.optional and each.profile == profile.scheduler_name],
         )
     return profiles
+
+
+class _Watch(NamedTuple):
+    """Who hears of the exceptions of a profile's plugins, and keeps how they are doing."""
+
+    profile: str
+    report: Report
+    health: HealthBook | None
 
 
 def _with_plugins(
@@ -108,7 +122,7 @@ def _stray_args(profile: KubeSchedulerProfile, registry: Registry, path: str) ->
 
 
 def _made(
-    registry: Registry, names: Iterable[str], args: Mapping[str, Any], handle: Handle, path: str, report: Report
+    registry: Registry, names: Iterable[str], args: Mapping[str, Any], handle: Handle, path: str, watch: _Watch
 ) -> dict[str, LoadedPlugin]:
     """Make the plugins of a profile; raises `ConfigError` with what is wrong with any of them."""
     made: dict[str, LoadedPlugin] = {}
@@ -118,7 +132,9 @@ def _made(
             plugin = _make(registry, name, args.get(name), handle)
             made[name] = record = loaded(plugin)
             if registry.origin(name) != IN_TREE:
-                guarded(plugin, registry.origin(name), report)
+                book = watch.health
+                kept = None if book is None else book.of(registry.factory(name), name, watch.profile)
+                guarded(plugin, registry.origin(name), watch.report, kept)
             if record.events is not None:
                 said = f"plugin {name!r} of {registry.origin(name)}: {type(plugin).__name__}.events_to_register"
                 faults += [f"{path}: {said} {fault}" for fault in wrong_events(record.events.events_to_register())]

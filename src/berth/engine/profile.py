@@ -26,6 +26,7 @@ from berth.framework.blame import PluginBrokenError, ask, blamed, contained, des
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.extenders import Extender
+from berth.framework.health import PluginHealth
 from berth.framework.interface import (
     MAX_PERMIT_TIMEOUT_S,
     FeasibleNodes,
@@ -119,6 +120,12 @@ def _present(forms: Iterable[Present | None]) -> tuple[Present, ...]:
     return tuple(plugin for plugin in forms if plugin is not None)
 
 
+def _without(plugins: tuple[Present, ...], state: CycleState) -> tuple[Present, ...]:
+    """Return the plugins that are not taken out."""
+    out = state.taken_out
+    return tuple(plugin for plugin in plugins if plugin.name not in out) if out else plugins
+
+
 class Profile:
     """The plugins of one scheduler name."""
 
@@ -133,8 +140,11 @@ class Profile:
         *,
         checks_all_filters: bool = False,
         runner: PointRunner,
+        optional: Sequence[PluginHealth] = (),
     ) -> None:
+        """`optional` are the plugins that may be taken out for a while."""
         self.name = name
+        self._optional = tuple(optional)
         self.runner = runner
         """Runs the points, those whose loops are elsewhere included, and may tell an observer how long they take."""
         self._is_told = type(runner) is not PointRunner  # the plain one would only pass on what every pod asks
@@ -171,6 +181,7 @@ class Profile:
             _present(p.post_filter for p in at(Point.POST_FILTER)), lambda p: {"post_filter": p.post_filter}
         )
         self.pod_group_post_filter = _present(plugin.pod_group_post_filter for plugin in at(Point.POST_FILTER))
+        self.narrowing = _present(plugin.narrow for plugin in at(Point.PRE_SCORE))
         self.pre_score = runner.forms(
             _present(p.pre_score for p in at(Point.PRE_SCORE)), lambda p: {"pre_score": p.pre_score}
         )
@@ -239,12 +250,20 @@ class Profile:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
-        prepared = self._prepared(
-            Point.PRE_FILTER, self.pre_filter, self._pre_filter_promises, pod, lambda p: _pre_filter(p, state, pod)
+        if self._optional:
+            state.taken_out = frozenset(health.name for health in self._optional if health.is_out())
+            state.skip_filter |= state.taken_out
+        # What a plugin would say that is out must not be kept, so nothing is prepared meanwhile.
+        prepared = (
+            None
+            if state.taken_out
+            else self._prepared(
+                Point.PRE_FILTER, self.pre_filter, self._pre_filter_promises, pod, lambda p: _pre_filter(p, state, pod)
+            )
         )
         if prepared is not None:
             state.skip_filter |= prepared.skipped
-        for plugin in self.pre_filter if prepared is None else prepared.to_ask:
+        for plugin in _without(self.pre_filter, state) if prepared is None else prepared.to_ask:
             answer = _pre_filter(plugin, state, pod)
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
@@ -276,6 +295,26 @@ class Profile:
         if self._is_told:
             self.runner.asked_about_nodes(verdicts, table.node_log.position)
         return verdicts
+
+    def run_narrow(
+        self, state: CycleState, pod: PodInfo, feasible: Mask, names: frozenset[str] | None = None
+    ) -> tuple[Mask, tuple[RejectedNodes, ...]]:
+        """Have plugins keep some of the feasible nodes; return what is left, and what they left out.
+
+        A plugin that would keep none keeps all. With `names` only these are asked.
+        """
+        left_out: list[RejectedNodes] = []
+        for plugin in self.narrowing if self.narrowing and feasible.any() else ():
+            if names is not None and plugin.name not in names:
+                continue
+            answer = ask("PreScore", plugin, plugin.narrow, state, pod, FeasibleNodes(self.table, feasible))
+            if answer is None:
+                continue
+            left, others = feasible & answer.mask, np.flatnonzero(feasible & ~answer.mask)
+            if len(others) and left.any():
+                feasible = left
+                left_out.append(RejectedNodes(answer.status.by(plugin.name), others))
+        return feasible, tuple(left_out)
 
     def _overlay_of(
         self, searched: Mask, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable
@@ -444,12 +483,22 @@ class Profile:
         return failure
 
     def _pre_scored(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
-        prepared = self._prepared(
-            Point.PRE_SCORE, self.pre_score, self._pre_score_promises, pod, lambda p: _pre_score(p, state, pod, nodes)
+        if state.taken_out:
+            state.skip_score |= state.taken_out
+        prepared = (
+            None
+            if state.taken_out
+            else self._prepared(
+                Point.PRE_SCORE,
+                self.pre_score,
+                self._pre_score_promises,
+                pod,
+                lambda p: _pre_score(p, state, pod, nodes),
+            )
         )
         if prepared is not None:
             state.skip_score |= prepared.skipped
-        for plugin in self.pre_score if prepared is None else prepared.to_ask:
+        for plugin in _without(self.pre_score, state) if prepared is None else prepared.to_ask:
             status = _pre_score(plugin, state, pod, nodes)
             if status is None or is_success(status):
                 continue

@@ -169,8 +169,12 @@ class Scored(ScoreParts):
         rows = [self._leader(row) for row in order]
         return Leaders(rows[0].total, len(best), rows)
 
+    def shares(self, row: int) -> dict[str, int]:
+        """Return what each plugin gives one of the feasible rows. To be called before the columns change."""
+        return {part.plugin: self._share(part, row) for part in self._parts}
+
     def _leader(self, row: int) -> Leader:
-        shares = {part.plugin: self._share(part, row) for part in self._parts}
+        shares = self.shares(row)
         return Leader(row, sum(shares.values()) if shares else self._without_parts, shares)
 
     def _all_totals(self) -> NDArray[np.int64]:
@@ -346,7 +350,7 @@ class ScoreRunner:
         scores = raw if normalize is None else ask("NormalizeScore", self.plugin, normalize, state, pod, raw)
         if isinstance(scores, Status):
             return self._failed("running Normalize on Score plugins", scores)
-        wrong = self._out_of_range(scores, nodes)
+        wrong = self._out_of_range(scores)
         if wrong is not None:
             return wrong
         # A thousand decisions may wait to be read, each with columns of its own: two bytes a node instead of eight.
@@ -400,18 +404,18 @@ class ScoreRunner:
     def _failed(self, doing: str, status: Status) -> Status:
         return error(f'{doing}: plugin "{self.name}" failed with: {status.message}').by(self.name)
 
-    def _out_of_range(self, scores: Scores, nodes: FeasibleNodes) -> Status | None:
+    def _out_of_range(self, scores: Scores) -> Status | None:
         # One pass over the scores in all but the wrong case; the view as unsigned needs integers of eight bytes.
         if not len(scores) or (scores.dtype == np.int64 and _largest_unsigned(scores) <= MAX_NODE_SCORE):
             return None
         if scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE:
             return None
         wrong = int(np.flatnonzero((scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE))[0])
-        node = nodes.table.names[int(nodes.row_array()[wrong])]
+        # Upstream's words, which do not name the node.
         return error(
-            f"applying score defaultWeights on Score plugins: plugin {self.name!r} "
-            f"returns an invalid score {int(scores[wrong])} for node {node!r}: "
-            f"it should be in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+            f'applying score defaultWeights on Score plugins: plugin "{self.name}" '
+            f"returns an invalid score {int(scores[wrong])}, "
+            f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
         ).by(self.name)
 
 

@@ -18,8 +18,10 @@ FOLLOWED = (WILDCARD, "UnscheduledPod", *KINDS)
 
 
 def _has_events(resource: str) -> bool:
-    """Say whether this names objects: a kind, or a custom resource in the form of `foos.v1.example.com`."""
-    return resource in FOLLOWED or (resource.count(".") >= 2 and all(resource.split(".")))
+    """Say whether this names objects: a kind, or a followed resource such as `foos.v1.example.com` or `pods.v1`."""
+    parts = resource.split(".")
+    is_of_core = len(parts) == 2 and parts[1][:1] == "v" and parts[1][1:2].isdigit()
+    return resource in FOLLOWED or (all(parts) and (len(parts) > 2 or is_of_core))
 
 
 def shown(value: Any) -> str:

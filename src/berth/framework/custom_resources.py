@@ -5,7 +5,7 @@ then follows the resource: the live scheduler with an informer, or by asking aga
 `berth.Scheduler` with what they are given.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from berth.api.custom import CustomObject, CustomResource
@@ -37,6 +37,13 @@ class CustomObjects:
     def version(self) -> int:
         """How often objects have changed; answers may be kept as long as it is the same."""
         return self._objects.version(self.name)
+
+    def changed_since(self, version: int) -> Sequence[str] | None:
+        """Return which objects have changed since a version, as `namespace/name`; None where that is too long ago.
+
+        Those without a namespace are told by name alone, and one that has changed twice may be told twice.
+        """
+        return self._objects.changed_since(self.name, version)
 
     def add_index(self, index: str, keys_of: KeysOf) -> None:
         """Have objects found by the keys that a function gives for each."""
@@ -106,23 +113,25 @@ class _Index:
 class CustomResources:
     """Everything that plugins have asked for, by name."""
 
-    __slots__ = ("_declared", "_objects", "_polled", "_views")
+    __slots__ = ("_declared", "_objects", "_polled")
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
         self._declared: dict[str, CustomResource] = {}
-        self._views: dict[str, CustomObjects] = {}
         self._polled: dict[str, WebResource] = {}
 
     def __iter__(self) -> Iterator[CustomResource]:
         return iter(self._declared.values())
 
     def declare(self, resource: CustomResource) -> CustomObjects:
-        """Follow a resource; several plugins may ask for the same. Raises ValueError where they want it differently."""
+        """Follow a resource; several plugins may ask for the same, each for a view of its own with its own indexes.
+
+        Raises ValueError where they want it differently.
+        """
         name = resource.name
         if self._declared.setdefault(name, resource) != resource:
             raise ValueError(f"two plugins follow {name} in different ways: agree on one CustomResource")
-        return self._views.setdefault(name, CustomObjects(name, self._objects))
+        return CustomObjects(name, self._objects)
 
     def poll(self, resource: WebResource) -> WebDocument:
         """Ask for a document; several plugins may ask for the same. Raises ValueError where they want two."""

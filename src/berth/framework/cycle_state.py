@@ -4,6 +4,8 @@ from typing import Any
 
 from berth.framework.work_budget import WorkBudget
 
+_NOBODY = frozenset[str]()
+
 
 class CycleState:
     """Data by key, and which plugins skip this pod.
@@ -14,7 +16,7 @@ class CycleState:
 
     __slots__ = (
         "_data", "asked", "is_timed", "parallel_pre_bind", "skip_filter", "skip_post_filter", "skip_pre_bind",
-        "skip_score", "work",
+        "skip_score", "taken_out", "work",
     )  # fmt: skip
 
     def __init__(self, work: WorkBudget | None = None) -> None:
@@ -29,6 +31,8 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
+        self.taken_out: frozenset[str] = _NOBODY
+        """The plugins that are left out of this attempt, since they fail again and again."""
         self.parallel_pre_bind: set[str] = set()
         """The plugins whose PreBind may run beside that of others."""
         self.skip_post_filter = False
@@ -57,4 +61,5 @@ class CycleState:
         copy.asked = self.asked
         copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
         copy.skip_post_filter = self.skip_post_filter
+        copy.taken_out = self.taken_out
         return copy

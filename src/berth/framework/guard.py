@@ -9,6 +9,7 @@ Berth's own plugins are not guarded, so that the main path pays nothing: the typ
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -18,9 +19,11 @@ import numpy as np
 from berth.framework.answers import shown
 from berth.framework.blame import contained, origin_of, place_of, raise_again
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
+from berth.framework.health import Lane, PluginHealth
 from berth.framework.interface import (
     DomainCodes,
     FilterColumn,
+    Narrowed,
     OverDomains,
     Placement,
     PostFilterResult,
@@ -30,7 +33,8 @@ from berth.framework.interface import (
 from berth.framework.loader import STEPWISE
 from berth.framework.promises import promises_of
 from berth.framework.registry import fills
-from berth.framework.status import Code, Status
+from berth.framework.status import SKIP, Code, Status, unschedulable
+from berth.framework.telling import Figure, Remedy
 from berth.framework.work_budget import OutOfBudgetError
 
 Report = Callable[[str, str, Exception], None]
@@ -47,8 +51,10 @@ class WrongAnswer(TypeError):  # noqa: N818 - messages show people this name
     """A plugin answered what the contract does not allow: who, what, and what was expected."""
 
 
-def guarded(plugin: Any, origin: str, report: Report) -> Any:
+def guarded(plugin: Any, origin: str, report: Report, health: PluginHealth | None = None) -> Any:
     """Return the plugin itself, now of a class that checks each of its answers; `origin` says where it comes from.
+
+    `health`, where there is one, is told of each call and each failure, and says when the plugin is left out.
 
     The class promises what the plugin's own does, and adds no state, which is why an object can change over to it.
     Where a class does not allow that (a tuple's, a `msgspec.Struct`'s), the plugin works unchecked.
@@ -58,6 +64,8 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
     told: set[Hashable] = set()
 
     def tell(method: str, bug: Exception) -> None:
+        if health is not None and method not in _NO_WORK:
+            health.raised(_lane(method), bug)
         origin = method, origin_of(bug)
         if origin in told:  # cheaper than to work out the place, for a plugin that breaks on every node
             return
@@ -68,6 +76,10 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
             report(plugin.name, method, bug)
 
     methods = {name: _guard(own, name, check, origin, tell) for name, check in _CHECKS.items() if fills(own, name)}
+    if health is not None:
+        methods = {
+            name: method if name in _NO_WORK else _watched(health, name, method) for name, method in methods.items()
+        }
     names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__, "__slots__": ()}
     with contextlib.suppress(TypeError):
         plugin.__class__ = type(own.__name__, (own,), {**names, "promises": promises_of(own), **methods})
@@ -139,11 +151,57 @@ def _guard(
     return guard
 
 
+def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a guarded method that counts its calls, and is not called while its plugin is out, where that may be."""
+    may_be_left_out, while_out, has_state = name in _WHILE_OUT, _WHILE_OUT.get(name), name != "pre_enqueue"
+    lane = _lane(name)
+    tally, rounds = health.tally(lane), health.rounds
+    is_in_rounds = lane == "attempts"
+
+    @functools.wraps(guard)
+    def watched(self: Any, *arguments: Any) -> Any:
+        if may_be_left_out:
+            # An attempt that has begun without the plugin goes on without it, even where its pause is over by now.
+            is_out = health.state == "out" or health.name in arguments[0].taken_out if has_state else health.is_out()
+            if is_out:
+                return while_out
+        if not (is_in_rounds and tally.in_round == rounds.number):  # else noted already; some are called for each node
+            health.called(lane)
+        return guard(self, *arguments)
+
+    return watched
+
+
+_NO_WORK = frozenset({"figures", "explain_rejection", "remedies", "lesser_requests", "events_to_register"})
+"""The methods on which no attempt depends: what they raise says nothing about how the plugin does its work."""
+
+
+def _lane(method: str) -> Lane:
+    if method == "pre_enqueue":
+        return "queueing"
+    return "events" if method in _HANDLERS else "attempts"
+
+
+_WHILE_OUT: Mapping[str, Any] = MappingProxyType(
+    {
+        "pre_enqueue": None,
+        "post_filter": (None, unschedulable("it is left out, since it fails again and again")),
+        "reserve": None,
+        "permit": None,
+        "pre_bind_pre_flight": SKIP,
+        "pre_bind": None,
+        "bind": SKIP,
+        "post_bind": None,
+    }
+)
+"""What is taken for the answer of a plugin that is out. What is not here is asked of it even then (`pod_added`,
+`unreserve`: it must know what there is once it is back), or not asked at all: see `Profile.run_pre_filter`."""
+
 _LARGE = 1 << 62
 _MAY_BE_NONE = frozenset(
     {
         "pre_enqueue", "pre_filter", "add_pod", "remove_pod", "filter", "pre_score", "reserve", "unreserve", "permit",
-        "post_bind",
+        "post_bind", "narrow",
     }
 )  # fmt: skip
 _HANDLERS = frozenset({"pod_added", "pod_updated", "pod_removed"})
@@ -320,6 +378,15 @@ def _post_filter(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     return _status()(status, arguments)
 
 
+def _narrow(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, Narrowed):
+        return "None or a Narrowed(mask, status) is expected"
+    mask, shape = answer.mask, arguments[2].mask.shape
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != shape:
+        return f"its mask is a NumPy array of bool and shape {shape}"
+    return _rejection(answer.status)
+
+
 def _permit(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     if not isinstance(answer, tuple) or len(answer) != 2:
         return "None or a tuple (Status or None, seconds) is expected"
@@ -334,6 +401,10 @@ def _signature(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
         return None if isinstance(answer, Hashable) and hash(answer) is not None else "something hashable is expected"
     except TypeError:
         return "something hashable is expected, all the way down"
+
+
+def _next_tenant(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    return _signature(answer, arguments) or (None if answer in arguments[0] else "one of the tenants is expected")
 
 
 def _placements(answer: Any, arguments: tuple[Any, ...]) -> Fault:
@@ -375,11 +446,46 @@ def _score_domains(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
     return None
 
 
+def _figures(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, list | tuple) or not all(isinstance(each, Figure) for each in answer):
+        return "a list of Figure is expected"
+    labels: dict[str, tuple[str, ...]] = {}
+    for name, own, number in answer:
+        words = (name, *own)
+        if not all(isinstance(word, str) and _SNAKE_CASE.fullmatch(word) for word in words):
+            return f"the name of a figure and its labels are in snake_case, not {shown(words)}"
+        if labels.setdefault(name, words[1:]) != words[1:]:
+            return f"all figures called {name} have the same labels"
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            return f"the figure {name} is a number"
+    return None
+
+
+def _sentences(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    return None if isinstance(answer, list | tuple) and _are_texts(tuple(answer)) else "a list of strings is expected"
+
+
+def _remedies(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    are_remedies = isinstance(answer, list | tuple) and all(isinstance(each, Remedy) for each in answer)
+    return None if are_remedies else "a list of Remedy is expected"
+
+
+def _amounts(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    is_right = isinstance(answer, Mapping) and all(
+        isinstance(name, str) and isinstance(amount, int) and amount >= 0 for name, amount in answer.items()
+    )
+    return None if is_right else "a mapping of resources to integers that are not negative is expected"
+
+
+_SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
 _CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         **dict.fromkeys(_HANDLERS, lambda _answer, _arguments: None),
         "pre_enqueue": _status(),
         "less": _true_or_false,
+        "tenant_of": _signature,
+        "next_tenant": _next_tenant,
         "pre_filter": _pre_filter,
         "add_pod": _status(),
         "remove_pod": _status(),
@@ -390,6 +496,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "filter_domains": _filter_domains,
         "is_affected_by": _true_or_false,
         "post_filter": _post_filter,
+        "narrow": _narrow,
         "pre_score": _status(Code.SKIP),
         "score": _score,
         "score_columns": _score_column,
@@ -397,6 +504,10 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "score_domains": _score_domains,
         "normalize_score": _normalized,
         "signature": _signature,
+        "figures": _figures,
+        "explain_rejection": _sentences,
+        "remedies": _remedies,
+        "lesser_requests": _amounts,
         "reserve": _status(),
         "unreserve": lambda _answer, _arguments: None,
         "permit": _permit,

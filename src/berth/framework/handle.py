@@ -12,7 +12,7 @@ from berth.framework.custom_resources import CustomObjects, CustomResources, Web
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
-from berth.framework.preemption import Preemption, VictimRules
+from berth.framework.preemption import Preemption, VictimCost, VictimRules
 from berth.framework.readers import (
     CacheReader,
     EvictionReader,
@@ -39,6 +39,7 @@ class Handle:
         "evictions",
         "features",
         "follow",
+        "node_changed",
         "nominator",
         "now",
         "objects",
@@ -66,6 +67,7 @@ class Handle:
         evictions: Evictions | None = None,
         activate: Callable[[str], None] = lambda _uid: None,
         reservation_changed: Callable[[str], None] = lambda _plugin: None,
+        node_changed: Callable[[str], None] = lambda _node_name: None,
         rng: random.Random | None = None,
         tell: Callable[[EmitEvent], None] = lambda _event: None,
         observe: Callable[[Observation], None] = lambda _observation: None,
@@ -85,6 +87,8 @@ class Handle:
         """Move a pending pod, by uid, to the active queue."""
         self.reservation_changed = reservation_changed
         """Tell memos that this plugin's own reservations have changed."""
+        self.node_changed = node_changed
+        """Tell memos that answers about one node have changed, by its name: as if a pod had come there or left."""
         self.tell = tell
         """Send out an Event, without waiting for it."""
         self.observe = observe
@@ -106,15 +110,34 @@ class Handle:
         """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""
 
     def preemption(
-        self, rules: VictimRules, min_candidate_nodes_percentage: int = 10, min_candidate_nodes_absolute: int = 100
+        self,
+        rules: VictimRules,
+        min_candidate_nodes_percentage: int = 10,
+        min_candidate_nodes_absolute: int = 100,
+        *,
+        cost: VictimCost | None = None,
     ) -> Preemption:
         """Return preemption by a plugin's own rules, for its `post_filter`; to be called when the plugin is made.
 
-        The numbers say on how many nodes it is tried out, as the args of DefaultPreemption do.
+        The numbers say on how many nodes it is tried out, as the args of DefaultPreemption do, and `cost` which of the
+        nodes that can be freed is, where that is not DefaultPreemption's choice.
         """
         if self._preempting is None:
             raise LookupError("this plugin was made where nobody can be preempted")
-        return self._preempting(self, rules, min_candidate_nodes_percentage, min_candidate_nodes_absolute)
+        return self._preempting(self, rules, min_candidate_nodes_percentage, min_candidate_nodes_absolute, cost)
+
+    def that_changes_nothing(self) -> "Handle":
+        """Return the handle of plugins whose profile only watches: what they do by it has no effect.
+
+        Their randomness is their own, so that the decisions that count are those that there would be without them.
+        """
+        own = copy.copy(self)
+        own.activate = lambda _uid: None
+        own.tell = lambda _event: None
+        own.observe = lambda _observation: None
+        own.waiting = WaitingPods()
+        own.rng = random.Random(0)
+        return own
 
     def within(self, profile: Callable[[], ProfileView]) -> "Handle":
         """Return the handle that the plugins of one profile get."""
@@ -123,7 +146,7 @@ class Handle:
         return own
 
 
-Preempting = Callable[[Handle, VictimRules, int, int], Preemption]
+Preempting = Callable[[Handle, VictimRules, int, int, VictimCost | None], Preemption]
 """Makes preemption by rules: the core's own, since it is above what plugins import."""
 
 

@@ -24,6 +24,7 @@ from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.status import Status
+from berth.framework.telling import Figure, Remedy
 from berth.state.node_view import NodeView
 from berth.state.pod_groups import GroupKey
 from berth.state.pod_info import PodInfo
@@ -73,6 +74,22 @@ class SortKeyPlugin(Plugin, Protocol):
     def sort_key(self, queued: QueuedPod) -> Any: ...  # anything that can be compared with its like
 
 
+class TenantSortPlugin(Plugin, Protocol):
+    """A QueueSort plugin that shares the queue among tenants: `less` orders the pods of each.
+
+    `tenant_of` says whose a pod is, when it is queued. `next_tenant` is asked each time a pod is to be tried, with the
+    first pod of every tenant that has any, at least one; the pod of the tenant that it names is tried now. What a
+    tenant's share is may change with every pod that gets a node, which the plugin hears of by Reserve and as a
+    `PodEventHandlerPlugin`.
+    """
+
+    __slots__ = ()
+
+    def tenant_of(self, queued: QueuedPod) -> Hashable: ...
+
+    def next_tenant(self, heads: Mapping[Hashable, QueuedPod]) -> Hashable: ...
+
+
 class EventsPlugin(Plugin, Protocol):
     """Says which events may cure its rejections."""
 
@@ -111,6 +128,51 @@ class PodUpdateHandlerPlugin(Plugin, Protocol):
     __slots__ = ()
 
     def pod_updated(self, old: PodInfo, new: PodInfo) -> None: ...
+
+
+class FiguresPlugin(Plugin, Protocol):
+    """Tells in numbers what it has noted by itself, such as what is reserved; what objects say is no part of it.
+
+    It is asked whenever metrics are read, between cycles, and after each step that is recorded.
+    """
+
+    __slots__ = ()
+
+    def figures(self) -> Sequence[Figure]: ...
+
+
+class ExplainingPlugin(Plugin, Protocol):
+    """Tells in sentences what stands behind its rejection of a pod, as things are now.
+
+    It is asked only if somebody wants to know, between cycles, about a pod that it has rejected. That may be over.
+    """
+
+    __slots__ = ()
+
+    def explain_rejection(self, pod: PodInfo) -> Sequence[str]: ...
+
+
+class RemedyPlugin(Plugin, Protocol):
+    """Says which changes of the objects that it follows would have it let a pod pass; each is tried before it is told.
+
+    The least come first. Asked only where somebody looks for what would help the pod.
+    """
+
+    __slots__ = ()
+
+    def remedies(self, pod: PodInfo) -> Sequence[Remedy]: ...
+
+
+class LesserRequestsPlugin(Plugin, Protocol):
+    """Says how much less a pod could request to pass on a node that the plugin rejects, where that is all it takes.
+
+    The most that the whole pod may request of each resource that is too much, counted as in `PodInfo.requests`; nothing
+    where no less would do. Asked only where somebody looks for what would help the pod, and tried before it is told.
+    """
+
+    __slots__ = ()
+
+    def lesser_requests(self, pod: PodInfo, node: NodeView) -> Mapping[str, int]: ...
 
 
 class PreFilterResult(NamedTuple):
@@ -316,6 +378,25 @@ class FeasibleNodes:
     def views(self) -> list[NodeView]:
         """The nodes one by one."""
         return [self.table.view(row) for row in self.row_array().tolist()]
+
+
+class Narrowed(NamedTuple):
+    """Which of the feasible nodes are left for scoring, bool by row of the table, and why the others are not."""
+
+    mask: NDArray[np.bool_]
+    status: Status
+
+
+class NarrowingPlugin(Plugin, Protocol):
+    """Keeps some of the nodes that pass all filters: a preference that no score may outweigh.
+
+    It is asked once for a pod that fits anywhere, before the nodes to score are sampled and before extenders, and not
+    about a node that was nominated. None keeps all, and so does a mask that would leave no node.
+    """
+
+    __slots__ = ()
+
+    def narrow(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Narrowed | None: ...
 
 
 class PreScorePlugin(Plugin, Protocol):

@@ -26,10 +26,15 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     events: interface.EventsPlugin | None = None
     pod_events: interface.PodEventHandlerPlugin | None = None
     pod_updates: interface.PodUpdateHandlerPlugin | None = None
+    figures: interface.FiguresPlugin | None = None
+    explain_rejection: interface.ExplainingPlugin | None = None
+    remedies: interface.RemedyPlugin | None = None
+    lesser_requests: interface.LesserRequestsPlugin | None = None
     signature: interface.SignaturePlugin | None = None
     pre_enqueue: interface.PreEnqueuePlugin | None = None
     queue_sort: interface.QueueSortPlugin | None = None
     sort_key: interface.SortKeyPlugin | None = None
+    tenants: interface.TenantSortPlugin | None = None
     pre_filter: interface.PreFilterPlugin | None = None
     pre_filter_version: interface.VersionedPreFilterPlugin | None = None
     pre_filter_extensions: interface.PreFilterExtensions | None = None
@@ -41,6 +46,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     filter_by_pods: interface.PodWhatIfPlugin | None = None
     post_filter: interface.PostFilterPlugin | None = None
     pod_group_post_filter: interface.PodGroupPostFilterPlugin | None = None
+    narrow: interface.NarrowingPlugin | None = None
     pre_score: interface.PreScorePlugin | None = None
     pre_score_version: interface.VersionedPreScorePlugin | None = None
     score: interface.ScorePlugin | None = None
@@ -87,10 +93,15 @@ FORMS: Mapping[str, PluginForm] = MappingProxyType(
         "events": _form(interface.EventsPlugin),
         "pod_events": _form(interface.PodEventHandlerPlugin),
         "pod_updates": _form(interface.PodUpdateHandlerPlugin, beside=("pod_added",)),
+        "figures": _form(interface.FiguresPlugin),
+        "explain_rejection": _form(interface.ExplainingPlugin),
+        "remedies": _form(interface.RemedyPlugin),
+        "lesser_requests": _form(interface.LesserRequestsPlugin),
         "signature": _form(interface.SignaturePlugin),
         "pre_enqueue": _form(interface.PreEnqueuePlugin, Point.PRE_ENQUEUE),
         "queue_sort": _form(interface.QueueSortPlugin, Point.QUEUE_SORT),
         "sort_key": _form(interface.SortKeyPlugin, Point.QUEUE_SORT, beside=("less",), answers_as="less"),
+        "tenants": _form(interface.TenantSortPlugin, Point.QUEUE_SORT, beside=("less",)),
         "pre_filter": _form(interface.PreFilterPlugin, Point.PRE_FILTER),
         "pre_filter_version": _form(
             interface.VersionedPreFilterPlugin, Point.PRE_FILTER, "pre_filter_has_version", ("pre_filter",)
@@ -112,6 +123,7 @@ FORMS: Mapping[str, PluginForm] = MappingProxyType(
         ),
         "post_filter": _form(interface.PostFilterPlugin, Point.POST_FILTER),
         "pod_group_post_filter": _form(interface.PodGroupPostFilterPlugin, Point.POST_FILTER, beside=("post_filter",)),
+        "narrow": _form(interface.NarrowingPlugin, Point.PRE_SCORE),
         "pre_score": _form(interface.PreScorePlugin, Point.PRE_SCORE),
         "pre_score_version": _form(
             interface.VersionedPreScorePlugin, Point.PRE_SCORE, "pre_score_has_version", ("pre_score",)
@@ -177,6 +189,11 @@ def contradictions(plugin_class: type) -> Iterator[str]:
     except TypeError as wrong:
         yield f"has something else under the name of its promises: {wrong}"
         return
+    optional = vars(plugin_class).get("optional", False)
+    if not isinstance(optional, bool):
+        yield f"has optional = {optional!r}, which is neither True nor False"
+    elif optional and fills(plugin_class, "less"):
+        yield "is optional, but orders the queue, which cannot do without"
     for form in FORMS.values():
         has = [method for method in form.methods if fills(plugin_class, method)]
         missing = [method for method in form.methods if method not in has]

@@ -24,6 +24,7 @@ from berth.api.near_names import looks_like, nearest
 from berth.framework import interface
 from berth.framework.answers import shown
 from berth.framework.loaded import contradictions
+from berth.framework.plugin_code import SourceLoader
 from berth.framework.registry import PluginClass, Registry, RegistryError, Unusable, fills, is_protocol, points_of
 
 ENTRY_POINT_GROUP = "berth.plugins"
@@ -128,11 +129,12 @@ def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError("there is no such file")
     path = path.absolute()
-    known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
-    name = path.stem if known is None else f"plugin_file_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    names = (path.stem, f"plugin_file_{path.stem}")
+    for known in map(sys.modules.get, names):
+        if known is not None and getattr(known, "__file__", None) == str(path):
+            return known
+    name = names[path.stem in sys.modules]
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise ImportError("it is not a Python file")
     module = importlib.util.module_from_spec(spec)

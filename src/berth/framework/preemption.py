@@ -5,8 +5,8 @@ budgets, reprieves, extenders and the choice among candidates stay those of Defa
 `Handle.preemption` when it is made, and hands on its `post_filter` to what it gets.
 """
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
@@ -15,6 +15,16 @@ from berth.framework.interface import PostFilterAnswer
 from berth.framework.status import Status
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
+
+
+class VictimSets(NamedTuple):
+    """Sets of pods that the pod may preempt on a node, each by itself: the first without which the pod fits counts.
+
+    Where which pods may go depends on which others do, no single set holds all that may. The sets are looked at one by
+    one, so that an iterator need not make those that are not needed; each costs a what-if.
+    """
+
+    sets: Iterable[Iterable[PodInfo]]
 
 
 class VictimRules(Protocol):
@@ -28,7 +38,9 @@ class VictimRules(Protocol):
         `nominated` is the node that was promised to it, unless filters have said since that nothing helps there.
         """
 
-    def potential_victims(self, state: CycleState, pod: PodInfo, node: NodeView) -> Iterable[PodInfo] | Status:
+    def potential_victims(
+        self, state: CycleState, pod: PodInfo, node: NodeView
+    ) -> Iterable[PodInfo] | VictimSets | Status:
         """Return the pods of a node that the pod may preempt, or why the node cannot be freed."""
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
@@ -36,6 +48,14 @@ class VictimRules(Protocol):
 
         `state` has followed (`add_pod`, `remove_pod`) which pods these are.
         """
+
+
+VictimCost = Callable[[CycleState, PodInfo, NodeView, Sequence[PodInfo]], float]
+"""What it costs to evict pods of a node, the most important first, and to have the pod there instead.
+
+The node where it costs least is freed. Broken disruption budgets count before that, and among equals
+DefaultPreemption's criteria decide.
+"""
 
 
 class Preemption(Protocol):

@@ -27,7 +27,7 @@ METHODS: Mapping[ExtensionPoint, tuple[str, ...]] = MappingProxyType(
         ExtensionPoint.PRE_FILTER: ("pre_filter",),
         ExtensionPoint.FILTER: ("filter", "filter_columns"),
         ExtensionPoint.POST_FILTER: ("post_filter",),
-        ExtensionPoint.PRE_SCORE: ("pre_score",),
+        ExtensionPoint.PRE_SCORE: ("pre_score", "narrow"),
         ExtensionPoint.SCORE: ("score", "score_columns"),
         ExtensionPoint.RESERVE: ("reserve",),
         ExtensionPoint.PERMIT: ("permit",),

@@ -64,6 +64,10 @@ class ProfileView(Protocol):
     """The profile of a plugin, as far as plugins may use it."""
 
     @property
+    def name(self) -> str:
+        """Its `schedulerName`: the pods of the profile name it in their spec."""
+
+    @property
     def extenders(self) -> Sequence[Extender]:
         """Who is asked beside the plugins, in this order."""
 

@@ -84,6 +84,11 @@ class WorkBudget:
         """Why the attempt has to end; the empty string while anything is left."""
         return self._told
 
+    @property
+    def most(self) -> str:
+        """The plugin that has used most; to be asked only once something was spent."""
+        return max(self._spent, key=lambda name: self._spent[name])
+
     def spend(self, plugin: str, steps: int, on: Callable[[], str] | None = None) -> None:
         """Note work that is about to be done. Raises `OutOfBudgetError` where it is more than is left.
 
@@ -98,7 +103,7 @@ class WorkBudget:
     def _why(self, plugin: str, on: Callable[[], str] | None) -> str:
         """Name the plugin that used most; what is told first stays, whichever plugin asks for more later."""
         if not self._told:
-            most = max(self._spent, key=lambda name: self._spent[name])
+            most = self.most
             doing = f", {on()}" if on is not None and most == plugin else ""
             self._told = f"gave up after {self.limit} steps of work: {self._spent[most]} of them by {most}{doing}"
         return self._told

@@ -145,8 +145,8 @@ class InformerSet:
     """Informers by kind, with one report function and one source of jitter."""
 
     __slots__ = (
-        "_changed", "_clock", "_discovery", "_failure", "_random", "_report", "_sleep", "_tell", "_transport",
-        "informers",
+        "_altered", "_changed", "_clock", "_discovery", "_failure", "_is_running", "_random", "_report", "_sleep",
+        "_tasks", "_tell", "_transport", "informers",
     )  # fmt: skip
 
     def __init__(
@@ -169,6 +169,11 @@ class InformerSet:
         self._tell = on_settled
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
+        self._is_running = False
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """Those of the informers that run, by kind."""
+        self._altered = asyncio.Event()
+        """Set when an informer has come or gone while the others run."""
         self.informers: dict[str, Informer] = {}
         """The informers by kind."""
 
@@ -185,12 +190,14 @@ class InformerSet:
         keep_raw: bool = False,
         is_required: bool = False,
         read: Reader | None = None,
+        key: str = "",
     ) -> Informer:
-        """Follow a resource in the first of these versions that is served; to be called before `run`.
+        """Follow a resource in the first of these versions that is served; while `run` is at work, from now on.
 
-        Without a selector, pods are followed until they finish. What is required counts as missing never.
+        Without a selector, pods are followed until they finish. What is required counts as missing never. `key` is what
+        it goes by instead of the kind, while another informer still has that.
         """
-        kind = versions[0].kind
+        kind = key or versions[0].kind
         if kind in self.informers:
             raise ValueError(
                 f"{versions[0].plural} are followed already; give the first informer's sink both consumers"
@@ -214,27 +221,56 @@ class InformerSet:
             sleep=self._sleep,
         )
         self.informers[kind] = informer
+        if self._is_running:
+            self._start(kind)
         return informer
+
+    def drop(self, kind: str) -> None:
+        """Follow a resource no longer."""
+        del self.informers[kind]
+        task = self._tasks.pop(kind, None)
+        if task is not None:
+            task.cancel()
+        self._settled()
+
+    def rename(self, key: str, kind: str) -> None:
+        """Have an informer go by its kind from now on."""
+        self.informers[kind] = self.informers.pop(key)
+        if key in self._tasks:
+            self._tasks[kind] = self._tasks.pop(key)
+
+    def _start(self, kind: str) -> None:
+        self._tasks[kind] = asyncio.create_task(self.informers[kind].run(), name=f"informer:{kind}")
+        self._altered.set()
 
     async def run(self) -> None:
         """Run every informer until cancelled, or until one dies of a bug, which is then raised as it is."""
-        tasks = [
-            asyncio.create_task(informer.run(), name=f"informer:{kind}") for kind, informer in self.informers.items()
-        ]
-        if not tasks:
+        if not self.informers:
             raise ValueError("there is nothing to follow: add a resource before running the informers")
         self._failure = None
+        self._is_running = True
+        for kind in self.informers:
+            self._start(kind)
+        altered: asyncio.Task[bool] | None = None
         try:
             # None of them ends by itself, so the first that does has broken, and the others are of no use without it.
-            for finished in (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0]:
-                await finished
+            while True:
+                self._altered.clear()
+                altered = asyncio.create_task(self._altered.wait(), name="informers come and go")
+                done, _ = await asyncio.wait([*self._tasks.values(), altered], return_when=asyncio.FIRST_COMPLETED)
+                for finished in done - {altered}:
+                    if finished in self._tasks.values():  # else it was dropped, and has ended for that
+                        await finished
+                await _cancel_all([altered])
         except BaseException as cause:
             stopped = RuntimeError("the informers were stopped before they had synced")
             self._failure = cause if isinstance(cause, Exception) else stopped
             raise
         finally:
             self._changed.set()
-            await _cancel_all(tasks)
+            self._is_running = False
+            tasks, self._tasks = list(self._tasks.values()), {}
+            await _cancel_all([*tasks, *([] if altered is None else [altered])])
 
     async def wait_until_settled(self, kinds: Iterable[str]) -> None:
         """Return once the informers of these kinds are settled; raises what ended `run` before that.
@@ -242,7 +278,9 @@ class InformerSet:
         `run` must be a task of its own. `unsettled` says what is missing.
         """
         waited = tuple(kinds)
-        while self._failure is None and any(not self.informers[kind].is_settled for kind in waited):
+        while self._failure is None and any(
+            not each.is_settled for kind in waited if (each := self.informers.get(kind)) is not None
+        ):
             # Nothing else runs between the question above and this, so no change is missed.
             self._changed.clear()
             await self._changed.wait()

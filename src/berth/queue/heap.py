@@ -7,6 +7,9 @@ from typing import Any
 
 from berth.state.queued_pod import QueuedPod
 
+Entry = tuple[Any, int, QueuedPod]
+"""A pod as it lies in a heap: its key, and the token that it was given with it."""
+
 
 class PodHeap:
     """Smallest key first; equal keys in order of arrival."""
@@ -15,7 +18,7 @@ class PodHeap:
 
     def __init__(self, key: Callable[[QueuedPod], Any], tokens: "count[int] | None" = None) -> None:
         self._key = key
-        self._entries: list[tuple[Any, int, QueuedPod]] = []
+        self._entries: list[Entry] = []
         self._pods: dict[str, QueuedPod] = {}
         self._tokens = tokens if tokens is not None else count(1)
 
@@ -41,7 +44,7 @@ class PodHeap:
         key = self._key(queued)
         queued.token = next(self._tokens)
         self._pods[queued.pod.uid] = queued
-        heapq.heappush(self._entries, (key, queued.token, queued))
+        self._file((key, queued.token, queued))
         self._drop_stale()
 
     def peek(self) -> QueuedPod | None:
@@ -67,6 +70,9 @@ class PodHeap:
         self._drop_stale()
         return queued
 
+    def _file(self, entry: Entry) -> None:
+        heapq.heappush(self._entries, entry)
+
     def _drop_stale(self) -> None:
         # Stale entries are skipped where they come up, since finding one would cost as much as there are. They are
         # cleared out once they are the most, so each costs a constant part of that.
@@ -74,6 +80,6 @@ class PodHeap:
             self._entries = [entry for entry in self._entries if self._is_live(entry)]
             heapq.heapify(self._entries)
 
-    def _is_live(self, entry: tuple[Any, int, QueuedPod]) -> bool:
+    def _is_live(self, entry: Entry) -> bool:
         _, token, queued = entry
         return queued.token == token and self._pods.get(queued.pod.uid) is queued

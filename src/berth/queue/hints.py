@@ -103,7 +103,7 @@ class WakeTable:
 
         `berth.core.timed_runner` overrides this to tell who was answered for.
         """
-        return strategy(pods[0], happened, {pods[0].pod.spec.scheduler_name: self})
+        return strategy(pods[0], happened, {pods[0].pod.profile_name: self})
 
     def may_ungate(self, plugin: str, event: ClusterEvent) -> bool:
         """Say whether a plugin that gates pods registered for this event: no other event can open its gate.
@@ -137,7 +137,7 @@ def is_kept_gated(queued: QueuedPod, event: ClusterEvent, tables: Mapping[str, W
     """
     if not queued.is_gated or (queued.is_gate_broken and event == UNSCHEDULABLE_TIMEOUT):
         return False
-    table = tables.get(queued.pod.spec.scheduler_name)
+    table = tables.get(queued.pod.profile_name)
     return table is not None and not table.may_ungate(queued.gating_plugin, event)
 
 
@@ -149,7 +149,7 @@ def strategy(queued: QueuedPod, happened: InFlightEvent, tables: Mapping[str, Wa
     if happened.event.resource == WILDCARD:
         is_for_another = isinstance(happened.new, PodInfo) and happened.new.uid != queued.pod.uid
         return Strategy.SKIP if is_for_another else Strategy.AFTER_BACKOFF
-    table = tables.get(queued.pod.spec.scheduler_name)
+    table = tables.get(queued.pod.profile_name)
     if table is None:  # no such profile: a wasted attempt is better than a pod that nothing wakes
         return Strategy.AFTER_BACKOFF
     best = Strategy.SKIP
@@ -180,7 +180,7 @@ def strategies(
         any_pod = next(iter(next(iter(by_shape.values())).values()))
         if is_kept_gated(any_pod, happened.event, tables):
             continue
-        table = tables.get(rejection.scheduler_name)
+        table = tables.get(rejection.profile_name)
         asked = None if table is None else table.asked_about(any_pod, happened)
         if asked is not None and not asked:
             continue

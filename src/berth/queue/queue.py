@@ -21,11 +21,13 @@ from math import floor
 from typing import Any
 
 from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
+from berth.framework.interface import TenantSortPlugin
 from berth.framework.status import Status
 from berth.queue.heap import PodHeap
 from berth.queue.hints import Strategy, WakeTable, is_kept_gated, is_of_interest, strategies, strategy
 from berth.queue.in_flight import InFlight, InFlightEvent
 from berth.queue.policy import BACKOFF_WINDOW_S, QueuePolicy
+from berth.queue.tenant_heap import TenantHeap
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
@@ -53,7 +55,10 @@ class SchedulingQueue:
         policy: QueuePolicy,
         on_incoming: IncomingObserver = lambda _queue, _event, _queued: None,
         on_left: Callable[[QueuedPod], None] = lambda _queued: None,
+        tenants: TenantSortPlugin | None = None,
     ) -> None:
+        """`tenants` says, where pods are shared fairly, whose pod is popped next; else the first by key is."""
+
         # Backoffs end with windows, so all pods of a window have the same end, and are in the order of the active queue
         # (KEP-5142).
         def by_window(queued: QueuedPod) -> tuple[float | None, Any]:
@@ -65,8 +70,12 @@ class SchedulingQueue:
         # One counter for all heaps: an entry that a pod left behind in one of them never has the token that it gets
         # later.
         tokens = count(1)
-        self.active = PodHeap(sort_key, tokens)
-        self.backoff = PodHeap(by_window if policy.pop_from_backoff else by_end, tokens)
+        self.active = PodHeap(sort_key, tokens) if tenants is None else TenantHeap(sort_key, tenants, tokens)
+        if tenants is None or not policy.pop_from_backoff:
+            self.backoff = PodHeap(by_window if policy.pop_from_backoff else by_end, tokens)
+        else:
+            # What an idle scheduler takes from backoff is shared as well: there most pods wait where room is short.
+            self.backoff = TenantHeap(by_window, tenants, tokens)
         self.error_backoff = PodHeap(by_end, tokens)
         self.unschedulable = UnschedulablePods()
         self.in_flight = InFlight()
@@ -301,7 +310,7 @@ class SchedulingQueue:
 
         A gated pod cannot use the room, and nobody knows for how long.
         """
-        table = self.tables.get(queued.pod.spec.scheduler_name)
+        table = self.tables.get(queued.pod.profile_name)
         return not queued.is_gated or (table is not None and queued.gating_plugin in table.makes_room)
 
     def flush(self, now: float) -> None:
@@ -321,7 +330,7 @@ class SchedulingQueue:
                 return
         for heap in (self.backoff, self.error_backoff):
             while (first := heap.peek()) is not None and not self._is_backing_off(first, now):
-                heap.pop()
+                heap.remove(first.pod.uid)  # not the one to be popped: where tenants share, that may be another
                 self._out_of_backoff(first, "BackoffComplete", now)
 
     def backoff_deadline(self) -> float | None:

@@ -17,7 +17,7 @@ Pods = Mapping[str, QueuedPod]
 class RejectedBy(NamedTuple):
     """Why pods wait: what `berth.queue.hints` asks of a pod beside the pod itself."""
 
-    scheduler_name: str
+    profile_name: str
     unschedulable_plugins: frozenset[str]
     pending_plugins: frozenset[str]
     gating_plugin: str
@@ -27,7 +27,7 @@ class RejectedBy(NamedTuple):
     def of(cls, queued: QueuedPod) -> "RejectedBy":
         """Return why a pod waits."""
         return cls(
-            queued.pod.spec.scheduler_name,
+            queued.pod.profile_name,
             queued.unschedulable_plugins,
             queued.pending_plugins,
             queued.gating_plugin,

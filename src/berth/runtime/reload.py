@@ -2,8 +2,9 @@
 
 `ConfigFile` looks at the file every few seconds, and at once when it is told to. It goes by content, so that an editor
 that writes a new file and a ConfigMap whose symlink is swapped are the same to it; a change counts when it is seen
-twice, since a file may be half written. Loading and checking are those of the start. What happens between two cycles
-when a new configuration is put in force is in `reconfiguration`.
+twice, since a file may be half written. Loading and checking are those of the start. With the file, and whenever it is
+told to look at once, changed code of plugins is loaded too. What happens between two cycles when a new configuration is
+put in force is in `reconfiguration`.
 """
 
 import asyncio
@@ -11,18 +12,28 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from berth.config.errors import ConfigError
+from berth.config.profiles import names_enabled
 from berth.config.types import SchedulerConfiguration
 from berth.extender.http_extender import kinds_sent_whole
+from berth.framework.plugin_code import Loaded, PluginCode
+from berth.framework.registry import Registry
 from berth.runtime.observing.tallies import CounterTally
 
+Reconfigure = Callable[[SchedulerConfiguration, Registry, Callable[[str], None]], Awaitable[list[str]]]
+"""Puts a configuration in force together with plugins; calls the function with a plugin's name if it was undone."""
+
+Setup = TypeVar("Setup")
+"""What is loaded, and put in force."""
+
 LOOK_EVERY_S = 3.0
-APPLIED, REFUSED, POSTPONED = "applied", "refused", "postponed"
+APPLIED, REFUSED, POSTPONED, UNDONE = "applied", "refused", "postponed", "undone"
 
 FIXED_FIELDS = {
     "leader_election": "leaderElection",
@@ -62,32 +73,99 @@ def adjusted(old: SchedulerConfiguration, new: SchedulerConfiguration) -> tuple[
     return msgspec.structs.replace(new, **fixed), [FIXED_FIELDS[field] for field in fixed]
 
 
-class ConfigFile(Collector):
+class NewSetup(NamedTuple):
+    """What a changed file asks for: a configuration, and the plugins with their code as it is now."""
+
+    config: SchedulerConfiguration
+    code: Loaded
+
+
+class SetupReader:
+    """Reads configuration and plugins, and puts both in force; `ConfigFile` is told to use it."""
+
+    __slots__ = ("_code", "_in_force", "_read", "_reconfigure")
+
+    def __init__(
+        self,
+        read: Callable[[], SchedulerConfiguration],
+        code: PluginCode,
+        reconfigure: Reconfigure,
+        in_force: Callable[[], SchedulerConfiguration],
+    ) -> None:
+        """`reconfigure` is that of the live scheduler; `in_force` returns its configuration."""
+        self._read = read
+        self._code = code
+        self._reconfigure = reconfigure
+        self._in_force = in_force
+
+    def load(self) -> NewSetup:
+        """Read both as at the start; the changed modules of the plugins that are enabled are imported afresh.
+
+        Raises `ConfigError`; then the modules are those of before.
+        """
+        config = self._read()
+        return NewSetup(config, self._code.load(names_enabled(config)))
+
+    async def apply(self, new: NewSetup, on_undone: Callable[[str], None]) -> list[str]:
+        """Put both in force. Raises `ConfigError` and `ReloadPostponed`; then the modules are those of before."""
+
+        def undone(plugin: str) -> None:
+            new.code.undo()
+            on_undone(plugin)
+
+        try:
+            fixed = await self._reconfigure(new.config, new.code.registry, undone)
+        except BaseException:
+            new.code.undo()
+            raise
+        new.code.keep()
+        if new.code.changed:
+            _log.info("plugin code was loaded afresh: %s", ", ".join(new.code.changed))
+        return fixed
+
+    def has_new_code(self) -> bool:
+        """Say whether the code of a plugin that the configuration in force enables has changed."""
+        return self._code.has_changed(names_enabled(self._in_force()))
+
+
+class ConfigFile(Collector, Generic[Setup]):
     """One file: `load` reads and checks it, `apply` puts it in force and returns the fields that it could not change.
 
-    Both raise `ConfigError`, `apply` also `ReloadPostponed`. Counts what came of each change.
+    Both raise `ConfigError`, `apply` also `ReloadPostponed`; `apply` is given a function to call with a plugin's name
+    where what it put in force was undone for that plugin's sake. `has_more` is asked when we are told to look, and says
+    whether there is something new although the file is the same. Counts what came of each change.
     """
 
     def __init__(
         self,
-        path: Path,
-        load: Callable[[], SchedulerConfiguration],
-        apply: Callable[[SchedulerConfiguration], Awaitable[list[str]]],
+        path: Path | None,
+        load: Callable[[], Setup],
+        apply: Callable[[Setup, Callable[[str], None]], Awaitable[list[str]]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        has_more: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Without a `path` there is only what `has_more` tells of."""
         self._path = path
         self._load = load
         self._apply = apply
         self._sleep = sleep
+        self._has_more = has_more
         self._settled = self._seen = fingerprint(path)
         self._looking = asyncio.Lock()
         self.reloads = CounterTally(
             "berth_config_reloads", "[ALPHA] Changes of the configuration file, by what came of them.", ("result",)
         )
+        self.undone = CounterTally(
+            "berth_config_undone",
+            "[ALPHA] Configurations that were undone, by the plugin that was broken.",
+            ("plugin",),
+        )
 
     def collect(self) -> Iterator[Metric]:
-        """The counter."""
+        """The counters."""
         yield from self.reloads.collect()
+        yield from self.undone.collect()
 
     async def run(self) -> None:
         """Look every few seconds, until cancelled."""
@@ -100,33 +178,45 @@ class ConfigFile(Collector):
         async with self._looking:
             found = await asyncio.to_thread(fingerprint, self._path)
             before, self._seen = self._seen, found
-            if found != self._settled and (at_once or found == before):
+            is_new = found != self._settled and (at_once or found == before)
+            if is_new or (at_once and await asyncio.to_thread(self._has_more)):
                 await self._reload(found)
             elif at_once:
-                _log.info("%s has not changed", self._path)
+                _log.info("%s has not changed", self._what)
+
+    @property
+    def _what(self) -> str:
+        return "the code of the plugins" if self._path is None else str(self._path)
 
     async def _reload(self, found: str) -> None:
         try:
-            fixed = await self._apply(await asyncio.to_thread(self._load))
+            fixed = await self._apply(await asyncio.to_thread(self._load), self._was_undone)
         except ConfigError as error:
             result = REFUSED
-            problem = error.located(error.source or str(self._path))
+            problem = error.located(error.source or self._what)
             _log.error("the changed configuration is refused, and the old one stays in force: %s", problem)
         except ReloadPostponed as why:
-            _log.warning("the changed configuration %s is not in force yet, and is tried again: %s", self._path, why)
+            _log.warning("the changed configuration %s is not in force yet, and is tried again: %s", self._what, why)
             self.reloads.add((POSTPONED,))
             return
         else:
             result = APPLIED
-            _log.info("the changed configuration %s is in force", self._path)
+            _log.info("the changed configuration %s is in force", self._what)
             if fixed:
-                _log.warning("%s: %s cannot change without a restart", self._path, ", ".join(fixed))
+                _log.warning("%s: %s cannot change without a restart", self._what, ", ".join(fixed))
         self._settled = found
         self.reloads.add((result,))
 
+    def _was_undone(self, plugin: str) -> None:
+        """Note it. The same file is not put in force again by itself: only when it changes, or somebody says so."""
+        self.reloads.add((UNDONE,))
+        self.undone.add((plugin,))
 
-def fingerprint(path: Path) -> str:
-    """Return what stands for a file's content: a hash, or why it cannot be read."""
+
+def fingerprint(path: Path | None) -> str:
+    """Return what stands for a file's content: a hash, or why it cannot be read; nothing where there is no file."""
+    if path is None:
+        return ""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -49,7 +49,7 @@ from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.work_queues import WorkQueues
 from berth.runtime.overruns import ENDED_AFTER_S, LOST_AFTER_S, OverrunWatch
-from berth.runtime.reconfiguration import Reconfiguration
+from berth.runtime.reconfiguration import InForce, Reconfiguration
 from berth.runtime.tasks import cancel, raise_failure
 from berth.runtime.turns import CoreThread, CycleBusy, Inline, SliceRunner
 from berth.runtime.unreadable_pods import UnreadablePods
@@ -104,9 +104,9 @@ class LiveScheduler:
         self._clock = clock
         rng = rng or random.Random()
         observer = instrument or SchedulerLog()
+        registry = registry or _installed_plugins()
         make_core = partial(
             build,
-            registry=registry or _installed_plugins(),
             rng=rng,
             instrument=observer,
             stopwatch=time.perf_counter if instrument is not None else None,
@@ -115,7 +115,7 @@ class LiveScheduler:
             shards=shards if config.leader_election.leader_elect else 1,
             clock=clock,
         )
-        core = make_core(config)
+        core = make_core(config, registry)
         self._runner = runner or CoreThread()
         self.synced = asyncio.Event()
         """Set when the core knows everything that was there at the start."""
@@ -156,8 +156,9 @@ class LiveScheduler:
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
         self._drain = GracefulStop(self._work, self._arrivals, self._effects)
         self._reconfiguration = Reconfiguration(
-            config, self._work, self._arrivals, self._effects, self.following, make_core, extenders_for, clock
-        )
+            InForce(config, registry), self._work, self._arrivals, self._effects, self.following, make_core,
+            extenders_for, clock, self._recorder,
+        )  # fmt: skip
 
     @property
     def core(self) -> Core:
@@ -244,6 +245,7 @@ class LiveScheduler:
         helpers = [
             asyncio.create_task(self.following.run(), name="following"),
             asyncio.create_task(self._recorder.run(), name="events"),
+            asyncio.create_task(self._reconfiguration.watch(), name="new plugins"),
         ]
         if not isinstance(self._runner, Inline):
             helpers.append(asyncio.create_task(self.overruns.run(), name="overruns"))
@@ -315,12 +317,19 @@ class LiveScheduler:
                 pass
         raise CycleStuck(f"gave up, since {problem}")
 
-    async def reconfigure(self, config: SchedulerConfiguration) -> list[str]:
+    async def reconfigure(
+        self,
+        config: SchedulerConfiguration,
+        registry: Registry | None = None,
+        on_undone: Callable[[str], None] = lambda _plugin: None,
+    ) -> list[str]:
         """Put another configuration in force between two cycles; return the fields that cannot change at work.
 
-        Raises `ConfigError` and `ReloadPostponed`; then nothing has changed.
+        With a `registry` it takes effect together with these plugins. Raises `ConfigError` and `ReloadPostponed`; then
+        nothing has changed. Where a new plugin turns out to be broken within a minute at work, what was in force before
+        is put back, and `on_undone` called with the plugin's name.
         """
-        return await self._reconfiguration.put_in_force(config)
+        return await self._reconfiguration.put_in_force(config, registry, on_undone)
 
     def _take_in(self, changes: list[Change]) -> None:
         """The informers' sink."""

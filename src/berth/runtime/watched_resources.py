@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -75,7 +75,9 @@ def event_of(change: Change) -> ObjectEvent | None:
 class WatchedResources:
     """Informers for all kinds; `run` is a task of its own."""
 
-    __slots__ = ("_comparison", "_held", "_informers", "_report", "_sink", "_sleep", "_web", "has_started")
+    __slots__ = (
+        "_comparison", "_custom", "_held", "_informers", "_report", "_sink", "_sleep", "_staged", "_web", "has_started",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -116,7 +118,11 @@ class WatchedResources:
                 is_required=kind in REQUIRED_KINDS,
             )
 
-        for each in custom:
+        self._custom: dict[str, CustomResource] = {each.name: each for each in custom}
+        """What plugins want followed, by name, which is the kind that their informers go by."""
+        self._staged: dict[str, _Staged] = {}
+        """What the plugins of a core that is yet to come want followed."""
+        for each in self._custom.values():
             self._informers.add(each.resource, sink=_told_as(each.name, sink), read=each.read)
 
     @property
@@ -164,6 +170,52 @@ class WatchedResources:
             self.has_started = True
             for plural, why in self.lacking().items():
                 self._report(InformerTrouble(plural, f"starting without them: {why}"))
+
+    async def stage(self, custom: Iterable[CustomResource], web: Iterable[WebResource]) -> None:
+        """Begin to follow what these plugins want and is not followed yet; return when it is there, or for long not.
+
+        Nobody is told of it before `put_in_place`; `unstage` gives it up. What is followed already goes on.
+        """
+        self.unstage()
+        for each in custom:
+            if self._custom.get(each.name) != each:
+                staged = self._staged[each.name] = _Staged(each, f"{each.name} (staged)", _Gate(each.name, self._sink))
+                self._informers.add(each.resource, sink=staged.gate.take, read=each.read, key=staged.key)
+        self._web.stage(web)
+        there = asyncio.create_task(self._wait_for_staged())
+        patience = asyncio.ensure_future(self._sleep(START_WITHOUT_S))
+        try:
+            await asyncio.wait({there, patience}, return_when=asyncio.FIRST_COMPLETED)
+            if there.done():
+                there.result()
+        finally:
+            there.cancel()
+            patience.cancel()
+            await asyncio.gather(there, patience, return_exceptions=True)
+
+    async def _wait_for_staged(self) -> None:
+        await self._informers.wait_until_settled([staged.key for staged in self._staged.values()])
+        await self._web.wait_until_asked()
+
+    def unstage(self) -> None:
+        """Give up what was staged."""
+        for staged in self._staged.values():
+            self._informers.drop(staged.key)
+        self._staged = {}
+        self._web.unstage()
+
+    def put_in_place(self, custom: Iterable[CustomResource], web: Iterable[WebResource]) -> None:
+        """Follow for plugins what was staged, and nothing but what these plugins want."""
+        staged, self._staged = self._staged, {}
+        wanted = {each.name: each for each in custom}
+        for name in self._custom:
+            if name in staged or name not in wanted:
+                self._informers.drop(name)
+        for name, each in staged.items():
+            self._informers.rename(each.key, name)
+            each.gate.is_open = True
+        self._custom = wanted
+        self._web.put_in_place({each.name for each in web})
 
     async def _wait_for_everything(self) -> None:
         await self._informers.wait_until_settled(self._informers.informers)
@@ -247,6 +299,30 @@ class WatchedResources:
 
     def _plural(self, kind: str) -> str:
         return self.served(kind).plural
+
+
+class _Gate:
+    """The sink of a custom resource whose core is yet to come: nothing passes before it is opened."""
+
+    __slots__ = ("_sink", "is_open")
+
+    def __init__(self, resource: str, sink: Sink) -> None:
+        self._sink = _told_as(resource, sink)
+        self.is_open = False
+
+    def take(self, changes: list[Change]) -> None:
+        """The informer's sink."""
+        if self.is_open:
+            self._sink(changes)
+
+
+class _Staged(NamedTuple):
+    """A custom resource that is followed for a core that is yet to come."""
+
+    resource: CustomResource
+    key: str
+    """What its informer goes by meanwhile."""
+    gate: _Gate
 
 
 def _told_as(resource: str, sink: Sink) -> Sink:

@@ -6,7 +6,7 @@ once until there is another; what was known before stays in force.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
 import aiohttp
 
@@ -24,10 +24,26 @@ CHUNK_BYTES = 64 * 1024
 TIMEOUT_S = 30.0
 
 
-class WebDocuments:
-    """The documents, and a task for each."""
+class _Poll:
+    """One document: what is known of it, and the task that asks for it."""
 
-    __slots__ = ("_asked", "_known", "_report", "_resources", "_sink", "_sleep", "_troubles")
+    __slots__ = ("asked", "is_live", "known", "resource", "task", "trouble")
+
+    def __init__(self, resource: WebResource, *, is_live: bool) -> None:
+        self.resource = resource
+        self.is_live = is_live
+        """Whether the core is told of it; else it is only asked for, for a core that is yet to come."""
+        self.known: CustomObject | None = None
+        self.trouble = ""
+        self.asked = asyncio.Event()
+        """Set when the document was asked for once, with or without success."""
+        self.task: asyncio.Task[None] | None = None
+
+
+class WebDocuments:
+    """The documents, and a task for each. Others may take their place while it runs: `stage`, then `put_in_place`."""
+
+    __slots__ = ("_altered", "_polls", "_report", "_session", "_sink", "_sleep", "_staged")
 
     def __init__(
         self,
@@ -36,64 +52,118 @@ class WebDocuments:
         report: Report,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._resources = tuple(resources)
         self._sink = sink
         self._report = report
         self._sleep = sleep
-        self._known: dict[str, CustomObject] = {}
-        self._troubles: dict[str, str] = {}
-        self._asked = {resource.name: asyncio.Event() for resource in self._resources}
-        """Set when a document was asked for once, with or without success."""
+        self._polls = {resource.name: _Poll(resource, is_live=True) for resource in resources}
+        self._staged: dict[str, _Poll] = {}
+        """Those that are to come into place, by name."""
+        self._session: aiohttp.ClientSession | None = None
+        self._altered = asyncio.Event()
+        """Set when a document has come or gone."""
 
     def __iter__(self) -> Iterator[CustomObject]:
         """The documents that are known."""
-        return iter(self._known.values())
+        return iter([poll.known for poll in list(self._polls.values()) if poll.known is not None])
 
     async def wait_until_asked(self) -> None:
         """Return when each document was asked for once."""
-        for asked in self._asked.values():
-            await asked.wait()
+        for poll in [*self._polls.values(), *self._staged.values()]:
+            await poll.asked.wait()
+
+    def stage(self, resources: Iterable[WebResource]) -> None:
+        """Begin to ask for those of these documents that are not asked for yet; nobody is told of them."""
+        for resource in resources:
+            known = self._polls.get(resource.name)
+            if known is None or known.resource != resource:
+                self._staged[resource.name] = _Poll(resource, is_live=False)
+        self._altered.set()
+
+    def unstage(self) -> None:
+        """Forget what was staged."""
+        for poll in self._staged.values():
+            _end(poll)
+        self._staged = {}
+
+    def put_in_place(self, names: Collection[str]) -> None:
+        """Have what was staged take the place of what had the name, and ask for nothing but these names any more."""
+        staged, self._staged = self._staged, {}
+        for name, poll in tuple(self._polls.items()):
+            if name in staged or name not in names:
+                _end(poll)
+                del self._polls[name]
+        for poll in staged.values():
+            poll.is_live = True
+        self._polls = {**self._polls, **staged}  # whole, since the core's thread may be reading
 
     async def run(self) -> None:
         """Ask until cancelled; raises only bugs."""
-        if not self._resources:
-            await asyncio.Event().wait()
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        async with (
-            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
-            asyncio.TaskGroup() as tasks,
-        ):
-            for resource in self._resources:
-                tasks.create_task(self._follow(session, resource), name=f"polling {resource.name}")
+        try:
+            while True:
+                polls = [*self._polls.values(), *self._staged.values()]
+                if polls and self._session is None:
+                    self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout)
+                for poll in polls:
+                    if poll.task is None and self._session is not None:
+                        poll.task = asyncio.create_task(
+                            self._follow(self._session, poll), name=f"polling {poll.resource.name}"
+                        )
+                self._altered.clear()
+                altered = asyncio.create_task(self._altered.wait(), name="web documents come and go")
+                try:
+                    tasks = [poll.task for poll in polls if poll.task is not None]
+                    done, _ = await asyncio.wait([altered, *tasks], return_when=asyncio.FIRST_COMPLETED)
+                    for ended in done:
+                        if ended is not altered and not ended.cancelled():
+                            ended.result()
+                finally:
+                    altered.cancel()
+                    await asyncio.gather(altered, return_exceptions=True)
+        finally:
+            for poll in (*self._polls.values(), *self._staged.values()):
+                _end(poll)
+            tasks = [p.task for p in (*self._polls.values(), *self._staged.values()) if p.task is not None]
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._session is not None:
+                await self._session.close()
 
-    async def _follow(self, session: aiohttp.ClientSession, resource: WebResource) -> None:
+    async def _follow(self, session: aiohttp.ClientSession, poll: _Poll) -> None:
         while True:
-            problem = await self._ask(session, resource)
-            self._tell(resource, problem)
-            self._asked[resource.name].set()
-            await self._sleep(resource.every_s)
+            problem = await self._ask(session, poll)
+            self._tell(poll, problem)
+            poll.asked.set()
+            await self._sleep(poll.resource.every_s)
 
-    async def _ask(self, session: aiohttp.ClientSession, resource: WebResource) -> str:
+    async def _ask(self, session: aiohttp.ClientSession, poll: _Poll) -> str:
         """Ask once, and hand on what has changed; return what went wrong, if anything."""
+        resource = poll.resource
         try:
             found = resource.read(await _get(session, resource.url))
         except TimeoutError:
             return f"no answer within {TIMEOUT_S:.0f} s"
         except (aiohttp.ClientError, OSError, ValueError, ObjectError) as error:
             return redact(str(error)) or type(error).__name__
-        known = self._known.get(resource.name)
+        known = poll.known
         if known is None or known.content != found.content:
-            self._known[resource.name] = found
-            self._sink([Custom(resource.name, Added(found) if known is None else Modified(found, known))])
+            poll.known = found
+            if poll.is_live:
+                self._sink([Custom(resource.name, Added(found) if known is None else Modified(found, known))])
         return ""
 
-    def _tell(self, resource: WebResource, problem: str) -> None:
-        if problem and problem != self._troubles.get(resource.name):
+    def _tell(self, poll: _Poll, problem: str) -> None:
+        if problem and problem != poll.trouble:
+            resource = poll.resource
             where = redact_url(resource.url)
             self._report(
                 InformerTrouble(resource.name, f"{where}: {problem}; asking again every {resource.every_s:g} s")
             )
-        self._troubles[resource.name] = problem
+        poll.trouble = problem
+
+
+def _end(poll: _Poll) -> None:
+    if poll.task is not None:
+        poll.task.cancel()
 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> bytes:

@@ -120,6 +120,12 @@ class Cache:
         """Note a namespace's labels, or that it is gone."""
         self.index.set_namespace(name, labels)
 
+    def touch(self, node_name: str) -> None:
+        """Have everything that is derived from the pods of a node worked out again."""
+        row = self.table.row_of.get(node_name)
+        if row is not None:
+            self.table.touch_pods(row)
+
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """Count a pod on the node just chosen for it, before the API server knows."""
         if pod.uid in self._states:

@@ -381,6 +381,8 @@ class PodInfo:
         self.name, self.namespace, self.uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
         self.key = f"{self.namespace}/{self.name}"
         self.labels = pod.metadata.labels
+        self.profile_name = pod.spec.scheduler_name
+        """The profile that schedules the pod: the one it names, unless `berth.core.routes` says another."""
         self.priority = pod.spec.priority or 0
         self.fragments = self.shape.fragments
 

@@ -189,6 +189,10 @@ class WritableNodeTable(NodeTable):
         self._count(row, pod, -1)
         self._free_if_unused(row)
 
+    def touch_pods(self, row: int) -> None:
+        """Log a row as if its pods had changed."""
+        self._touch(row, self.pod_log)
+
     def replace_pod(self, row: int, pod: PodInfo) -> None:
         """Put a newer object of a pod in place of the one counted; nothing that is counted may differ.
 

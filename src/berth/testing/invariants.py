@@ -100,7 +100,7 @@ def check_memos(core: Core, pod: PodInfo) -> None:
 
 def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, registry: Registry) -> None:
     """Compare what plugins remember of volumes, devices and pods to plugins made anew over the same state."""
-    afresh = rebuilt_profiles(core, config, registry)[pod.spec.scheduler_name]
+    afresh = rebuilt_profiles(core, config, registry)[pod.profile_name]
     kept = _shown(decide(core, pod, memos=False))
     fresh = _shown(decide(core, PodInfo(pod.pod), memos=False, profile=afresh))
     assert kept == fresh, f"pod {pod.key}: its plugins say {kept}, new ones {fresh}"
@@ -119,8 +119,8 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
         preempting=PreemptionByRules,
     )
     profiles = build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
-    for name, profile in profiles.items():
-        for old, new in zip(_plugins(core.profiles[name]), _plugins(profile), strict=True):
+    for name, own in core.profiles.items():
+        for old, new in zip(_plugins(own), _plugins(profiles[name]), strict=True):
             if isinstance(old, DynamicResources):  # reservations are kept nowhere else
                 new._ledger._pending, new._ledger._written = dict(old._ledger._pending), dict(old._ledger._written)
                 for claim in old._ledger._pending.values():

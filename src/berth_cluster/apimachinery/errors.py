@@ -135,6 +135,11 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} more characters)"
 
 
+def as_json(value: Any) -> str:
+    """A value as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
 def as_text(value: Any) -> str:
     """A value as JSON, the keys of objects in order."""
     return msgspec.json.encode(value, order="sorted").decode()
@@ -235,6 +240,4 @@ class FieldErrors:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Raw):
-        return str(value)
-    return msgspec.json.encode(value).decode()
+    return str(value) if isinstance(value, Raw) else as_json(value)

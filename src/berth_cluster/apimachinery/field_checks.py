@@ -39,17 +39,23 @@ _JSON_TYPES: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
 _INTEGER_BITS = MappingProxyType({"int32": 32, "int64": 64})
 
 
-def check_types(kind: ResourceType, obj: Object, *, complete: bool = True) -> list[str]:
+def unknown_fields(kind: ResourceType, obj: Object, *, partial: bool = False, complete: bool = True) -> list[str]:
     """Refuse an object with values of the wrong type, drop unknown fields, and add those that are never left out.
 
-    What comes out is a warning for each unknown field.
+    What comes out says which fields are unknown. A `partial` object is a patch, to which nothing is done.
     """
     if kind.custom is not None:
-        unknown = kind.custom.unknown_fields(kind, obj, partial=False)
+        found = kind.custom.unknown_fields(kind, obj, partial=partial)
     else:
         known = message_of(kind.group, kind.version, kind.kind)
-        unknown = FieldCheck(kind.kind, kind.version, complete=complete).run(known, obj) if known is not None else []
-    return [f'unknown field "{path}"' for path in unknown]
+        check = FieldCheck(kind.kind, kind.version, partial=partial, complete=complete)
+        found = check.run(known, obj) if known is not None else []
+    return [f'unknown field "{path}"' for path in found]
+
+
+def check_types(kind: ResourceType, obj: Object, *, complete: bool = True) -> list[str]:
+    """The same, for a whole object."""
+    return unknown_fields(kind, obj, complete=complete)
 
 
 def check_patched(kind: ResourceType, obj: Object) -> list[str]:

@@ -16,6 +16,13 @@ FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
 
 
+def value_at(obj: Any, path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    for key in path.split("."):
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj
+
+
 def key_of(obj: Object) -> str:
     """`namespace/name`, or just the name of a cluster-wide object: the key of every work queue."""
     metadata = obj["metadata"]
@@ -118,7 +125,7 @@ def parse_time(text: str | None) -> float:
 def find_condition(obj: Object, condition_type: str) -> Object | None:
     """The condition of that type in the object's status."""
     conditions = (obj.get("status") or {}).get("conditions") or []
-    return next((condition for condition in conditions if condition["type"] == condition_type), None)
+    return next((condition for condition in conditions if condition.get("type") == condition_type), None)
 
 
 def is_condition_true(obj: Object, condition_type: str) -> bool:

@@ -6,6 +6,7 @@ values.
 """
 
 import base64
+import json
 from datetime import UTC, datetime
 from functools import cache
 from types import MappingProxyType
@@ -31,7 +32,7 @@ _KNOWN = MappingProxyType(
         "IntOrString": "1 is_text int64, 2 number int32, 3 text string",
         "Time": "1 seconds int64, 2 nanos int32",
         "MicroTime": "1 seconds int64, 2 nanos int32",
-        "any": "",
+        "any": "1 raw bytes",
     }
 )
 _NUMBERS = frozenset({"bool", "int32", "int64"})
@@ -43,7 +44,7 @@ def decode(body: bytes) -> Object:
         raise bad_request("the body is not in the Kubernetes protobuf format: it does not begin with k8s\\x00")
     try:
         return _Reader().object(body[len(MAGIC) :])
-    except (DecodeError, ValueError, OverflowError, OSError) as error:  # the last three are those of texts and dates
+    except (DecodeError, ValueError, OverflowError, OSError, RecursionError) as error:  # of texts, dates and raw JSON
         raise bad_request(f"the protobuf body is broken: {error}") from None
 
 
@@ -156,7 +157,7 @@ def _well_known(kind: str, value: Any) -> Any:
         return value.text if value.is_text else value.number
     if kind in ("Time", "MicroTime"):
         return _time(value.seconds, value.nanos, with_micros=kind == "MicroTime")
-    return None  # raw extensions and managed fields are not kept
+    return json.loads(value.raw) if value.raw else None  # a raw extension
 
 
 def _time(seconds: int, nanos: int, *, with_micros: bool) -> str | None:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from berth_cluster.custom.version import CustomVersion
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-STATUS = ("status",)
-STATUS_SCALE = ("status", "scale")
 
 ResourceKey = tuple[str, str]
 
@@ -45,6 +43,7 @@ class ResourceType(msgspec.Struct, frozen=True):
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     has_generation: bool = False  # metadata.generation counts changes of the spec
+    is_idle: bool = False  # stored, and nothing in this cluster acts on it
     custom: "CustomVersion | None" = None  # what a CustomResourceDefinition says of its objects
 
     @property
@@ -78,131 +77,113 @@ class ResourceType(msgspec.Struct, frozen=True):
         return "status" in self.subresources
 
 
-def _core() -> Iterable[ResourceType]:
-    yield ResourceType("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
-    yield ResourceType("", "v1", "endpoints", "Endpoints", short_names=("ep",))
-    yield ResourceType("", "v1", "events", "Event", short_names=("ev",))
-    yield ResourceType("", "v1", "limitranges", "LimitRange", short_names=("limits",))
-    yield ResourceType("", "v1", "namespaces", "Namespace", False, ("ns",), ("finalize", "status"))
-    yield ResourceType("", "v1", "nodes", "Node", False, ("no",), STATUS)
-    yield ResourceType("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, ("pvc",), STATUS)
-    yield ResourceType("", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",), STATUS)
-    yield ResourceType(
-        "",
-        "v1",
-        "pods",
-        "Pod",
-        True,
-        ("po",),
-        ("binding", "eviction", "resize", "status"),
-        ("all",),
-        has_generation=True,
-    )
-    yield ResourceType(
-        "",
-        "v1",
-        "replicationcontrollers",
-        "ReplicationController",
-        True,
-        ("rc",),
-        STATUS_SCALE,
-        ("all",),
-        has_generation=True,
-    )
-    yield ResourceType("", "v1", "resourcequotas", "ResourceQuota", True, ("quota",), STATUS)
-    yield ResourceType("", "v1", "secrets", "Secret")
-    yield ResourceType("", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",), ("token",))
-    yield ResourceType("", "v1", "services", "Service", True, ("svc",), STATUS, ("all",))
+# Under a group and version, each line is a kind: its name and plural, and what else is said of it. `/x` is a
+# subresource, `@x` a category, `cluster` means that it is in no namespace, `generation` that metadata.generation counts
+# changes of its spec, `idle` that nothing in this cluster acts on it; any other word is a short name.
+_TABLE = """
+v1
+  ConfigMap configmaps cm
+  Endpoints endpoints ep
+  Event events ev
+  LimitRange limitranges limits
+  Namespace namespaces ns /finalize /status cluster
+  Node nodes no /status cluster
+  PersistentVolumeClaim persistentvolumeclaims pvc /status
+  PersistentVolume persistentvolumes pv /status cluster
+  Pod pods po /binding /eviction /resize /status @all generation
+  ReplicationController replicationcontrollers rc /status /scale @all generation
+  ResourceQuota resourcequotas quota /status
+  Secret secrets
+  ServiceAccount serviceaccounts sa /token
+  Service services svc /status @all
+apps/v1
+  ControllerRevision controllerrevisions
+  DaemonSet daemonsets ds /status @all generation
+  Deployment deployments deploy /status /scale @all generation
+  ReplicaSet replicasets rs /status /scale @all generation
+  StatefulSet statefulsets sts /status /scale @all generation
+autoscaling/v2
+  HorizontalPodAutoscaler horizontalpodautoscalers hpa /status @all generation
+batch/v1
+  CronJob cronjobs cj /status @all generation
+  Job jobs /status @all generation
+policy/v1
+  PodDisruptionBudget poddisruptionbudgets pdb /status generation
+scheduling.k8s.io/v1
+  PriorityClass priorityclasses pc cluster generation
+scheduling.k8s.io/v1alpha2
+  PodGroup podgroups /status generation
+  Workload workloads generation
+resource.k8s.io/v1
+  DeviceClass deviceclasses cluster generation
+  ResourceClaim resourceclaims /status
+  ResourceClaimTemplate resourceclaimtemplates
+  ResourceSlice resourceslices cluster generation
+resource.k8s.io/v1beta2
+  DeviceTaintRule devicetaintrules /status cluster generation
+storage.k8s.io/v1
+  CSIDriver csidrivers cluster
+  CSINode csinodes cluster
+  CSIStorageCapacity csistoragecapacities
+  StorageClass storageclasses sc cluster
+  VolumeAttachment volumeattachments /status cluster idle
+apiextensions.k8s.io/v1
+  CustomResourceDefinition customresourcedefinitions crd crds /status @api-extensions cluster generation
+coordination.k8s.io/v1
+  Lease leases
+discovery.k8s.io/v1
+  EndpointSlice endpointslices generation
+events.k8s.io/v1
+  Event events ev
+node.k8s.io/v1
+  RuntimeClass runtimeclasses cluster
+rbac.authorization.k8s.io/v1
+  ClusterRoleBinding clusterrolebindings cluster
+  ClusterRole clusterroles cluster
+  RoleBinding rolebindings
+  Role roles
+v1
+  PodTemplate podtemplates generation idle
+certificates.k8s.io/v1
+  CertificateSigningRequest certificatesigningrequests csr /status cluster idle
+admissionregistration.k8s.io/v1
+  MutatingWebhookConfiguration mutatingwebhookconfigurations cluster generation idle
+  ValidatingAdmissionPolicy validatingadmissionpolicies /status cluster generation idle
+  ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings cluster generation idle
+  ValidatingWebhookConfiguration validatingwebhookconfigurations cluster generation idle
+flowcontrol.apiserver.k8s.io/v1
+  FlowSchema flowschemas /status cluster generation idle
+  PriorityLevelConfiguration prioritylevelconfigurations /status cluster generation idle
+apiregistration.k8s.io/v1
+  APIService apiservices /status cluster idle
+networking.k8s.io/v1
+  IngressClass ingressclasses cluster generation idle
+  Ingress ingresses ing /status generation idle
+  NetworkPolicy networkpolicies netpol generation idle
+"""
+_WORDS = frozenset({"cluster", "generation", "idle"})
 
 
-def _workloads() -> Iterable[ResourceType]:
-    yield ResourceType("apps", "v1", "controllerrevisions", "ControllerRevision")
-    for plural, kind, short, subresources in (
-        ("daemonsets", "DaemonSet", "ds", STATUS),
-        ("deployments", "Deployment", "deploy", STATUS_SCALE),
-        ("replicasets", "ReplicaSet", "rs", STATUS_SCALE),
-        ("statefulsets", "StatefulSet", "sts", STATUS_SCALE),
-    ):
-        yield ResourceType("apps", "v1", plural, kind, True, (short,), subresources, ("all",), has_generation=True)
-    yield ResourceType(
-        "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, ("hpa",), STATUS, ("all",),
-        has_generation=True,
-    )  # fmt: skip
-    yield ResourceType("batch", "v1", "cronjobs", "CronJob", True, ("cj",), STATUS, ("all",), has_generation=True)
-    yield ResourceType("batch", "v1", "jobs", "Job", True, (), STATUS, ("all",), has_generation=True)
-    yield ResourceType(
-        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",), STATUS, has_generation=True
-    )
-
-
-def _scheduling() -> Iterable[ResourceType]:
-    group = "scheduling.k8s.io"
-    yield ResourceType(group, "v1", "priorityclasses", "PriorityClass", False, ("pc",), has_generation=True)
-    yield ResourceType(group, "v1alpha2", "podgroups", "PodGroup", True, (), STATUS, has_generation=True)
-    yield ResourceType(group, "v1alpha2", "workloads", "Workload", has_generation=True)
-    group = "resource.k8s.io"
-    yield ResourceType(group, "v1", "deviceclasses", "DeviceClass", False, has_generation=True)
-    yield ResourceType(group, "v1", "resourceclaims", "ResourceClaim", True, (), STATUS)
-    yield ResourceType(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
-    yield ResourceType(group, "v1", "resourceslices", "ResourceSlice", False, has_generation=True)
-    yield ResourceType(group, "v1beta2", "devicetaintrules", "DeviceTaintRule", False, (), STATUS, has_generation=True)
-
-
-def _storage() -> Iterable[ResourceType]:
-    group = "storage.k8s.io"
-    yield ResourceType(group, "v1", "csidrivers", "CSIDriver", False)
-    yield ResourceType(group, "v1", "csinodes", "CSINode", False)
-    yield ResourceType(group, "v1", "csistoragecapacities", "CSIStorageCapacity")
-    yield ResourceType(group, "v1", "storageclasses", "StorageClass", False, ("sc",))
-    yield ResourceType(group, "v1", "volumeattachments", "VolumeAttachment", False, (), STATUS)
-
-
-def _idle() -> Iterable[ResourceType]:
-    """Kinds that are stored, and on which nothing in the cluster acts."""
-    yield ResourceType("", "v1", "podtemplates", "PodTemplate", has_generation=True)
-    yield ResourceType("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", False,
-                       ("csr",), STATUS)  # fmt: skip
-    group = "admissionregistration.k8s.io"
-    yield ResourceType(
-        group, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False, has_generation=True
-    )
-    yield ResourceType(
-        group, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, (), STATUS, has_generation=True
-    )
-    yield ResourceType(
-        group, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, has_generation=True
-    )
-    yield ResourceType(
-        group, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, has_generation=True
-    )
-    group = "networking.k8s.io"
-    yield ResourceType(group, "v1", "ingressclasses", "IngressClass", False, has_generation=True)
-    yield ResourceType(group, "v1", "ingresses", "Ingress", True, ("ing",), STATUS, has_generation=True)
-    yield ResourceType(group, "v1", "networkpolicies", "NetworkPolicy", True, ("netpol",), has_generation=True)
-
-
-def _others() -> Iterable[ResourceType]:
-    group, crd = "apiextensions.k8s.io", ("crd", "crds")
-    yield ResourceType(
-        group,
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-        False,
-        crd,
-        STATUS,
-        ("api-extensions",),
-        has_generation=True,
-    )
-    yield ResourceType("coordination.k8s.io", "v1", "leases", "Lease")
-    yield ResourceType("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True)
-    yield ResourceType("events.k8s.io", "v1", "events", "Event", short_names=("ev",))
-    yield ResourceType("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
-    group = "rbac.authorization.k8s.io"
-    yield ResourceType(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
-    yield ResourceType(group, "v1", "clusterroles", "ClusterRole", False)
-    yield ResourceType(group, "v1", "rolebindings", "RoleBinding")
-    yield ResourceType(group, "v1", "roles", "Role")
+def _rows() -> Iterable[ResourceType]:
+    group = version = ""
+    for line in _TABLE.split("\n"):
+        kind, *words = line.split() or ("",)
+        if not words:
+            group, _, version = kind.rpartition("/")
+            continue
+        plural, *words = words
+        yield ResourceType(
+            group,
+            version,
+            plural,
+            kind,
+            "cluster" not in words,
+            tuple(word for word in words if word[0] not in "/@" and word not in _WORDS),
+            tuple(word[1:] for word in words if word.startswith("/")),
+            tuple(word[1:] for word in words if word.startswith("@")),
+            has_generation="generation" in words,
+            is_idle="idle" in words,
+        )
 
 
 METRICS_GROUP = "metrics.k8s.io"
@@ -210,10 +191,7 @@ METRICS_TYPES = (  # which are worked out when somebody asks, and never stored
     ResourceType(METRICS_GROUP, "v1beta1", "nodes", "NodeMetrics", False, verbs=("get", "list")),
     ResourceType(METRICS_GROUP, "v1beta1", "pods", "PodMetrics", verbs=("get", "list")),
 )
-RESOURCE_TYPES: tuple[ResourceType, ...] = (
-    *_core(), *_workloads(), *_scheduling(), *_storage(), *_others(), *_idle()
-)  # fmt: skip
-IDLE_KINDS = frozenset({kind.kind for kind in _idle()} | {"VolumeAttachment"})
+RESOURCE_TYPES = tuple(_rows())
 BY_KEY = MappingProxyType({kind.key: kind for kind in RESOURCE_TYPES})
 
 PODS = BY_KEY["", "pods"]

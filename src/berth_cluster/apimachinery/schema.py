@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from berth.api.user_error import UserError
+
 Json = dict[str, Any]
 
 OBJECT_META = "meta.v1.ObjectMeta"
@@ -23,6 +25,7 @@ DELETE_OPTIONS = "meta.v1.DeleteOptions"
 _REF = "#/$defs/"
 _API, _MACHINERY = "io.k8s.api.", "io.k8s.apimachinery.pkg."
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
+_AGGREGATOR = "io.k8s.kube-aggregator.pkg.apis."
 _MINORS = (36, 37, 35, 34, 33, 32, 31, 30)  # the order in which releases are asked for a type
 # Types with a form of their own in JSON.
 _WELL_KNOWN = MappingProxyType(
@@ -76,6 +79,10 @@ successfulJobsHistoryLimit suspend terminationGracePeriodSeconds timeZone tolera
 ttlSecondsAfterFinished value volumeMode
 """
 SCALARS = frozenset({*_WELL_KNOWN.values(), *_FORMATS.values(), *_PLAIN.values()})
+
+
+class SchemaError(UserError):
+    """The types of the API are not installed; the message says what to do."""
 
 
 class InlineType(str):
@@ -172,8 +179,9 @@ class _Document(msgspec.Struct, rename={"definitions": "$defs"}):
 
 
 def type_name(group: str, version: str, kind: str) -> str:
-    """The name of a kind's type."""
-    return f"{group.partition('.')[0] or 'core'}.{version}.{kind}"
+    """The name of a kind's type; other groups than Kubernetes' own have none under theirs."""
+    package = group.removesuffix(".k8s.io").removesuffix(".authorization").removesuffix(".apiserver") or "core"
+    return f"{package}.{version}.{kind}"
 
 
 def message_of(group: str, version: str, kind: str) -> Message | None:
@@ -266,6 +274,8 @@ def full_name(name: str) -> str:
     """A type's name as OpenAPI documents have it."""
     if name.startswith("apiextensions."):
         return _EXTENSIONS + name
+    if name.startswith("apiregistration."):
+        return _AGGREGATOR + name
     return f"{_MACHINERY}apis.{name}" if name.startswith("meta.") else _API + name
 
 
@@ -274,7 +284,7 @@ def referenced(reference: str) -> str:
     name = reference.removeprefix(_REF)
     known = _WELL_KNOWN.get(name.removeprefix(_MACHINERY))
     if known is None:
-        name = name.removeprefix(_EXTENSIONS)
+        name = name.removeprefix(_EXTENSIONS).removeprefix(_AGGREGATOR)
         known = name.removeprefix(_API) if name.startswith(_API) else name.removeprefix(f"{_MACHINERY}apis.")
     return known
 
@@ -287,7 +297,11 @@ def _raw_definition(name: str) -> msgspec.Raw | None:
 @cache
 def _definitions(minor: int) -> dict[str, msgspec.Raw]:
     package = find_spec("kubernetes_validate")  # its files alone: importing it would import much more
-    assert package is not None and package.submodule_search_locations
+    if package is None or not package.submodule_search_locations:
+        raise SchemaError(
+            "the embedded cluster needs kubernetes-validate, which is not installed: "
+            "pip install 'berth-scheduler[cluster]'"
+        )
     directory = Path(package.submodule_search_locations[0]) / "kubernetes-json-schema" / f"v1.{minor}.0-local"
     return msgspec.json.decode((directory / "_definitions.json").read_bytes(), type=_Document).definitions
 

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+SERVER = ("directory", "host", "port", "token", "kubernetes_minor")
 
 
 class ServerOptions(NamedTuple):
@@ -20,6 +24,8 @@ class ServerOptions(NamedTuple):
     port: int
     token: str
     kubernetes_minor: int
+    keeps_objects: bool
+    """Whether objects outlive the command: in a directory that it was told of."""
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
@@ -38,7 +44,8 @@ def server_options(command: Command) -> Command:
 
     @wraps(command)
     def with_options(**options: Any) -> Any:
-        given = ServerOptions(*(options.pop(name) for name in ServerOptions._fields))
+        is_told = click.get_current_context().get_parameter_source("directory") is not ParameterSource.DEFAULT
+        given = ServerOptions(**{name: options.pop(name) for name in SERVER}, keeps_objects=is_told)
         return command(server=given, **options)
 
     decorated: Any = with_options
@@ -65,7 +72,7 @@ def server_options(command: Command) -> Command:
             default=Path(".berth"),
             show_default=True,
             type=click.Path(file_okay=False, path_type=Path),
-            help="Where kubeconfig and CA are kept.",
+            help="Where kubeconfig and CA are kept. If it is given, so are the objects: a cluster kept there goes on.",
         ),
     ):
         decorated = decorate(decorated)

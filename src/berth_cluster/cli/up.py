@@ -124,8 +124,8 @@ def command(
 ) -> None:
     """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
 
-    Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything is kept in memory and is gone
-    when the command ends; Ctrl-C ends it.
+    Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything else is kept in memory and is gone
+    when the command ends, unless --dir says where to keep it; Ctrl-C ends it.
     """
     from berth.config.errors import ConfigError
     from berth.runtime.serving.server import PortTaken
@@ -148,12 +148,17 @@ def command(
         nodes = 0
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
     pools = _pools(pool_texts, pools_files, template)
-    directory, host, port, token, minor = server
+    directory, host, port, token, minor, keeps_objects = server
     settings = ClusterSettings(nodes, template, pools, devices_per_node=devices_per_node, kubernetes_minor=minor)
     nodes += sum(pool.nodes for pool in pools)
-    cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token, objects=objects)
     page, logs = ui_port if with_page else None, (decision_log, directory)
     try:
+        with server.serving():
+            cluster = EmbeddedCluster(
+                settings, directory, host=host, port=port, token=token, objects=objects, keeps_objects=keeps_objects
+            )
+        if cluster.goes_on:
+            click.echo(f"The cluster in {directory} goes on; what is said of nodes, and --from, are for a new one.")
         with recording_to(recording) as build, server.serving():
             asyncio.run(
                 _run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build, page_port=page)
@@ -250,6 +255,7 @@ async def _run(
     from berth.cli.local_record import ServedLocally, record_directory, recorded
     from berth.cli.signals import stop_on_signals
     from berth.runtime.observing.logs import LegibleFormatter
+    from berth_cluster.apimachinery.resource_types import NODES
     from berth_cluster.cli.in_process import InProcessScheduler
     from berth_cluster.cli.pod_census import PodCensus, tell
     from berth_workbench.cli.ui import LocalPage
@@ -259,17 +265,23 @@ async def _run(
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     served = ""
     async with contextlib.AsyncExitStack() as ending:
-        ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop_on_signals().wait())]
+        stop = stop_on_signals()
+        kept = cluster.store.kept
+        if kept is not None:
+            kept.on_failure = stop.set
+        ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         ending.push_async_callback(_cancelled, ends[0])
         ending.push_async_callback(cluster.stop)
         await cluster.start()
         if cluster.restored is not None:
             _tell_of(cluster.restored)
             nodes += cluster.restored.counts.get("Node", 0)
+        if cluster.goes_on:
+            nodes = len(cluster.store.objects(NODES))
         if setup is not None:
-            kept, url = open_log(*logs, anew=True), cluster.url
+            log, url = open_log(*logs, anew=True), cluster.url
             scheduler = InProcessScheduler(
-                cluster.store, scheduler_port, setup, kept=kept, api_server=url, build=build, delay=cluster.delay
+                cluster.store, scheduler_port, setup, kept=log, api_server=url, build=build, delay=cluster.delay
             )
             ending.push_async_callback(scheduler.stop)
             served = await scheduler.serve()
@@ -285,6 +297,8 @@ async def _run(
         telling = asyncio.create_task(tell(PodCensus(cluster.store)), name="telling")
         ending.push_async_callback(_cancelled, telling)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if kept is not None and kept.failure is not None:
+        raise kept.failure
 
 
 async def _cancelled(task: "asyncio.Task[Any]") -> None:

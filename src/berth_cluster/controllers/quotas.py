@@ -3,12 +3,13 @@
 What comes is charged by the store itself (`storage.quotas`). Upstream: pkg/controller/resourcequota.
 """
 
+from functools import partial
+
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
-from berth_cluster.storage.quotas import used_of
+from berth_cluster.strategies.quota_usage import used_of
 
 KIND = "ResourceQuota"
 
@@ -33,9 +34,9 @@ class QuotaController(KeyedController):
 
     def sync(self, obj: Object, now_s: float) -> None:
         """Count what a quota limits."""
-        store, namespace = self.client.store, obj["metadata"]["namespace"]
-        objects = {kind.kind: store.objects(kind, namespace) for kind in RESOURCE_TYPES if kind.namespaced}
-        self.client.set_status(obj, used_of(obj, objects))
+        store = self.client.store
+        objects = partial(store.objects, namespace=obj["metadata"]["namespace"])
+        self.client.set_status(obj, used_of(obj, store.custom.stored(), objects))
 
 
 def _has_ended(change: ObjectChange) -> bool:

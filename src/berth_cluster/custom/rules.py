@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from berth_cluster.apimachinery.errors import FieldErrors, as_text
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.custom.values import VALIDATIONS, part_of
+from berth_cluster.custom.values import VALIDATIONS, part_of, parts_of_value
 
 if TYPE_CHECKING:
     from cel_expr_python import cel  # type: ignore[import-untyped]
@@ -47,18 +47,15 @@ def check_rules(value: Any, old: Any, schema: Object, field: str, errors: FieldE
     """Ask the rules of a value and of all values in it; `old` is None where there was none."""
     for rule in schema.get(VALIDATIONS) or ():
         _ask(rule, value, old, schema, field, errors)
-    if isinstance(value, dict):
-        for key, element in value.items():
-            part = part_of(schema, key)
-            if isinstance(part, dict):
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    known = {_key_of(one, keys): one for one in old} if keys and isinstance(old, list) else {}
+    for key, element, part, step in parts_of_value(value, schema):
+        if isinstance(part, dict):
+            if isinstance(value, list):
+                before = known.get(_key_of(element, keys))
+            else:
                 before = old.get(key) if isinstance(old, dict) else None
-                check_rules(element, before, part, f"{field}.{key}".removeprefix("."), errors)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        keys = schema.get("x-kubernetes-list-map-keys") or ()
-        known = {_key_of(element, keys): element for element in old} if keys and isinstance(old, list) else {}
-        for number, element in enumerate(value):
-            before = known.get(_key_of(element, keys))
-            check_rules(element, before, schema["items"], f"{field}[{number}]", errors)
+            check_rules(element, before, part, f"{field}{step}".removeprefix("."), errors)
 
 
 def _key_of(element: Any, keys: Any) -> str:

@@ -17,7 +17,7 @@ from uuid import UUID
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_text
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.custom.rules import matches
-from berth_cluster.custom.values import EMBEDDED, INT_OR_STRING
+from berth_cluster.custom.values import EMBEDDED, INT_OR_STRING, parts_of_value
 
 _KEPT = frozenset(
     {"enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maximum", "maxItems", "maxLength", "maxProperties",
@@ -159,27 +159,21 @@ def _tell_choice(error: Any, named: str, errors: FieldErrors) -> None:
 def _tell_duplicates(value: Any, schema: Object, field: str, errors: FieldErrors) -> bool:
     """Report entries that sets and lists with keys have twice; whether a list with keys holds anything but objects."""
     is_blocking = False
-    if isinstance(value, dict):
-        more = schema.get("additionalProperties")
-        for key, element in value.items():
-            part = (schema.get("properties") or {}).get(key, more)
-            if isinstance(part, dict):
-                is_blocking |= _tell_duplicates(element, part, f"{field}.{key}".removeprefix("."), errors)
-    elif isinstance(value, list):
-        keys, seen = schema.get("x-kubernetes-list-map-keys") or (), set()
-        kind = schema.get("x-kubernetes-list-type")
-        for number, element in enumerate(value):
-            place = f"{field}[{number}]"
+    kind, seen = schema.get("x-kubernetes-list-type"), set()
+    for _, element, part, step in parts_of_value(value, schema):
+        place = f"{field}{step}".removeprefix(".")
+        if isinstance(value, list) and kind in ("map", "set"):
             if kind == "map" and not isinstance(element, dict):
                 errors.invalid(place, element, "must be an object for an array of list-type map")
                 is_blocking = True
-            elif kind in ("map", "set"):
-                told = {key: element[key] for key in keys if key in element} if kind == "map" else element
-                if as_text(told) in seen:
-                    errors.duplicate(place, Raw(as_text(told)))
-                seen.add(as_text(told))
-            if isinstance(schema.get("items"), dict):
-                is_blocking |= _tell_duplicates(element, schema["items"], place, errors)
+                continue
+            keys = schema.get("x-kubernetes-list-map-keys") or ()
+            told = as_text({key: element[key] for key in keys if key in element} if kind == "map" else element)
+            if told in seen:
+                errors.duplicate(place, Raw(told))
+            seen.add(told)
+        if isinstance(part, dict):
+            is_blocking |= _tell_duplicates(element, part, place, errors)
     return is_blocking
 
 

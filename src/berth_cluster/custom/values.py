@@ -7,7 +7,9 @@ part of every object and of every embedded one, whatever the schema says.
 from collections.abc import Iterator
 from typing import Any
 
+from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.schema import OBJECT_META, message
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -25,43 +27,47 @@ def part_of(schema: Object, key: str) -> Any:
     return True if found is None and schema.get(PRESERVE) else found
 
 
+def parts_of_value(value: Any, schema: Object) -> list[tuple[Any, Any, Any, str]]:
+    """What a value is made of: key, value and schema (as `part_of` has it) of each, and the step of a path to it."""
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [(number, element, schema["items"], f"[{number}]") for number, element in enumerate(value)]
+    if not isinstance(value, dict):
+        return []
+    return [(key, element, part_of(schema, key), f".{key}") for key, element in value.items()]
+
+
+def _pruned_parts(value: Any, schema: Object, *, is_object: bool) -> list[tuple[Any, Any, Any, str]]:
+    """The same without what every object has."""
+    head = OBJECT_FIELDS if isinstance(value, dict) and (is_object or schema.get(EMBEDDED)) else ()
+    return [part for part in parts_of_value(value, schema) if part[0] not in head]
+
+
 def unknown_fields(value: Any, schema: Object, *, is_root: bool = True) -> list[str]:
     """The paths of the fields that the schema does not have, in order."""
     return sorted(_unknown(value, schema, "", is_object=is_root))
 
 
 def _unknown(value: Any, schema: Object, path: str, *, is_object: bool = False) -> Iterator[str]:
-    if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for number, element in enumerate(value):
-            yield from _unknown(element, schema["items"], f"{path}[{number}]")
-    elif isinstance(value, dict):
-        for key, element in value.items():
-            part = part_of(schema, key)
-            place = f"{path}.{key}" if path else key
-            if key in OBJECT_FIELDS and (is_object or schema.get(EMBEDDED)):
-                continue
-            if part is None:
-                yield place
-            elif isinstance(part, dict):
-                yield from _unknown(element, part, place)
+    if schema.get(EMBEDDED) and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
+        unknown = FieldCheck("", "", partial=True).run(message(OBJECT_META), value["metadata"])
+        yield from (f"{path}.metadata.{each}" for each in unknown)
+    for _, element, part, step in _pruned_parts(value, schema, is_object=is_object):
+        place = path + step if path else step.removeprefix(".")
+        if part is None:
+            yield place
+        elif isinstance(part, dict):
+            yield from _unknown(element, part, place)
 
 
 def prune(value: Any, schema: Object, *, is_object: bool = True) -> None:
     """Drop what the schema does not have, and nulls where it allows none; whole numbers become integers."""
-    if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        value[:] = [_whole(element) for element in value]
-        for element in value:
-            prune(element, schema["items"], is_object=False)
-    elif isinstance(value, dict):
-        for key, element in list(value.items()):
-            part = part_of(schema, key)
-            if key in OBJECT_FIELDS and (is_object or schema.get(EMBEDDED)):
-                continue
-            if part is None or (element is None and isinstance(part, dict) and not _allows_null(part)):
-                del value[key]
-            elif isinstance(part, dict):
-                value[key] = _whole(element)
-                prune(element, part, is_object=False)
+    for key, element, part, _ in _pruned_parts(value, schema, is_object=is_object):
+        is_null = element is None and isinstance(part, dict) and not isinstance(value, list)
+        if part is None or (is_null and not _allows_null(part)):
+            del value[key]
+        elif isinstance(part, dict):
+            value[key] = _whole(element)
+            prune(element, part, is_object=False)
 
 
 def _allows_null(schema: Object) -> bool:
@@ -75,17 +81,12 @@ def _whole(value: Any) -> Any:
 
 def set_defaults(value: Any, schema: Object) -> None:
     """Fill in what is left open."""
-    if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for element in value:
-            set_defaults(element, schema["items"])
-    elif isinstance(value, dict):
-        for key, part in (schema.get("properties") or {}).items():
-            if key not in value and part.get("default") is not None:
-                value[key] = _copied(part["default"])
-        for key, element in value.items():
-            part = part_of(schema, key)
-            if isinstance(part, dict):
-                set_defaults(element, part)
+    for key, part in (schema.get("properties") or {}).items() if isinstance(value, dict) else ():
+        if key not in value and part.get("default") is not None:
+            value[key] = _copied(part["default"])
+    for _, element, part, _ in parts_of_value(value, schema):
+        if isinstance(part, dict):
+            set_defaults(element, part)
 
 
 def _copied(value: Any) -> Any:

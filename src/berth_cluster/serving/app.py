@@ -4,6 +4,7 @@ It is one handler for aiohttp's low-level server instead of a table of routes: t
 regular, and a request that binds a pod should take little longer than the binding itself.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,6 +32,7 @@ from berth_cluster.serving.bodies import read_object, read_typed
 from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.discovery import AGGREGATED, Discovery
 from berth_cluster.serving.handlers import Handlers
+from berth_cluster.serving.negotiation import not_acceptable, wanted_form
 from berth_cluster.serving.openapi import OpenApiDocuments
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
@@ -109,7 +111,12 @@ class Application:
         """Answer one request; whatever goes wrong becomes a Status."""
         self._in_flight += 1
         try:
-            return await self._answer(request)
+            try:
+                return await self._answer(request)
+            finally:  # refusals tell of objects, too
+                if self._store.is_ahead:
+                    await asyncio.sleep(0)  # the requests of one turn share a transaction
+                self._store.flush()
         except StoreError as error:
             return error_response(error)
         except web.HTTPException as error:
@@ -150,6 +157,8 @@ class Application:
     async def _on_resource(self, target: Target, user: ClusterUser, request: web.BaseRequest) -> web.StreamResponse:
         self._authorize(user, _asked(target, request))
         if target.plural in access.REVIEWS.get(target.group, {}) and request.method == "POST":
+            if wanted_form(request.headers.get("Accept", "")) != "object":
+                raise not_acceptable()
             body = await read_object(request, access.REVIEWS[target.group][target.plural])
             answer = access.review(self._authenticator, self._authorizer, user, target.group, target.plural, body)
             return json_response(answer, 201)

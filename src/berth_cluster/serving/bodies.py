@@ -4,18 +4,19 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large
-from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, as_json, bad_request, too_large
+from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError, unknown_fields
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message, message_of
+from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message
 from berth_cluster.serving.connections import limits_of
-from berth_cluster.serving.negotiation import decode_body
+from berth_cluster.serving.negotiation import decode_body, repeated_keys
 from berth_cluster.serving.requests import whole
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -78,36 +79,57 @@ def _check_fields(
         raise bad_request(
             f'fieldValidation: Unsupported value: "{wanted}": supported values: "Ignore", "Strict", "Warn"'
         )
-    known = message_of(kind.group, kind.version, kind.kind) if kind.custom is None else None
-    if kind.custom is not None:
-        unknown = kind.custom.unknown_fields(kind, obj, partial=partial)
-    elif known is not None:
-        unknown = FieldCheck(kind.kind, kind.version, partial=partial).run(known, obj)
-    else:
-        return []
-    found = [f'unknown field "{path}"' for path in unknown]
+    found = unknown_fields(kind, obj, partial=partial)
     if "fieldValidation" in request.query and wanted != "Ignore":
-        found.extend(f'duplicate field "{path}"' for path in duplicates(body))
+        if "yaml" in request.headers.get("Content-Type", ""):
+            repeated = repeated_keys(body)
+            said = ["\n  ".join(("yaml: unmarshal errors:", *repeated))] if repeated else []
+            found = [*(said if wanted == "Strict" else repeated), *found]
+        else:
+            found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
         why = f"strict decoding error: {', '.join(found)}"
+        if partial and not request.headers.get("Content-Type", "").startswith("application/apply-patch"):
+            errors = FieldErrors()  # as upstream, where it is the patched object that cannot be decoded
+            errors.invalid("patch", as_json(obj), why)
+            raise errors.refusal("", "", "")
         raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
     return found if wanted == "Warn" else []
 
 
 def duplicates(body: bytes) -> list[str]:
-    """The names that occur twice in one object of a JSON body."""
-    found: list[str] = []
+    """The paths of fields that occur twice in one object of a JSON body."""
 
-    def note(pairs: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in pairs]
-        if len(set(names)) != len(names):
-            found.extend(name for name, count in Counter(names).items() if count > 1)
+    def note(pairs: list[tuple[str, Any]]) -> _Noted:
+        made, known = _Noted(pairs), set[str]()
+        for name, count in Counter(name for name, _ in pairs).items():
+            made.found.extend([name] * (count > 1))
+        for name, value in pairs:
+            made.found.extend(f"{name}{rest}" for rest in _within(value) if name not in known)
+            known.add(name)
+        return made
 
     try:
-        json.loads(body, object_pairs_hook=note)
+        decoded = json.loads(body, object_pairs_hook=note)
     except (ValueError, RecursionError):
         return []  # not JSON, which the decoder has reported already
-    return found
+    return decoded.found if isinstance(decoded, _Noted) else []
+
+
+class _Noted(dict[str, Any]):
+    """An object, with the paths of what occurs twice in it."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.found: list[str] = []
+
+
+def _within(value: Any) -> Iterator[str]:
+    if isinstance(value, _Noted):
+        yield from (f".{path}" for path in value.found)
+    elif isinstance(value, list):
+        for number, element in enumerate(value):
+            yield from (f"[{number}]{rest}" for rest in _within(element))
 
 
 async def delete_options(request: web.BaseRequest) -> Object:

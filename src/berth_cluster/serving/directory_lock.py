@@ -25,7 +25,9 @@ class DirectoryLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; `DirectoryInUseError` when another server has it."""
+        """Take the lock, unless it is held already; `DirectoryInUseError` when another server has it."""
+        if self._descriptor is not None:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -3,7 +3,6 @@
 All of it follows from the release whose API is served (`apimachinery.releases`) and from the custom resources.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from berth_cluster.apimachinery.releases import Release
@@ -13,14 +12,16 @@ from berth_cluster.serving.access import REVIEWS
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+_READ_AND_WRITE = ["get", "patch", "update"]
+# subresource -> group, version and kind of what it answers with, where that is not the object; verbs
 _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding", ["create"]),
     "eviction": ("policy", "v1", "Eviction", ["create"]),
-    "scale": ("autoscaling", "v1", "Scale", ["get", "patch", "update"]),
+    "scale": ("autoscaling", "v1", "Scale", _READ_AND_WRITE),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
-    "status": ("", "", "", ["get", "patch", "update"]),
+    "status": ("", "", "", _READ_AND_WRITE),
     "finalize": ("", "", "", ["update"]),
-    "resize": ("", "", "", ["get", "patch", "update"]),
+    "resize": ("", "", "", _READ_AND_WRITE),
 }
 
 Json = dict[str, Any]
@@ -37,17 +38,10 @@ class Discovery:
 
     def version_info(self) -> Json:
         """The answer of `/version`."""
-        return {
-            "major": "1",
-            "minor": str(self._release.minor),
-            "gitVersion": self._release.git_version,
-            "gitCommit": "",
-            "gitTreeState": "clean",
-            "buildDate": "1970-01-01T00:00:00Z",
-            "goVersion": "",
-            "compiler": "",
-            "platform": "linux/amd64",
-        }
+        unknown = dict.fromkeys(("gitCommit", "goVersion", "compiler"), "")
+        about = {"major": "1", "minor": str(self._release.minor), "gitVersion": self._release.git_version}
+        built = {"gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "platform": "linux/amd64"}
+        return about | built | unknown
 
     def groups(self) -> list[str]:
         """The names of all API groups; the core group is the empty name."""
@@ -76,13 +70,8 @@ class Discovery:
     def api_group(self, group: str) -> Json:
         """`/apis/GROUP`, and an entry of the list of groups."""
         versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in self.versions_of(group)]
-        return {
-            "kind": "APIGroup",
-            "apiVersion": "v1",
-            "name": group,
-            "versions": versions,
-            "preferredVersion": versions[0],
-        }
+        named = {"kind": "APIGroup", "apiVersion": "v1", "name": group}
+        return {**named, "versions": versions, "preferredVersion": versions[0]}
 
     def resource_list(self, group: str, version: str) -> Json | None:
         """`/api/v1` and `/apis/GROUP/VERSION`: resources and their subresources; None if there is no such version."""
@@ -92,7 +81,6 @@ class Discovery:
         for kind in self._kinds(group, version):
             resources.append(_old_entry(kind))
             resources.extend(_old_subresource(kind, name) for name in sorted(kind.subresources))
-        resources.extend(_posted_only(group, version, _old_posted))
         group_version = f"{group}/{version}" if group else version
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
 
@@ -107,83 +95,43 @@ class Discovery:
         }
 
     def _kinds(self, group: str, version: str) -> list[ResourceType]:
-        found = [kind for kind in self._types if kind.group == group and kind.version == version]
-        return sorted(found, key=lambda kind: kind.plural)
+        """What is served in a version of a group: what is stored, then what can be posted but is never there."""
+        found = sorted((kind for kind in self._types if (kind.group, kind.version) == (group, version)), key=_plural)
+        posted = {} if version != "v1" else REVIEWS.get(group, {}) if group else {"bindings": "Binding"}
+        return found + [
+            ResourceType(group, version, plural, kind, kind.startswith(("Binding", "Local")), verbs=("create",))
+            for plural, kind in sorted(posted.items())
+        ]
 
     def _aggregated_group(self, group: str) -> Json:
-        versions = []
-        for version in self.versions_of(group):
-            resources = [_aggregated_entry(kind) for kind in self._kinds(group, version)]
-            answers = _Answers(group, version)
-            resources.extend(_posted_only(group, version, answers.entry))
-            versions.append({"version": version, "resources": resources, "freshness": "Current"})
+        versions = [
+            {"version": version, "resources": [_aggregated_entry(kind) for kind in self._kinds(group, version)],
+             "freshness": "Current"}
+            for version in self.versions_of(group)
+        ]  # fmt: skip
         return {"metadata": {"name": group, "creationTimestamp": None} if group else {}, "versions": versions}
 
 
+def _plural(kind: ResourceType) -> str:
+    return kind.plural
+
+
+def _names(kind: ResourceType) -> Json:
+    """What both forms say alike."""
+    names = {"verbs": kind.verbs, "shortNames": kind.short_names, "categories": kind.categories}
+    return {key: list(value) for key, value in names.items() if value}
+
+
 def _old_entry(kind: ResourceType) -> Json:
-    entry: Json = {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": list(kind.verbs),
-    }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
-    return entry
+    head = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind}
+    return head | _names(kind)
 
 
 def _old_subresource(kind: ResourceType, name: str) -> Json:
     group, version, answers, verbs = _SUBRESOURCE_KINDS[name]
-    entry: Json = {
-        "name": f"{kind.plural}/{name}",
-        "singularName": "",
-        "namespaced": kind.namespaced,
-        "kind": answers or kind.kind,
-        "verbs": verbs,
-    }
-    if group:
-        entry.update(group=group, version=version)
-    return entry
-
-
-def _posted_only(group: str, version: str, make: Callable[[str, str, bool], Json]) -> list[Json]:
-    """Resources that can be created but are never there: bindings and reviews."""
-    if group == "" and version == "v1":
-        return [make("bindings", "Binding", True)]
-    reviews = REVIEWS.get(group, {}) if version == "v1" else {}
-    return [make(plural, kind, kind.startswith("Local")) for plural, kind in sorted(reviews.items())]
-
-
-def _old_posted(plural: str, kind: str, namespaced: bool) -> Json:
-    return {
-        "name": plural,
-        "singularName": kind.lower(),
-        "namespaced": namespaced,
-        "kind": kind,
-        "verbs": ["create"],
-    }
-
-
-class _Answers:
-    """Makes aggregated entries for the resources of one group and version that are only posted."""
-
-    __slots__ = ("_group", "_version")
-
-    def __init__(self, group: str, version: str) -> None:
-        self._group = group
-        self._version = version
-
-    def entry(self, plural: str, kind: str, namespaced: bool) -> Json:
-        return {
-            "resource": plural,
-            "responseKind": {"group": self._group, "version": self._version, "kind": kind},
-            "scope": "Namespaced" if namespaced else "Cluster",
-            "singularResource": kind.lower(),
-            "verbs": ["create"],
-        }
+    entry = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced,
+             "kind": answers or kind.kind, "verbs": verbs}  # fmt: skip
+    return entry | ({"group": group, "version": version} if group else {})
 
 
 def _aggregated_entry(kind: ResourceType) -> Json:
@@ -192,12 +140,8 @@ def _aggregated_entry(kind: ResourceType) -> Json:
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
-        "verbs": list(kind.verbs),
+        **_names(kind),
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
     if kind.subresources:
         entry["subresources"] = [_aggregated_subresource(kind, name) for name in sorted(kind.subresources)]
     return entry
@@ -205,7 +149,10 @@ def _aggregated_entry(kind: ResourceType) -> Json:
 
 def _aggregated_subresource(kind: ResourceType, name: str) -> Json:
     group, version, answers, verbs = _SUBRESOURCE_KINDS[name]
-    response = {"group": group or kind.group, "version": version or kind.version, "kind": answers or kind.kind}
-    if name == "binding":
-        response["group"] = ""
-    return {"subresource": name, "responseKind": response, "verbs": verbs}
+    if not answers:
+        group, version, answers = kind.group, kind.version, kind.kind
+    return {
+        "subresource": name,
+        "responseKind": {"group": group, "version": version, "kind": answers},
+        "verbs": verbs,
+    }

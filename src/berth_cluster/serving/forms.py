@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.serving.responses import encode
+from berth_cluster.serving.responses import encode, metadata_only
 from berth_cluster.serving.tables.table import make_table
 from berth_cluster.serving.watching import Liner, plain_line
 from berth_cluster.storage.watch import Entry, WatchEvent
@@ -94,17 +94,22 @@ class _Table:
 
 
 class _MetadataOnly:
+    def _encoded(self, obj: Object) -> bytes:
+        return encode(metadata_only(obj["metadata"]))
+
     def one(self, _kind: ResourceType, entry: Entry, _query: Query, _now: datetime) -> bytes:
-        return encode(metadata_only(entry.obj))
+        return self._encoded(entry.obj)
 
     def many(
         self, _kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
     ) -> Iterator[bytes]:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
-        return in_slices(head, "items", entries, lambda part: [encode(metadata_only(entry.obj)) for entry in part])
+        return in_slices(
+            head, "items", entries, lambda part: [encode(metadata_only(entry.obj["metadata"])) for entry in part]
+        )
 
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
-        return lambda event: encode({"type": event.type, "object": metadata_only(event.object)})
+        return lambda event: encode({"type": event.type, "object": metadata_only(event.object["metadata"])})
 
     def bookmark(self, _kind: ResourceType) -> Object:
         return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
@@ -123,11 +128,6 @@ def in_slices(
         part = b",".join(encoded(entries[start : start + SLICE]))
         yield b"," + part if start else part
     yield b"]}"
-
-
-def metadata_only(obj: Object) -> Object:
-    """An object's PartialObjectMetadata."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
 FORMS: Mapping[str, ResponseForm] = MappingProxyType(

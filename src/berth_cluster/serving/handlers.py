@@ -150,6 +150,7 @@ class Handlers:
         form = _form(request)
         page = await self._page(kind, target, options)
         meta = list_meta(page.revision, page.continue_token, page.remaining)
+        self._store.flush()  # since long lists are sent as they are made
         return await streamed_response(request, form.many(kind, page.entries, meta, request.query, self._store.clock()))
 
     async def _page(self, kind: ResourceType, target: Target, options: ListOptions) -> Page:
@@ -177,7 +178,7 @@ class Handlers:
             since = "" if options.send_initial_events else str(self._store.revision)
         watch = self._store.watch(kind, target.namespace, options.label_selector, fields, since)
         liner = form.liner(kind, request.query, self._store.clock)
-        stream = WatchStream(watch, options, request, lambda: self._store.revision, liner, form.bookmark(kind))
+        stream = WatchStream(watch, options, request, self._store, liner, form.bookmark(kind))
         self._streams.add(stream)
         try:
             return await stream.run()
@@ -289,6 +290,7 @@ class Handlers:
                     raise
         entries = [Entry(obj, 0) for obj in gone]
         meta = list_meta(self._store.revision)
+        self._store.flush()
         return await streamed_response(request, FORMS["object"].many(kind, entries, meta, {}, self._store.clock()))
 
     async def _act(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:

@@ -36,8 +36,12 @@ def wanted_form(accept: str) -> FormName:
             return "Table"
         if form in ("PartialObjectMetadata", "PartialObjectMetadataList") and parameters.get("v") == "v1":
             return "PartialObjectMetadata"
-    message = "only the following media types are accepted: application/json"
-    raise StoreError(406, "NotAcceptable", message)
+    raise not_acceptable()
+
+
+def not_acceptable() -> StoreError:
+    """What is asked for in a form that there is not of it."""
+    return StoreError(406, "NotAcceptable", "only the following media types are accepted: application/json")
 
 
 def _parse(choice: str) -> tuple[str, dict[str, str]]:
@@ -73,6 +77,24 @@ def load_yaml(body: bytes) -> Any:
         return yaml.load(body, Loader=_Loader)
     except ValueError as error:  # a scalar that is not what its tag says, or a number of thousands of digits
         raise UnreasonableYAML(f"it holds a value that cannot be read: {error}") from None
+
+
+def repeated_keys(body: bytes) -> list[str]:
+    """What is to be said of keys that occur twice in one mapping of a YAML body, which could be read."""
+    found: list[tuple[int, str]] = []
+    waiting = [yaml.compose(body, Loader=_Loader)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            known: set[str] = set()
+            for key, value in node.value:
+                waiting.append(value)
+                if isinstance(key, yaml.ScalarNode) and key.value in known:
+                    found.append((key.start_mark.line + 1, key.value))
+                known.add(str(key.value))
+    return [f'line {line}: key "{key}" already set in map' for line, key in sorted(set(found))]
 
 
 class _Loader(PARSER):  # type: ignore[misc]

@@ -110,3 +110,8 @@ def encoded_list(kind: ResourceType, meta: dict[str, Any], items: Iterable[bytes
     """A `<Kind>List` around items that are already encoded."""
     head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta})
     return b'%s,"items":[%s]}' % (head[:-1], b",".join(items))
+
+
+def metadata_only(meta: dict[str, Any]) -> dict[str, Any]:
+    """The PartialObjectMetadata of an object with this metadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta}

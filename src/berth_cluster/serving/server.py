@@ -18,6 +18,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.releases import DEFAULT_MINOR, release
 from berth_cluster.serving.access import ClusterAuthenticator
 from berth_cluster.serving.account_tokens import AccountTokens
@@ -53,8 +54,11 @@ class ApiServer:
         users: Mapping[str, ClusterUser] | None = None,
         limits: ConnectionLimits | None = None,
         kubernetes_minor: int = DEFAULT_MINOR,
+        lock: DirectoryLock | None = None,
     ) -> None:
-        """`token` is the administrator's; `users` says whose further tokens are, to which RBAC applies.
+        """`lock` is the directory's where the store's objects are kept in it; the server ends the store, then, too.
+
+        `token` is the administrator's; `users` says whose further tokens are, to which RBAC applies.
 
         The API of Kubernetes 1.`kubernetes_minor` is served.
         """
@@ -68,7 +72,7 @@ class ApiServer:
         self._port = port
         self._users = users or {}
         self._release = release(kubernetes_minor)
-        self._lock = DirectoryLock(directory)
+        self._lock = lock or DirectoryLock(directory)
         self._limits = limits or ConnectionLimits()
         self._http: web.Server | None = None
         self._listener: TlsListener | None = None
@@ -104,6 +108,10 @@ class ApiServer:
         tokens = AccountTokens(self.store, self.authority.signing_key)
         authenticator = ClusterAuthenticator(self.token, self._users, tokens)
         self._app = Application(self.store, authenticator, self._release, _let_in, self.delay)
+        if self.store.kept is not None:
+            loop = asyncio.get_running_loop()
+            self.store.kept.on_noted = lambda: loop.call_soon(self._flush)
+            self.store.flush()
         # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
         self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True)
         self._listener = TlsListener(self._http, self.authority.server_context(self._host), self._limits)
@@ -121,6 +129,10 @@ class ApiServer:
                 await listener.open(self._host, former_port)
                 return
         await listener.open(self._host, self._port)
+
+    def _flush(self) -> None:
+        with contextlib.suppress(StoreError):  # which those are told who wait for an answer
+            self.store.flush()
 
     async def _keep_house(self) -> None:
         """Let events go when their time has come, even if nobody writes any more."""
@@ -155,6 +167,7 @@ class ApiServer:
             self._http.pre_shutdown()
             await self._http.shutdown(SHUTDOWN_TIMEOUT_S)
             self._http = None
+        self.store.close()
         self._lock.release()
 
 

@@ -17,7 +17,7 @@ from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.releases import release
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
-from berth_cluster.serving import forms
+from berth_cluster.serving import responses
 from berth_cluster.serving.discovery import Discovery
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
@@ -66,7 +66,8 @@ class StoreTransport:
             found = Listing(self._store, kind, namespace, list_options(query)).whole()
             meta = list_meta(found.revision, found.continue_token)
             if metadata_only:
-                return encode({"metadata": meta, "items": [forms.metadata_only(entry.obj) for entry in found.entries]})
+                items = [responses.metadata_only(entry.obj["metadata"]) for entry in found.entries]
+                return encode({"metadata": meta, "items": items})
             return encoded_list(kind, meta, (entry.encoded for entry in found.entries))
 
         return _call(page)

@@ -18,6 +18,8 @@ from aiohttp import web
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.serving.requests import ListOptions
 from berth_cluster.serving.responses import begin_chunks, encode
+from berth_cluster.storage.object_file import ObjectFileError
+from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import Watch, WatchEvent
 
 BOOKMARK_PERIOD_S = 60.0
@@ -36,21 +38,21 @@ def plain_line(event: WatchEvent) -> bytes:
 class WatchStream:
     """One watch request being answered."""
 
-    __slots__ = ("_bookmarked", "_liner", "_now", "_options", "_request", "_response", "_stopping", "_wake", "_watch")
+    __slots__ = ("_bookmarked", "_liner", "_options", "_request", "_response", "_stopping", "_store", "_wake", "_watch")
 
     def __init__(
         self,
         watch: Watch,
         options: ListOptions,
         request: web.BaseRequest,
-        now: Callable[[], int],
+        store: Store,
         liner: Liner,
         bookmarked: Object,
     ) -> None:
         self._watch = watch
         self._options = options
         self._request = request
-        self._now = now  # the store's revision, up to which everything has been offered to the watch
+        self._store = store  # up to whose revision everything has been offered to the watch
         self._stopping = False
         self._liner = liner
         self._bookmarked = bookmarked  # the object of a bookmark, all but its metadata
@@ -71,8 +73,8 @@ class WatchStream:
             await response.prepare(self._request)
             await self._pump()
             await response.write_eof()
-        except ConnectionError:
-            pass  # the client went away, which is how most watches end
+        except (ConnectionError, ObjectFileError):
+            pass  # the client went away, which is how most watches end; or nothing may be told any more
         finally:
             self._watch.close()
         return response
@@ -94,13 +96,13 @@ class WatchStream:
             elif self._watch.overflowed:
                 return
             elif not await self._woken(min(deadline, next_bookmark) - loop.time()) and loop.time() < deadline:
-                await self._bookmark(self._now())
+                await self._bookmark(self._store.revision)
                 next_bookmark = loop.time() + BOOKMARK_PERIOD_S
         await self._end()
 
     async def _end(self) -> None:
         """Send what is queued, and say up to where the client has now seen everything."""
-        now = self._now()
+        now = self._store.revision
         self._watch.close()
         while events := self._watch.events(SLICE):
             await self._send(events)
@@ -120,6 +122,7 @@ class WatchStream:
 
     async def _send(self, events: list[WatchEvent]) -> None:
         liner = self._liner
+        self._store.flush()
         await self._response.write(b"".join([liner(event) + b"\n" for event in events]))
         if len(events) == SLICE:
             await asyncio.sleep(0)  # a reader that keeps up never makes `write` wait
@@ -130,5 +133,6 @@ class WatchStream:
         meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if annotations:
             meta["annotations"] = annotations
+        self._store.flush()
         event = {"type": "BOOKMARK", "object": {**self._bookmarked, "metadata": meta}}
         await self._response.write(encode(event) + b"\n")

@@ -4,12 +4,12 @@ A view turns a stored object into one of another version and back. Whatever the 
 as it is; only what has another shape is converted. Stored objects are shared and never edited: views make new ones of
 the parts that differ. Objects that come from outside may have any shape, so that nothing is taken for granted here.
 
-Events live in two API groups at once (`event_views`). The others are kinds whose shape changed from version to version:
+Events live in two API groups at once. The others are kinds whose shape changed from version to version:
 devices and claims between v1alpha3, v1beta1 and v1, pod groups between v1alpha1 and v1beta1, and autoscalers, of which
 v1 shows less.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ import msgspec
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY, NEW_EVENTS, Addressed, ResourceType, resource_type
 from berth_cluster.custom.version import CustomVersion
-from berth_cluster.storage.event_views import from_new, to_new
 from berth_cluster.storage.watch import Entry
 
 Convert = Callable[[Any], Any]
@@ -112,16 +111,19 @@ def _unchanged(obj: Any) -> Any:
 # --- devices ----------------------------------------------------------------------------------------------------------
 
 
-def _flat_request(request: Object) -> Object:
-    """v1 to v1beta1: what stands under `exactly` stands in the request itself."""
-    exactly = request.get("exactly")
-    if not isinstance(exactly, dict):
-        return request
-    return {**{key: value for key, value in request.items() if key != "exactly"}, **exactly}
+def _flat(part: str) -> Convert:
+    """What stands in a part of an object stands in the object itself."""
+
+    def flat(obj: Object) -> Object:
+        inner = obj.get(part)
+        rest = {key: value for key, value in obj.items() if key != part}
+        return {**rest, **inner} if isinstance(inner, dict) else rest
+
+    return flat
 
 
 def _exact_request(request: Object) -> Object:
-    """v1beta1 to v1."""
+    """v1beta1 to v1: all but the name and the alternatives stands under `exactly`."""
     kept = {key: value for key, value in request.items() if key in ("name", "firstAvailable", "exactly")}
     rest = {key: value for key, value in request.items() if key not in kept}
     return {**kept, "exactly": rest} if rest and "exactly" not in kept else kept
@@ -131,13 +133,6 @@ def _basic_device(device: Object) -> Object:
     """v1 to v1beta1: all but the name stands under `basic`."""
     basic = {key: value for key, value in device.items() if key not in ("name", "basic")}
     return {"name": device["name"], "basic": basic} if "name" in device else {"basic": basic}
-
-
-def _plain_device(device: Object) -> Object:
-    """v1beta1 to v1."""
-    basic = device.get("basic")
-    rest = {key: value for key, value in device.items() if key != "basic"}
-    return {**rest, **basic} if isinstance(basic, dict) else rest
 
 
 def _bare_amounts(capacity: Any) -> Any:
@@ -154,10 +149,10 @@ def _amounts(capacity: Any) -> Any:
 
 
 _REQUESTS = ("devices", "requests")
-_FLAT, _EXACT = _at(_each(_flat_request), *_REQUESTS), _at(_each(_exact_request), *_REQUESTS)
-_BASIC, _PLAIN = _each(_basic_device), _each(_plain_device)
+_FLAT, _EXACT = _at(_each(_flat("exactly")), *_REQUESTS), _at(_each(_exact_request), *_REQUESTS)
+_BASIC, _PLAIN = _each(_basic_device), _each(_flat("basic"))
 _TO_ALPHA_DEVICE = _each(_both(_inside("capacity", _bare_amounts), _basic_device))
-_FROM_ALPHA_DEVICE = _each(_both(_plain_device, _inside("capacity", _amounts)))
+_FROM_ALPHA_DEVICE = _each(_both(_flat("basic"), _inside("capacity", _amounts)))
 _SPEC = "spec"
 
 # --- pod groups -------------------------------------------------------------------------------------------------------
@@ -245,10 +240,36 @@ def _v1_status(status: Any) -> Any:
     return {key: status[key] for key in _V1_STATUS if key in status} if isinstance(status, dict) else status
 
 
+# --- events ----------------------------------------------------------------------------------------------------------
+
+# The fields of events.k8s.io/v1 -> those of v1, in which events are stored.
+_EVENT_FIELDS = MappingProxyType(
+    {
+        **{name: name for name in ("metadata", "reason", "type", "eventTime", "series", "action", "related")},
+        "reportingInstance": "reportingInstance",
+        "regarding": "involvedObject",
+        "note": "message",
+        "deprecatedSource": "source",
+        "deprecatedFirstTimestamp": "firstTimestamp",
+        "deprecatedLastTimestamp": "lastTimestamp",
+        "deprecatedCount": "count",
+        "reportingController": "reportingComponent",
+    }
+)
+
+
+def _event(api_version: str, names: Mapping[str, str]) -> Convert:
+    """An event with the fields of another version; those that it does not have are left out."""
+    kind = {"apiVersion": api_version, "kind": "Event"}
+    return lambda obj: kind | {names[key]: value for key, value in obj.items() if key in names}
+
+
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 _SAME_SHAPE = ApiView(_unchanged, _unchanged)
-_EVENTS = ApiView(to_new, from_new)
+_EVENTS = ApiView(
+    _event("events.k8s.io/v1", {stored: new for new, stored in _EVENT_FIELDS.items()}), _event("v1", _EVENT_FIELDS)
+)
 # (plural, version) -> how the shape differs from the stored one; no entry where it does not
 _SHAPES: MappingProxyType[tuple[str, str], ApiView] = MappingProxyType(
     {

@@ -10,7 +10,6 @@ import msgspec
 
 from berth_cluster.apimachinery.errors import FieldErrors, StoreError, conflict
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import PODS
 from berth_cluster.storage import metadata
 
 
@@ -45,9 +44,7 @@ def bound(pod: Object, node: str, body: Object, now: str) -> Object:
     """The pod after a Binding (`body`) to `node`; a conflict where that contradicts what the pod already is."""
     name = pod["metadata"]["name"]
     meta = body.get("metadata") or {}
-    metadata.check_preconditions(
-        PODS, pod["metadata"], {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion")}
-    )
+    metadata.check_preconditions("pods", "", pod["metadata"], meta)
     why = _refusal(pod, name)
     if why:
         raise conflict("pods/binding", "", name, why)

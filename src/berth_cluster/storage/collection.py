@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from berth_cluster.apimachinery.errors import StoreError, expired, too_old
 from berth_cluster.apimachinery.resource_types import ResourceType
@@ -54,10 +55,6 @@ class Collection:
         space = self._namespaces.get(namespace)
         return None if space is None else space.objects.get(name)
 
-    def holds(self, namespace: str, name: str) -> bool:
-        """Whether an object has that name."""
-        return self.find(namespace, name) is not None
-
     def entries(self, namespace: str = "") -> Iterator[Entry]:
         """All objects, or those of a namespace, in no particular order."""
         if namespace:
@@ -94,14 +91,13 @@ class Collection:
 
     def _undone(self, revision: int, namespace: str) -> dict[Place, Entry | None]:
         """What was at the places that have changed since a revision; None where there was nothing."""
-        undone: dict[Place, Entry | None] = {}
-        for change in reversed(self._history):
-            if change.entry.revision <= revision:
-                break
-            place = change.entry.place
-            if not namespace or place[0] == namespace:
-                undone[place] = change.old  # an older change of the same place overrules a newer one
-        return undone
+        changes = ((change.entry.place, change.old) for change in self._newest_first(revision))
+        # An older change of the same place overrules a newer one.
+        return {place: old for place, old in changes if not namespace or place[0] == namespace}
+
+    def _newest_first(self, revision: int) -> Iterator[StoreChange]:
+        """The changes after a revision."""
+        return takewhile(lambda change: change.entry.revision > revision, reversed(self._history))
 
     def apply(self, change: StoreChange) -> None:
         """Carry out a change, remember it, and offer it to the watches."""
@@ -113,11 +109,15 @@ class Collection:
             if not space.objects:
                 del self._namespaces[namespace]
         else:
-            space = self._namespaces.setdefault(namespace, _Namespace())
-            self._count += space.put(name, change.entry)
+            self.put(change.entry)
         self._remember(change)
         for watch in tuple(self.watches):
             watch.offer(change)
+
+    def put(self, entry: Entry) -> None:
+        """Put an object in its place, and tell nobody."""
+        namespace, name = entry.place
+        self._count += self._namespaces.setdefault(namespace, _Namespace()).put(name, entry)
 
     def _remember(self, change: StoreChange) -> None:
         self._history.append(change)
@@ -143,21 +143,12 @@ class Collection:
         if since is None:
             watch.begin_with(self.sorted_entries(namespace))
         else:
-            self._replay(watch, since)
+            if since < self.forgotten:
+                raise too_old(since, self.forgotten)
+            watch.catch_up([*self._newest_first(since)][::-1])
         if not watch.overflowed:
             self.watches[watch] = None
         return watch
-
-    def _replay(self, watch: Watch, since: int) -> None:
-        if since < self.forgotten:
-            raise too_old(since, self.forgotten)
-        missed: list[StoreChange] = []
-        for change in reversed(self._history):
-            if change.entry.revision <= since:
-                break
-            missed.append(change)
-        missed.reverse()
-        watch.catch_up(missed)
 
     def end_watches(self) -> None:
         """Have all watches begin again."""

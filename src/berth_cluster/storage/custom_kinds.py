@@ -19,12 +19,7 @@ from berth_cluster.apimachinery.meta import (
     without_finalizer,
 )
 from berth_cluster.apimachinery.releases import Release
-from berth_cluster.apimachinery.resource_types import (
-    DEFINITIONS,
-    RESOURCE_TYPES,
-    Addressed,
-    ResourceType,
-)
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, RESOURCE_TYPES, Addressed, ResourceType
 from berth_cluster.apimachinery.schema import Message, type_of
 from berth_cluster.custom.version import types_of
 from berth_cluster.storage.deletion import CLEANUP_FINALIZER
@@ -107,11 +102,12 @@ class CustomKinds:
         if status != definition["status"]:
             self._store.update(DEFINITIONS, "", name, {**definition, "status": status}, "status")
             return  # to be called again by that change
-        self._load(definition)
+        self.load(definition)
         if is_being_deleted(definition):
             self._empty(definition)
 
-    def _load(self, definition: Object) -> None:
+    def load(self, definition: Object) -> None:
+        """Serve what a definition declares, if its names are accepted."""
         name, meta = definition["metadata"]["name"], definition["metadata"]
         known = (meta["uid"], meta["generation"], definition["status"]["acceptedNames"], is_being_deleted(definition))
         before = self._known.get(name)

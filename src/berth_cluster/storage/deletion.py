@@ -9,9 +9,10 @@ writes.
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth_cluster.apimachinery.errors import bad_request, conflict, forbidden
+from berth_cluster.apimachinery.errors import bad_request, forbidden
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
+from berth_cluster.storage import metadata
 
 DEFAULT_GRACE_S = 30
 # A longer period would only overflow the date at which the pod is to be gone.
@@ -22,6 +23,11 @@ CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 # The namespaces that upstream refuses to delete, too.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 SYSTEM_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
+_ANOTHER = (
+    "the {label} in the precondition ({wanted}) does not match the {label} in record ({found}). "
+    "The object might have been {cause}"
+)
+_CAUSES = ("deleted and then recreated", "modified")
 _POLICIES = ("Background", "Foreground", "Orphan")
 
 
@@ -31,7 +37,8 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     One that is not gone yet waits for its finalizers or its grace period. It may equal `old`, when an earlier request
     asked for the same.
     """
-    _check_preconditions(kind, old["metadata"], options.get("preconditions") or {})
+    wanted = options.get("preconditions") or {}
+    metadata.check_preconditions(kind.kind, kind.group, old["metadata"], wanted, _ANOTHER, _CAUSES)
     if kind is NAMESPACES and old["metadata"]["name"] in IMMORTAL_NAMESPACES:
         raise forbidden("namespaces", "", old["metadata"]["name"], "this namespace may not be deleted")
     if kind is PRIORITY_CLASSES and old["metadata"]["name"] in SYSTEM_PRIORITY_CLASSES:
@@ -50,21 +57,6 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     if not is_gone or kind is PODS:  # a pod says so even when it goes at once
         _mark(kind, new, grace_s, now)
     return new, is_gone
-
-
-def _check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any]) -> None:
-    """Refuse to delete another object, or another version of it, than the caller means."""
-    for field, label, cause in (
-        ("uid", "UID", "deleted and then recreated"),
-        ("resourceVersion", "ResourceVersion", "modified"),
-    ):
-        value = wanted.get(field)
-        if value and value != meta[field]:
-            why = (
-                f"the {label} in the precondition ({value}) does not match the {label} in record ({meta[field]}). "
-                f"The object might have been {cause}"
-            )
-            raise conflict(kind.kind, kind.group, meta["name"], why)
 
 
 def is_finished(kind: ResourceType, obj: Object) -> bool:

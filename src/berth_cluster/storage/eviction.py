@@ -11,8 +11,7 @@ import msgspec
 from berth.api.meta import LabelSelector
 from berth.api.selectors import SelectorError, compile_selector
 from berth_cluster.apimachinery.errors import StoreError, bad_request, forbidden
-from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import PODS
+from berth_cluster.apimachinery.meta import Object, is_condition_true
 from berth_cluster.storage import metadata
 from berth_workloads.disruption_budgets import NOT_ENOUGH, SEVERAL_BUDGETS, goes_anyway, unhealthy_may_go
 
@@ -27,7 +26,7 @@ def delete_options(pod: Object, name: str, body: Object) -> Object:
         raise bad_request(f"name in URL does not match name in Eviction object: {name} != {about}")
     options = dict(body.get("deleteOptions") or {})
     preconditions = options.get("preconditions") or {}
-    metadata.check_preconditions(PODS, pod["metadata"], preconditions)
+    metadata.check_preconditions("pods", "", pod["metadata"], preconditions)
     # The resourceVersion has been compared here, before the condition DisruptionTarget gives the pod a newer one.
     options["preconditions"] = {name: value for name, value in preconditions.items() if name != "resourceVersion"}
     return options
@@ -59,13 +58,9 @@ def budget_to_spend(pod: Object, budgets: Iterable[Object]) -> Object | None:
     if not chosen:
         return None
     if len(chosen) > 1:
-        raise StoreError(
-            500,
-            "InternalError",
-            f"This pod {SEVERAL_BUDGETS}.",
-        )
+        raise StoreError(500, "InternalError", f"This pod {SEVERAL_BUDGETS}.")
     budget = chosen[0]
-    if not _is_ready(pod) and _unhealthy_may_go(budget):
+    if not is_condition_true(pod, "Ready") and _unhealthy_may_go(budget):
         return None
     _check(budget)
     return budget
@@ -98,11 +93,6 @@ def _selects(selector: Any, labels: dict[str, str]) -> bool:
         return False
 
 
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(known.get("type") == "Ready" and known.get("status") == "True" for known in conditions)
-
-
 def _unhealthy_may_go(budget: Object) -> bool:
     """Whether a pod that is not ready may go without asking the budget."""
     policy, status = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy"), budget.get("status") or {}
@@ -118,9 +108,8 @@ def _check(budget: Object) -> None:
     if allowed < 0:
         raise forbidden("poddisruptionbudgets", "policy", name, "pdb disruptions allowed is negative")
     if len(status.get("disruptedPods") or {}) > MAX_DISRUPTED_PODS:
-        raise forbidden(
-            "poddisruptionbudgets", "policy", name, "DisruptedPods map too big - too many evictions not confirmed"
-        )
+        why = "DisruptedPods map too big - too many evictions not confirmed"
+        raise forbidden("poddisruptionbudgets", "policy", name, why)
     if allowed == 0:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         raise _too_many(NOT_ENOUGH.format(name, needs, has))

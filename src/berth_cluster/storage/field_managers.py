@@ -18,14 +18,18 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.schema import Field, Message, message, type_of
 from berth_cluster.apimachinery.strategic_merge import identity
 
-Path = tuple[Any, ...]
-Fields = dict[Path, Any]
-"""The leaves of an object by their paths."""
-
 _NOT_OWNED = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "deletionTimestamp",
      "deletionGracePeriodSeconds", "managedFields", "generateName"}
 )  # fmt: skip
+
+Path = tuple[Any, ...]
+Fields = dict[Path, Any]
+"""The leaves of an object by their paths."""
+Owner = tuple[str, str, bool]
+"""What `Writer.identity` says."""
+Owners = dict[Owner, set[Path] | None]
+"""With None for the creator, who owns what nobody else does."""
 
 
 class Writer(NamedTuple):
@@ -38,12 +42,12 @@ class Writer(NamedTuple):
     force: bool = False
 
     @property
-    def identity(self) -> tuple[str, str, bool]:
+    def identity(self) -> Owner:
         """What two requests of the same owner have in common."""
         return (self.manager, self.api_version, self.is_apply)
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True, array_like=True, tag="entry"):
     """The key of an entry of a list with keys."""
 
     keys: tuple[tuple[str, Any], ...]
@@ -53,13 +57,16 @@ class _Entry(NamedTuple):
         return f"[{shown}]"
 
 
-class _Value(NamedTuple):
+class _Value(msgspec.Struct, frozen=True, array_like=True, tag="value"):
     """A value in a set."""
 
     value: Any
 
     def __str__(self) -> str:
         return f"[={msgspec.json.encode(self.value).decode()}]"
+
+
+_decoder = msgspec.msgpack.Decoder(dict[Owner, set[tuple[str | _Entry | _Value, ...]] | None])
 
 
 class FieldManagers:
@@ -69,8 +76,7 @@ class FieldManagers:
 
     def __init__(self, types: Callable[[Object], Message | None] = type_of) -> None:
         self._types = types
-        # uid -> owner -> paths; None for the creator, who owns what nobody else does
-        self._owners: dict[str, dict[tuple[str, str, bool], set[Path] | None]] = {}
+        self._owners: dict[str, Owners] = {}
 
     def created(self, obj: Object, writer: Writer, applied: Object | None = None) -> None:
         """Note who made an object; what was applied where it was made so."""
@@ -87,15 +93,22 @@ class FieldManagers:
         for paths in owners.values():
             paths -= changed
         owners.setdefault(writer.identity, set()).update(changed & after.keys())
-        self._keep(old, owners)
+        self.keep(old["metadata"]["uid"], owners)
+
+    def saved(self, uid: str) -> bytes | None:
+        """The owners of an object's fields, for `load`; None where nobody owns any."""
+        owners = self._owners.get(uid)
+        return None if owners is None else msgspec.msgpack.encode(owners)
+
+    def load(self, uid: str, saved: bytes) -> None:
+        """Know the owners again. Raises `msgspec.MsgspecError`."""
+        self._owners[uid] = _decoder.decode(saved)
 
     def gone(self, uid: str) -> None:
         """Forget an object."""
         self._owners.pop(uid, None)
 
-    def apply(
-        self, live: Object, applied: Object, writer: Writer
-    ) -> tuple[Object, dict[tuple[str, str, bool], set[Path]]]:
+    def apply(self, live: Object, applied: Object, writer: Writer) -> tuple[Object, dict[Owner, set[Path]]]:
         """The object with what is applied, and who owns it then; 409 where others own what would change."""
         owners = self._known(live) or {}
         known = self._types(live)
@@ -112,14 +125,11 @@ class FieldManagers:
             _remove(merged, path)
         return merged, {**others, writer.identity: set(wanted)}
 
-    def keep(self, uid: str, owners: dict[tuple[str, str, bool], set[Path]]) -> None:
+    def keep(self, uid: str, owners: dict[Owner, set[Path]]) -> None:
         """Note what `apply` said, once the object is written."""
         self._owners[uid] = {who: paths for who, paths in owners.items() if paths}
 
-    def _keep(self, obj: Object, owners: dict[tuple[str, str, bool], set[Path]]) -> None:
-        self.keep(obj["metadata"]["uid"], owners)
-
-    def _known(self, obj: Object) -> dict[tuple[str, str, bool], set[Path]] | None:
+    def _known(self, obj: Object) -> dict[Owner, set[Path]] | None:
         """The owners of an object, each with its paths; None for one that no client made."""
         found = self._owners.get(obj["metadata"]["uid"])
         if found is None:
@@ -227,7 +237,7 @@ def shown(path: Path) -> str:
     return "".join(str(part) if isinstance(part, _Entry | _Value) else f".{part}" for part in path)
 
 
-def _conflict(conflicts: dict[tuple[str, str, bool], list[Path]]) -> StoreError:
+def _conflict(conflicts: dict[Owner, list[Path]]) -> StoreError:
     causes, said, number = [], [], 0
     for (manager, api_version, is_apply), paths in sorted(conflicts.items()):
         who = f'with "{manager}"' if is_apply else f'with "{manager}" using {api_version}'

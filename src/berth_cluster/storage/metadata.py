@@ -6,7 +6,8 @@ writers that read the same version, the second is refused with 409 and has to re
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from berth_cluster.apimachinery.errors import (
@@ -29,19 +30,30 @@ MAX_GENERATED_PREFIX = 58
 GENERATED_NAME_TRIES = 8
 _MAX_DIGITS = 20  # of a resourceVersion, which is an unsigned number of 64 bits
 
-# The server's own fields, which a writer cannot change.
-_SERVER_FIELDS = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "name",
-    "namespace",
+# What a writer cannot change, in the order in which it is shown.
+_CARRIED_OVER = (
+    *("name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds"),
 )
+_SERVER_FIELDS = (*_CARRIED_OVER, "selfLink", "managedFields")
 # Kinds of which an update has to say which version it replaces: writers compete for leases and claims, and one that
 # leaves the version out would overwrite what another has just taken.
 _NEEDS_VERSION = frozenset({DEFINITIONS.key, ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
+# Kinds of which a write of `status` leaves all metadata alone, as with custom resources, and what it leaves alone of
+# others; a stock API server was asked for each.
+_STATUS_ALONE = frozenset(
+    {
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("apiregistration.k8s.io", "apiservices"),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+        ("resource.k8s.io", "devicetaintrules"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("scheduling.k8s.io", "podgroups"),
+        ("storage.k8s.io", "volumeattachments"),
+    }
+)
+_KEPT_BY_STATUS = MappingProxyType({("apps", "deployments"): ("labels",), ("", "pods"): ("ownerReferences",)})
 
 
 def suffixes(rng: random.Random) -> Callable[[], str]:
@@ -86,13 +98,9 @@ def refuse_missing_namespace(found: Object | None, kind: ResourceType, namespace
         name = obj["metadata"].get("name", "")
         error = forbidden(kind.plural, kind.group, name, why)
         assert error.details is not None
-        error.details["causes"] = [
-            {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-        ]
+        message = f"namespace {namespace} is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+        error.details["causes"] = [cause]
         raise error
 
 
@@ -113,8 +121,7 @@ def complete(
     if kind.has_generation:
         meta["generation"] = 1
     meta["creationTimestamp"] = now
-    dropped = (*_SERVER_FIELDS, "generateName", "resourceVersion", "selfLink", "managedFields")
-    meta.update((key, value) for key, value in given.items() if key not in dropped and value is not None)
+    meta.update((key, value) for key, value in given.items() if key not in _SERVER_FIELDS and value is not None)
     rest = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
     obj.clear()
     obj.update(apiVersion=kind.api_version, kind=kind.kind, metadata=meta, **rest)
@@ -127,11 +134,11 @@ def _name(meta: Object, new_suffix: Callable[[], str]) -> str:
     return f"{prefix[:MAX_GENERATED_PREFIX]}{new_suffix()}" if prefix else ""
 
 
-def has_free_name(obj: Object, is_taken: Callable[[str], bool], new_suffix: Callable[[], str]) -> bool:
+def has_free_name(obj: Object, found: Callable[[str], object], new_suffix: Callable[[], str]) -> bool:
     """Whether nothing has the object's name yet; a generated name is drawn again a few times, as upstream."""
     meta = obj["metadata"]
     for _ in range(GENERATED_NAME_TRIES):
-        if not is_taken(meta["name"]):
+        if found(meta["name"]) is None:
             return True
         if "generateName" not in meta:
             return False
@@ -150,25 +157,31 @@ def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     if meta.get("namespace") and meta["namespace"] != old.get("namespace", ""):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    check_preconditions(kind, old, {"uid": meta.get("uid")})
+    check_preconditions(kind.plural, kind.group, old, {"uid": meta.get("uid")})
     version = meta.get("resourceVersion") or ""
-    if not version and (kind.custom is not None or kind.key in _NEEDS_VERSION):
+    if version and not version.isdigit():
+        raise StoreError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    is_any = not int(version or 0)  # "0" is no version, as upstream
+    if is_any and (kind.custom is not None or kind.key in _NEEDS_VERSION):
         errors = FieldErrors()
         errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.refusal(kind.plural, kind.group, name)
-    if version and not version.isdigit():
-        raise StoreError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
-    if version and version != old["resourceVersion"]:
+    if not is_any and version != old["resourceVersion"]:
         raise stale(kind.plural, kind.group, name)
 
 
-def check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any]) -> None:
-    """Refuse if the object has another uid or resourceVersion than the caller expects."""
-    for field, key, label in (("uid", "uid", "UID"), ("resourceVersion", "resourceVersion", "ResourceVersion")):
-        value = wanted.get(field)
+_UNMET = "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {found}"
+
+
+def check_preconditions(
+    resource: str, group: str, meta: Object, wanted: dict[str, Any], why: str = _UNMET, causes: Sequence[str] = ("", "")
+) -> None:
+    """Refuse if the object has another uid or resourceVersion than the caller expects; `why` has a place for each."""
+    for key, label, cause in zip(("uid", "resourceVersion"), ("UID", "ResourceVersion"), causes, strict=True):
+        value = wanted.get(key)
         if value and value != meta[key]:
-            why = f"Precondition failed: {label} in precondition: {value}, {label} in object meta: {meta[key]}"
-            raise conflict(kind.plural, kind.group, meta["name"], why)
+            said = why.format(label=label, wanted=value, found=meta[key], cause=cause)
+            raise conflict(resource, group, meta["name"], said)
 
 
 def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) -> Object:
@@ -178,20 +191,16 @@ def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) 
     status subresource), so that users and controllers do not undo one another's work.
     """
     old = entry.obj
-    if subresource == "status":
+    if subresource == "status" and (kind.custom is not None or kind.key in _STATUS_ALONE):
         return {**old, "metadata": dict(old["metadata"]), "status": new.get("status") or {}}
     if subresource in ("finalize", "resize"):
         return {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec") or {}}
-    meta = {key: old["metadata"][key] for key in ("name", "generateName") if key in old["metadata"]}
-    for key in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):
-        if key in old["metadata"]:
-            meta[key] = old["metadata"][key]
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        if key in old["metadata"]:
-            meta[key] = old["metadata"][key]
-    for key, value in new["metadata"].items():
-        if key not in meta and key not in (*_SERVER_FIELDS, "managedFields", "selfLink") and value is not None:
-            meta[key] = value
+    meta = {key: old["metadata"][key] for key in _CARRIED_OVER if key in old["metadata"]}
+    meta |= {key: value for key, value in new["metadata"].items() if key not in _SERVER_FIELDS and value is not None}
+    if subresource == "status":
+        kept = {key: old["metadata"][key] for key in _KEPT_BY_STATUS.get(kind.key, ()) if key in old["metadata"]}
+        meta = {key: value for key, value in meta.items() if key not in _KEPT_BY_STATUS.get(kind.key, ())}
+        return {**old, "metadata": meta | kept, "status": new.get("status") or {}}
     rest = {key: value for key, value in new.items() if key not in ("apiVersion", "kind", "metadata", "status")}
     written = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **rest}
     status = old.get("status") if kind.has_status else new.get("status")

@@ -24,6 +24,7 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -42,6 +43,7 @@ from berth_cluster.apimachinery.field_checks import check_patched, check_types
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.patches import PATCH_TYPES, apply_patch
 from berth_cluster.apimachinery.resource_types import (
+    DEFINITIONS,
     DISRUPTION_BUDGETS,
     EVENTS,
     NAMESPACES,
@@ -61,6 +63,7 @@ from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
 from berth_cluster.storage.field_managers import FieldManagers, Writer
 from berth_cluster.storage.namespace_contents import NamespaceContents
+from berth_cluster.storage.object_file import ObjectFile
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
@@ -80,23 +83,9 @@ _decode = msgspec.json.decode
 class Store:
     """All objects of a cluster."""
 
-    __slots__ = (
-        "_collections",
-        "_dispatching",
-        "_expiry",
-        "_new_collection",
-        "_subscribers",
-        "_undelivered",
-        "_watch_limits",
-        "bindings",
-        "clock",
-        "custom",
-        "managers",
-        "new_suffix",
-        "new_uid",
-        "revision",
-        "service_accounts",
-    )
+    __slots__ = ("_collections", "_dispatching", "_expiry", "_new_collection", "_subscribers", "_undelivered",
+                 "_watch_limits", "bindings", "clock", "custom", "kept", "managers", "new_suffix", "new_uid",
+                 "revision", "service_accounts")  # fmt: skip
 
     def __init__(
         self,
@@ -111,8 +100,9 @@ class Store:
         max_events: int = MAX_EVENTS,
         system_objects: bool = True,
         service_accounts: bool = False,
+        kept: ObjectFile | None = None,
     ) -> None:
-        """An empty store; `system_objects` adds the namespaces and priority classes that every cluster has.
+        """A store with the objects that are `kept`; `system_objects` adds to an empty one those of every cluster.
 
         `service_accounts` turns on what a cluster does about them: every namespace gets the account `default` and the
         CA's certificate, and pods without an account get that one. An API server alone does neither.
@@ -135,9 +125,12 @@ class Store:
         self.custom = CustomKinds(self)
         self.managers = FieldManagers(self.custom.message_of)
         self.service_accounts = service_accounts
+        self.kept = kept
+        if kept is not None:
+            self._begin_with(kept)
         if service_accounts:
             NamespaceContents(self)
-        if system_objects:
+        if system_objects and not self.revision:
             for kind, obj in bootstrap.system_objects():
                 self.create(kind, "", obj)
 
@@ -254,7 +247,7 @@ class Store:
         strategy.admit(new, self)
         if writer is not None:
             writer.warnings.extend(strategy.warnings(new))
-        if not metadata.has_free_name(new, partial(collection.holds, namespace), self.new_suffix):
+        if not metadata.has_free_name(new, partial(collection.find, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         quotas.charge(self, kind, new, None, dry_run=dry_run)
         if writer is not None and not dry_run:
@@ -331,8 +324,11 @@ class Store:
         merged = own(merged)
         check_types(kind, merged)
         written = self._write(kind, entry, _stored(kind, merged), subresource, dry_run)
-        if not dry_run:
+        left = None if dry_run else self.collection(kind).find(*entry.place)
+        if left is not None:
             self.managers.keep(written["metadata"]["uid"], owners)
+            if self.kept is not None:  # once more, now that it is known who owns what
+                self.kept.note(self.collection(kind).resource.key, left, is_gone=False)
         return _shown(kind, written)
 
     def delete(
@@ -351,24 +347,6 @@ class Store:
         if new == entry.obj and not is_gone:
             return _shown(kind, entry.obj)
         return _shown(kind, self.commit(kind, "DELETED" if is_gone else "MODIFIED", new, entry, dry_run=dry_run))
-
-    def delete_collection(
-        self,
-        resource: Addressed,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        options: Object | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> Objects:
-        """Delete everything that matches; returns what `delete` returns for each."""
-        kind = resource_type(resource)
-        gone = []
-        for entry in self.entries(kind, namespace, label_selector, field_selector):
-            meta = entry.obj["metadata"]
-            gone.append(self.delete(kind, meta.get("namespace", ""), meta["name"], options, dry_run=dry_run))
-        return gone
 
     def bind(self, namespace: str, name: str, body: Object, *, dry_run: bool = False) -> None:
         """Assign a pod to a node; every call is recorded in `bindings`."""
@@ -456,11 +434,55 @@ class Store:
         collection.apply(change)
         if change_type == "DELETED":
             self.managers.gone(obj["metadata"]["uid"])
+        if self.kept is not None:
+            self.kept.note(collection.resource.key, entry, is_gone=change_type == "DELETED")
         self._tell_subscribers(change)
         if collection.resource is EVENTS and change_type != "DELETED":
             self._expiry.written(entry, self.clock().timestamp())
             self.expire_events(at_most=2)  # more than one is written, so that the old ones cannot pile up
         return obj
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there is a file, and it does not hold the present state."""
+        return self.kept is not None and self.kept.is_behind
+
+    def flush(self) -> None:
+        """Have the file, if there is one, hold the present state: to be called before anything of it is told.
+
+        Raises `ObjectFileError` when that cannot be written; then nothing of it may be told.
+        """
+        if self.kept is not None:
+            self.kept.write(self.revision, self.clock().timestamp(), self.managers.saved)
+
+    def close(self) -> None:
+        """Flush for the last time, and let go of the file."""
+        if self.kept is not None:
+            with suppress(StoreError):  # which is known where it matters
+                self.flush()
+            self.kept.close()
+
+    def _begin_with(self, kept: ObjectFile) -> None:
+        """Take over the objects of a file. The history begins here; watches of what was before are refused (410)."""
+        self.revision = kept.found_revision
+        for collection in self._collections.values():
+            collection.forgotten = self.revision
+        for saved in kept.read():
+            found = self._collections.get(saved.key)
+            if found is None:
+                raise kept.unreadable(f"it holds {'.'.join(reversed(saved.key))}, which nothing declares")
+            try:
+                entry = Entry(_decode(saved.encoded), saved.revision, saved.encoded)
+                if saved.owners is not None:
+                    self.managers.load(entry.obj["metadata"]["uid"], saved.owners)
+            except (msgspec.MsgspecError, KeyError, TypeError) as error:
+                name = f"{'/'.join(saved.key)} {saved.namespace}/{saved.name}"
+                raise kept.unreadable(f"{name} is damaged ({error})") from None
+            found.put(entry)
+            if found.resource is DEFINITIONS:
+                self.custom.load(entry.obj)
+            elif found.resource is EVENTS:
+                self._expiry.written(entry, saved.written_s)
 
     def expire_events(self, at_most: int = 1000) -> int:
         """Let events go whose time has come; the number of those that went."""
@@ -498,9 +520,8 @@ class Store:
             self.managers.updated(entry.obj, new, writer)
         if writer is not None and new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
             writer.warnings.extend(strategy.warnings(new))
-        if deletion.is_finished(kind, new):
-            return self.commit(kind, "DELETED", new, entry, dry_run=dry_run)
-        return self.commit(kind, "MODIFIED", new, entry, dry_run=dry_run)
+        change_type: ChangeType = "DELETED" if deletion.is_finished(kind, new) else "MODIFIED"
+        return self.commit(kind, change_type, new, entry, dry_run=dry_run)
 
     def _tell_subscribers(self, change: StoreChange) -> None:
         # A subscriber that writes comes here again while the loop below is running; its change waits in the queue, so

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from berth.api.quantity import QuantityError
 from berth_cluster.apimachinery.meta import Object, annotations_of, labels_of
 from berth_cluster.apimachinery.resource_types import METRICS_GROUP, NODES, PODS, ResourceType
-from berth_workloads.amounts import Amount, Amounts, amount, total
+from berth_cluster.strategies.quota_usage import written
+from berth_workloads.amounts import Amount, amount, total
 
 if TYPE_CHECKING:
     from berth_cluster.storage.store import Store
@@ -49,13 +50,9 @@ def metrics_of(store: "Store", kind: ResourceType, obj: Object) -> Object:
     if kind is PODS:
         containers = obj["spec"]["containers"]
         each = {key: Amount(part.value / len(containers), part.is_binary) for key, part in usage_said(obj).items()}
-        return {**shown, "containers": [{"name": one["name"], "usage": _written(each)} for one in containers]}
+        return {**shown, "containers": [{"name": one["name"], "usage": written(each)} for one in containers]}
     pods = (pod for pod in store.objects(PODS) if pod["spec"].get("nodeName") == meta["name"] and runs(pod))
-    return {**shown, "usage": _written(total([usage_said(obj), *map(usage_said, pods)]))}
-
-
-def _written(usage: Amounts) -> Object:
-    return {name: str(usage[name]) for name in usage}
+    return {**shown, "usage": written(total([usage_said(obj), *map(usage_said, pods)]))}
 
 
 def measured(store: "Store", plural: str, namespace: str, label_selector: str) -> list[Object]:

@@ -36,12 +36,12 @@ class Entry:
 
     __slots__ = ("_encoded", "obj", "place", "revision")
 
-    def __init__(self, obj: Object, revision: int) -> None:
+    def __init__(self, obj: Object, revision: int, encoded: bytes | None = None) -> None:
         self.obj = obj
         self.revision = revision
         meta = obj["metadata"]
         self.place: tuple[str, str] = (meta.get("namespace", ""), meta["name"])  # where lists show it
-        self._encoded: bytes | None = None
+        self._encoded = encoded
 
     @property
     def encoded(self) -> bytes:
@@ -150,7 +150,7 @@ class Watch:
     """Of the store when the watch was opened."""
     _view: EntryView | None = None
     """Shows stored objects in another version of the API."""
-    _initial: Iterator[WatchEvent] | None = field(default=None, init=False)
+    _initial: Iterator[WatchEvent] = field(default_factory=lambda: iter(()), init=False)
     _queue: deque[WatchEvent] = field(default_factory=deque, init=False)
     _queued_bytes: int = field(default=0, init=False)
     overflowed: bool = field(default=False, init=False)
@@ -191,24 +191,14 @@ class Watch:
         if self.wake is not None and (self.overflowed or len(self._queue) == 1):
             self.wake()
 
-    def initial_events(self, at_most: int) -> list[WatchEvent]:
+    def initial_events(self, at_most: int | None = None) -> list[WatchEvent]:
         """The next objects that were there when the watch was opened; an empty list when all have been shown."""
-        if self._initial is None:
-            return []
-        found = list(islice(self._initial, at_most))
-        if not found:
-            self._initial = None
-        return found
+        return list(islice(self._initial, at_most))
 
     def events(self, at_most: int | None = None) -> list[WatchEvent]:
         """The next events, all that there are unless told otherwise; an empty list when there are none now."""
-        found = list(islice(self._initial, at_most)) if self._initial is not None else []
-        if at_most is not None and len(found) == at_most:
-            return found
-        self._initial = None
-        take = len(self._queue) if at_most is None else min(len(self._queue), at_most - len(found))
-        view = self._view
-        for _ in range(take):
+        found, view = self.initial_events(at_most), self._view
+        while self._queue and len(found) != at_most:
             event = self._queue.popleft()
             self._queued_bytes -= event.entry.size
             found.append(event if view is None else WatchEvent(event.type, view(event.entry)))

@@ -1,14 +1,16 @@
 """The hooks that the store calls while it creates or updates an object, and what they do for any kind."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import IDLE_KINDS, Addressed, ResourceType
-from berth_cluster.strategies import names
+from berth_cluster.apimachinery.resource_types import Addressed, ResourceType
+from berth_cluster.strategies import defaults, names
+from berth_cluster.strategies.checks import IMMUTABLE, Check, nothing, unchanged
 
 Objects = list[Object]
 
@@ -40,47 +42,77 @@ _META_CHECKS = MappingProxyType(
 )  # fmt: skip
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RESTStrategy:
-    """What the store calls while it creates or updates an object; does nothing special by itself.
+    """What the store calls while it creates or updates an object; kinds that need more override what they need.
 
-    Kinds override what they need. Objects that are passed to `prepare_create` and `prepare_update` as new are private
-    copies, which may be edited; `old` is shared and may not.
+    Objects that are passed to `prepare_create` and `prepare_update` as new are private copies, which may be edited;
+    `old` is shared and may not.
     """
 
-    __slots__ = ()
-    checks = 1
+    check: Check = nothing
+    """Says what is wrong with an object itself."""
+    status: Object | None = None
+    """The status of a new object, whatever its maker says; None leaves it as it is."""
+    fixed: tuple[str, ...] = ()
+    """What cannot change."""
+    fixed_why: str = IMMUTABLE
+    change: Callable[[Object, Object, FieldErrors], None] | None = None
+    """Says what is wrong with the change to the first object from the second."""
+    kept: tuple[str, ...] = ()
+    """What an update that leaves it out of the spec does not change."""
+    complete: Callable[[Object, ClusterView], None] | None = None
+    """What admission computes for a new object beyond its defaults."""
+    admission: Callable[[Object, ClusterView], None] | None = None
+    """Refuses a new object, which is valid, for what else there is in the cluster."""
+    name: Check = names.check_subdomain
+    told: Callable[[Object], list[str]] | None = None
+    """What the client that makes an object is warned of."""
+    times: int = 1
     """How often upstream checks an updated object; each time counts as causes of its own."""
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """Fill in defaults and what admission computes."""
+        """Fill in defaults, the first status, and what admission computes."""
+        defaults.fill_in(obj)
+        if self.status is not None:
+            obj["status"] = dict(self.status)
+        if self.complete is not None:
+            self.complete(obj, view)
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """Fill in defaults again, and undo what an update cannot change."""
+    def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
+        """Fill in defaults again: an update may leave out what the creation left out."""
+        if subresource:
+            return
+        was = old.get("spec") or {}
+        for name in self.kept:
+            if name in was:
+                new["spec"].setdefault(name, was[name])
+        defaults.fill_in(new)
 
     def admit(self, obj: Object, view: ClusterView) -> None:
         """Refuse a new object, which is valid, for what else there is in the cluster."""
+        if self.admission is not None:
+            self.admission(obj, view)
 
     def warnings(self, obj: Object) -> list[str]:
         """What the client that makes an object is warned of."""
-        if obj["kind"] in IDLE_KINDS:
-            return [f"{obj['kind']} is stored, and nothing in this cluster acts on it"]
-        return []
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Report what is wrong with the object itself."""
+        return self.told(obj) if self.told is not None else []
 
     def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """Report what is wrong with an update."""
-        for _ in range(self.checks):
-            self.check(new, errors)
+        for _ in range(self.times):
+            self.check(new, "", errors)
         self.check_change(new, old, errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the change from `old` to `new`."""
+        unchanged(self.fixed, new, old, errors, self.fixed_why)
+        if self.change is not None:
+            self.change(new, old, errors)
 
     def check_name(self, obj: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the name."""
-        names.check_subdomain(obj["metadata"]["name"], "metadata.name", errors)
+        self.name(obj["metadata"]["name"], "metadata.name", errors)
 
     def validate_create(self, kind: ResourceType, obj: Object) -> None:
         """Refuse a new object that is invalid."""
@@ -91,7 +123,7 @@ class RESTStrategy:
         else:
             errors.required("metadata.name", "name or generateName is required")
         names.check_meta(meta, errors)
-        self.check(obj, errors)
+        self.check(obj, "", errors)
         errors.raise_for(kind.kind, kind.group, meta["name"])
 
     def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
@@ -103,52 +135,3 @@ class RESTStrategy:
         errors.repeat(_META_CHECKS.get(kind.plural, 3))
         self.check_update(new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
-
-
-class DefaultsStrategy(RESTStrategy):
-    """Kinds with defaults for some fields and nothing else that is special."""
-
-    __slots__ = ("_defaults", "_spec_defaults", "_status")
-
-    def __init__(self, defaults: Object, spec_defaults: Object, status: Object | None) -> None:
-        self._defaults = defaults
-        self._spec_defaults = spec_defaults
-        self._status = status
-
-    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """The defaults, and the first status."""
-        self.set_defaults(obj)
-        if self._status is not None:
-            obj["status"] = dict(self._status)
-
-    def set_defaults(self, obj: Object) -> None:
-        """Fill in what is left open."""
-        for key, value in self._defaults.items():
-            obj.setdefault(key, value)
-        if self._spec_defaults:
-            spec = obj.setdefault("spec", {})
-            for key, value in self._spec_defaults.items():
-                spec.setdefault(key, value)
-
-    def prepare_update(self, new: Object, _old: Object, subresource: str, view: ClusterView) -> None:
-        """Defaults again."""
-        if subresource != "status":
-            self.set_defaults(new)
-
-
-class RequiredFieldsStrategy(RESTStrategy):
-    """Kinds with some required fields and nothing else that is checked."""
-
-    __slots__ = ("_required",)
-
-    def __init__(self, *required: str) -> None:
-        self._required = required
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The fields, given as dotted paths."""
-        for path in self._required:
-            found: Any = obj
-            for name in path.split("."):
-                found = found.get(name) if isinstance(found, dict) else None
-            if found in (None, ""):
-                errors.required(path)

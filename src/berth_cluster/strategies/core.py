@@ -5,14 +5,13 @@ import binascii
 import ipaddress
 from typing import Any
 
-import msgspec
-
-from berth_cluster.apimachinery.errors import FieldErrors, Raw
+from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_json
 from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition_true
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.apimachinery.schema import in_go, message
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.checks import Check, always, both, chosen, may, one_of
 from berth_cluster.strategies.pod_checks import EFFECTS, PROTOCOLS, check_amount
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -20,14 +19,15 @@ SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
 _HOLLOW = "berth.dev/hollow"  # a node whose kubelet is there from the start, see `hollow.template`
 NOT_READY = "node.kubernetes.io/not-ready"
 _ADDRESS_MESSAGE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-_AFFINITIES = ("ClientIP", "None")
-_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 class NamespaceStrategy(RESTStrategy):
     """Namespaces: labelled with their name, and emptied before they go."""
 
     __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(name=names.check_label_name)
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """The label, the finalizer, the phase."""
@@ -42,16 +42,18 @@ class NamespaceStrategy(RESTStrategy):
             new["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = new["metadata"]["name"]
             new["spec"] = old.get("spec", {})
 
-    def check_name(self, obj: Object, errors: FieldErrors) -> None:
-        """A namespace's name is part of DNS names."""
-        names.check_label_name(obj["metadata"]["name"], "metadata.name", errors)
+
+def _is_hollow(node: Object) -> bool:
+    return annotations_of(node).get(_HOLLOW) == "true"
 
 
 class NodeStrategy(RESTStrategy):
     """Nodes."""
 
     __slots__ = ()
-    checks = 2
+
+    def __init__(self) -> None:
+        super().__init__(check=_check_node, times=2)
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Everything in `capacity` is allocatable, unless the node says less; nothing runs there before it is ready.
@@ -59,17 +61,25 @@ class NodeStrategy(RESTStrategy):
         The status is kept on creation, as upstream, where kubelets register with it; hollow nodes say there how large
         they are, and that they are ready.
         """
-        spec = obj.setdefault("spec", {})
-        status = obj.setdefault("status", {})
+        spec, status = obj.setdefault("spec", {}), obj.setdefault("status", {})
         if status.get("capacity"):
             status.setdefault("allocatable", dict(status["capacity"]))
         taints = spec.get("taints") or []
-        is_there = is_condition_true(obj, "Ready") or annotations_of(obj).get(_HOLLOW) == "true"
+        is_there = is_condition_true(obj, "Ready") or _is_hollow(obj)
         if not is_there and all(taint.get("key") != NOT_READY for taint in taints):
             spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
-        """A node that says that it is ready is no longer kept free, which upstream leaves to a controller."""
+        """What is added to a hollow node's capacity is allocatable, and what is taken off is not: kubelets see to it.
+
+        A node that says that it is ready is no longer kept free, which upstream leaves to a controller.
+        """
+        status, before = new.get("status") or {}, old.get("status") or {}
+        capacity, known = status.get("capacity") or {}, before.get("capacity") or {}
+        if capacity != known and status.get("allocatable") == before.get("allocatable") and _is_hollow(old):
+            offered = before.get("allocatable") or {}
+            same = {name: offered[name] for name in offered if capacity.get(name) == known.get(name)}
+            new["status"] = {**status, "allocatable": capacity | same}
         taints = old["spec"].get("taints") or []
         if subresource != "status" or not taints or not is_condition_true(new, "Ready"):
             return
@@ -77,121 +87,39 @@ class NodeStrategy(RESTStrategy):
         spec = {key: value for key, value in old["spec"].items() if key != "taints"}
         new["spec"] = {**spec, "taints": kept} if kept else spec
 
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Taints and amounts."""
-        seen: set[tuple[Any, Any]] = set()
-        for number, taint in enumerate((obj.get("spec") or {}).get("taints") or []):
-            field, effect = f"metadata.taints[{number}]", taint.get("effect", "")
-            names.check_key(taint.get("key", ""), f"{field}.key", errors)
-            if taint.get("value"):
-                names.check_value(taint["value"], f"{field}.value", errors)
-            if not effect:
-                errors.required(f"{field}.effect")
-            elif effect not in EFFECTS:
-                errors.unsupported(f"{field}.effect", effect, EFFECTS)
-            if (taint.get("key"), effect) in seen:
-                shown = Raw(in_go(message("core.v1.Taint"), taint))
-                errors.duplicate(field, shown, "taints must be unique by key and effect pair")
-            seen.add((taint.get("key"), effect))
-        for section in ("capacity", "allocatable"):
-            for name, amount in ((obj.get("status") or {}).get(section) or {}).items():
-                check_amount(name, amount, f"status.{section}.{name}", errors)
-
     def validate_update(self, kind: Any, new: Object, old: Object, subresource: str) -> None:
         """Amounts are checked in status updates too: every reader of nodes trusts them."""
         super().validate_update(kind, new, old, "")
 
 
-class ServiceStrategy(RESTStrategy):
-    """Services; each gets an address, though nothing listens there."""
-
-    __slots__ = ()
-
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """Type, ports and address."""
-        spec = obj.setdefault("spec", {})
-        self._default(spec)
-        if spec["type"] != "ExternalName":
-            if not spec.get("clusterIP"):
-                spec["clusterIP"] = _free_address(view)
-            spec["clusterIPs"] = [spec["clusterIP"]]
-        is_open = spec.get("clusterIP") == "None" and not spec.get("selector")  # somebody else says where it leads
-        spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_open else ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_open else "SingleStack")
-        obj["status"] = {"loadBalancer": {}}
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
-        """The address stays."""
-        if subresource:
-            return
-        spec = new.setdefault("spec", {})
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if name in (old.get("spec") or {}):
-                spec.setdefault(name, old["spec"][name])
-        self._default(spec)
-
-    def _default(self, spec: Object) -> None:
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        for port in spec.get("ports") or []:
-            port.setdefault("protocol", "TCP")
-            if port.get("targetPort") in (None, 0, ""):
-                port["targetPort"] = port.get("port", 0)
-
-    def check_name(self, obj: Object, errors: FieldErrors) -> None:
-        """A service's name is part of DNS names."""
-        names.check_label_name(obj["metadata"]["name"], "metadata.name", errors)
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """A service with an address needs ports."""
-        spec = obj["spec"]
-        ports = spec.get("ports") or []
-        if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
-            errors.required("spec.ports")
-        address = spec.get("clusterIP")
-        if address and address != "None" and not _is_address(address):
-            errors.invalid("spec.clusterIPs[0]", address, _ADDRESS_MESSAGE)
-        for number, port in enumerate(ports):
-            _check_service_port(port, f"spec.ports[{number}]", errors, needs_name=len(ports) > 1)
-        names.check_labels(spec.get("selector"), "spec.selector", errors)
-        for name, allowed in (("sessionAffinity", _AFFINITIES), ("type", _SERVICE_TYPES)):
-            if spec[name] not in allowed:
-                errors.unsupported(f"spec.{name}", spec[name], allowed)
-        seen: set[Any] = set()
-        for number, port in enumerate(ports):
-            pair = (port.get("protocol"), port.get("port"))
-            if pair in seen:
-                shown = {key: value for key, value in port.items() if key in ("port", "protocol")}
-                errors.duplicate(f"spec.ports[{number}]", Raw(_go_port(shown)))
-            seen.add(pair)
+_TAINT = both(always("key", names.check_key), may("value", names.check_value), chosen("effect", *EFFECTS))
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _check_node(node: Object, _field: str, errors: FieldErrors) -> None:
+    """Taints and amounts."""
+    seen: set[tuple[Any, Any]] = set()
+    for number, taint in enumerate((node.get("spec") or {}).get("taints") or []):
+        field, pair = f"metadata.taints[{number}]", (taint.get("key"), taint.get("effect", ""))
+        _TAINT(taint, field, errors)
+        if pair in seen:
+            shown = Raw(in_go(message("core.v1.Taint"), taint))
+            errors.duplicate(field, shown, "taints must be unique by key and effect pair")
+        seen.add(pair)
+    for section in ("capacity", "allocatable"):
+        for name, amount in ((node.get("status") or {}).get(section) or {}).items():
+            check_amount(name, amount, f"status.{section}.{name}", errors)
 
 
-def _go_port(port: Object) -> str:
-    """A port as Go's formatter shows its internal type in messages."""
-    shown = {"Name": "", "Protocol": port.get("protocol", ""), "AppProtocol": None, "Port": port.get("port", 0),
-             "TargetPort": 0, "NodePort": 0}  # fmt: skip
-    return msgspec.json.encode(shown).decode()
-
-
-def _check_service_port(port: Object, field: str, errors: FieldErrors, *, needs_name: bool) -> None:
-    if port.get("name"):
-        names.check_label_name(port["name"], f"{field}.name", errors)
-    elif needs_name:
-        errors.required(f"{field}.name")
-    names.check_port(port.get("port", 0), f"{field}.port", errors)
-    if port.get("protocol") not in PROTOCOLS:
-        errors.unsupported(f"{field}.protocol", port.get("protocol", ""), PROTOCOLS)
-    target = port["targetPort"]
-    (names.check_port_name if isinstance(target, str) else names.check_port)(target, f"{field}.targetPort", errors)
+def _give_address(service: Object, view: ClusterView) -> None:
+    """Each service gets an address, though nothing listens there."""
+    spec = service["spec"]
+    if spec["type"] != "ExternalName":
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = _free_address(view)
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    is_open = spec.get("clusterIP") == "None" and not spec.get("selector")  # somebody else says where it leads
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_open else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_open else "SingleStack")
 
 
 def _free_address(view: ClusterView) -> str:
@@ -204,30 +132,88 @@ def _free_address(view: ClusterView) -> str:
     )
 
 
+def _check_address(spec: Object, field: str, errors: FieldErrors) -> None:
+    """A service with an address needs ports."""
+    address = spec.get("clusterIP")
+    if not spec.get("ports") and address != "None" and spec["type"] != "ExternalName":
+        errors.required(f"{field}.ports")
+    if address and address != "None":
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            errors.invalid(f"{field}.clusterIPs[0]", address, _ADDRESS_MESSAGE)
+
+
+def _check_ports(spec: Object, field: str, errors: FieldErrors) -> None:
+    ports = spec.get("ports") or []
+    for number, port in enumerate(ports):
+        if len(ports) > 1 and not port.get("name"):
+            errors.required(f"{field}.ports[{number}].name")
+        _SERVICE_PORT(port, f"{field}.ports[{number}]", errors)
+
+
+def _check_target(target: int | str, field: str, errors: FieldErrors) -> None:
+    check: Check = names.check_port_name if isinstance(target, str) else names.check_port
+    check(target, field, errors)
+
+
+def _check_twice(ports: list[Object], field: str, errors: FieldErrors) -> None:
+    """No two ports with the same number and protocol; what is shown is the second, as Go has it."""
+    seen: set[Any] = set()
+    for number, port in enumerate(ports):
+        pair = (port.get("protocol"), port.get("port"))
+        if pair in seen:
+            shown = {"Name": "", "Protocol": port.get("protocol", ""), "AppProtocol": None, "Port": port.get("port", 0)}
+            errors.duplicate(f"{field}[{number}]", Raw(as_json({**shown, "TargetPort": 0, "NodePort": 0})))
+        seen.add(pair)
+
+
+_SERVICE_PORT = both(
+    may("name", names.check_label_name),
+    always("port", names.check_port, default=0),
+    always("protocol", one_of(*PROTOCOLS)),
+    always("targetPort", _check_target),
+)
+_SERVICE = both(
+    _check_address,
+    _check_ports,
+    may("selector", names.check_labels),
+    always("sessionAffinity", one_of("ClientIP", "None")),
+    always("type", one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
+    may("ports", _check_twice),
+)
+SERVICE = RESTStrategy(
+    check=always("spec", _SERVICE),
+    status={"loadBalancer": {}},
+    kept=("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"),
+    complete=_give_address,
+    name=names.check_label_name,
+)
+
+
 class SecretStrategy(RESTStrategy):
     """Secrets: `stringData` is written, `data` is kept."""
 
     __slots__ = ()
 
-    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
+    def __init__(self) -> None:
+        super().__init__(check=always("data", self._check_data, default={}))
+
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Type and data."""
-        obj.setdefault("type", "Opaque")
-        self._take_string_data(obj)
-
-    def prepare_update(self, new: Object, old: Object, _subresource: str, _view: ClusterView) -> None:
-        """As on creation."""
-        new.setdefault("type", old.get("type", "Opaque"))
-        self._take_string_data(new)
-
-    def _take_string_data(self, obj: Object) -> None:
-        plain = obj.pop("stringData", None) or {}
-        for key, value in plain.items():
+        super().prepare_create(obj, view)
+        for key, value in (obj.pop("stringData", None) or {}).items():
             obj.setdefault("data", {})[key] = base64.b64encode(str(value).encode()).decode()
 
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The data is base64."""
-        for key, value in (obj.get("data") or {}).items():
+    def prepare_update(self, new: Object, old: Object, _subresource: str, view: ClusterView) -> None:
+        """As on creation; the type stays."""
+        new.setdefault("type", old.get("type", "Opaque"))
+        self.prepare_create(new, view)
+
+    @staticmethod
+    def _check_data(data: Object, field: str, errors: FieldErrors) -> None:
+        for key, value in data.items():
             try:
                 base64.b64decode(value or "", validate=True)
             except (binascii.Error, TypeError, ValueError):
-                errors.invalid(f"data[{key}]", Raw("<secret>"), "must be base64")
+                errors.invalid(f"{field}[{key}]", Raw("<secret>"), "must be base64")

@@ -14,6 +14,7 @@ class CustomObjectStrategy(RESTStrategy):
     __slots__ = ("_kind", "_version")
 
     def __init__(self, kind: ResourceType, version: CustomVersion) -> None:
+        super().__init__(check=lambda obj, _field, errors: version.check(obj, None, errors))
         self._kind = kind
         self._version = version
 
@@ -29,10 +30,6 @@ class CustomObjectStrategy(RESTStrategy):
     def prepare_update(self, new: Object, _old: Object, _subresource: str, _view: ClusterView) -> None:
         """Prune and set defaults."""
         self._version.complete(new)
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The schema, for a new object."""
-        self._version.check(obj, None, errors)
 
     def validate_update(self, kind: ResourceType, new: Object, old: Object, _subresource: str) -> None:
         """The schema, with the former object for rules about changes; for the status, too."""

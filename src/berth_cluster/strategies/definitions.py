@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator
 
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_text
-from berth_cluster.apimachinery.meta import Object, is_condition_true
+from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition_true
 from berth_cluster.custom import paths
 from berth_cluster.custom.structural import check_schema
 from berth_cluster.custom.values import PRESERVE
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.checks import IMMUTABLE, always, both, chosen, may, need, wrong_unless
 
 LABEL_1035_MESSAGE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -33,6 +34,9 @@ class DefinitionStrategy(RESTStrategy):
 
     __slots__ = ()
 
+    def __init__(self) -> None:
+        super().__init__(check=_check)
+
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Names that follow from others, and the version in which objects will be stored."""
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
@@ -50,34 +54,6 @@ class DefinitionStrategy(RESTStrategy):
         if name != f"{spec['names'].get('plural', '')}.{spec.get('group', '')}":
             errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Everything in the spec."""
-        spec = obj["spec"]
-        if _is_protected(spec.get("group") or "") and not (obj["metadata"].get("annotations") or {}).get(APPROVED):
-            why = f'protected groups must have approval annotation "{APPROVED}", see '
-            why += "https://github.com/kubernetes/enhancements/pull/1111"
-            errors.required(f"metadata.annotations[{APPROVED}]", why)
-        if not spec.get("group"):
-            errors.required("spec.group")
-        else:
-            names.check_subdomain(spec["group"], "spec.group", errors)
-            if "." not in spec["group"] and spec["group"].islower():
-                errors.invalid("spec.group", spec["group"], "should be a domain with at least one dot")
-        if not spec.get("scope"):
-            errors.required("spec.scope")
-        elif spec["scope"] not in ("Cluster", "Namespaced"):
-            errors.unsupported("spec.scope", spec["scope"], ("Cluster", "Namespaced"))
-        _check_names(spec["names"], errors)
-        _check_versions(obj, errors)
-        if spec.get("preserveUnknownFields"):
-            why = f"cannot set to true, set {PRESERVE} to true in spec.versions[*].schema instead"
-            errors.invalid("spec.preserveUnknownFields", True, why)
-        conversion = spec["conversion"].get("strategy", "")
-        if conversion == "Webhook":
-            errors.forbidden("spec.conversion.strategy", _NO_WEBHOOKS)
-        elif conversion != "None":
-            errors.unsupported("spec.conversion.strategy", conversion, ("None", "Webhook"))
-
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """What is served under a name stays what it is."""
         before, after = old["spec"], new["spec"]
@@ -87,7 +63,7 @@ class DefinitionStrategy(RESTStrategy):
             fixed += [(f"names.{key}", before["names"][key], after["names"].get(key)) for key in ("plural", "kind")]
         for path, was, value in fixed:
             if value != was:
-                errors.invalid(f"spec.{path}", value, "field is immutable")
+                errors.invalid(f"spec.{path}", value, IMMUTABLE)
         kept = {version["name"] for version in after["versions"]}
         for number, name in enumerate(new["status"]["storedVersions"] or []):
             if name not in kept:
@@ -117,7 +93,27 @@ def _set_defaults(obj: Object) -> None:
     obj["status"] = {**obj["status"], "storedVersions": stored or None}
 
 
-def _check_names(called: Object, errors: FieldErrors) -> None:
+def _check_group(group: str, field: str, errors: FieldErrors) -> None:
+    names.check_subdomain(group, field, errors)
+    if "." not in group and group.islower():
+        errors.invalid(field, group, "should be a domain with at least one dot")
+
+
+def _check_approval(obj: Object, _field: str, errors: FieldErrors) -> None:
+    if _is_protected(obj["spec"].get("group") or "") and not annotations_of(obj).get(APPROVED):
+        why = f'protected groups must have approval annotation "{APPROVED}", see '
+        why += "https://github.com/kubernetes/enhancements/pull/1111"
+        errors.required(f"metadata.annotations[{APPROVED}]", why)
+
+
+def _check_conversion(conversion: str, field: str, errors: FieldErrors) -> None:
+    if conversion == "Webhook":
+        errors.forbidden(field, _NO_WEBHOOKS)
+    elif conversion != "None":
+        errors.unsupported(field, conversion, ("None", "Webhook"))
+
+
+def _check_names(called: Object, _field: str, errors: FieldErrors) -> None:
     texts = {name: called.get(name) or "" for name in ("plural", "singular", "kind", "listKind")}
     for name, text in texts.items():
         if not text:
@@ -131,7 +127,7 @@ def _check_names(called: Object, errors: FieldErrors) -> None:
         errors.invalid("spec.names.listKind", texts["listKind"], "kind and listKind may not be the same")
 
 
-def _check_versions(obj: Object, errors: FieldErrors) -> None:
+def _check_versions(obj: Object, _field: str, errors: FieldErrors) -> None:
     versions = obj["spec"]["versions"]
     called = [version.setdefault("name", "") for version in versions]
     for number, version in enumerate(versions):
@@ -177,3 +173,15 @@ def _check_path(path: str | None, field: str, errors: FieldErrors, parent: str =
         errors.invalid(field, path, "must be a simple json path starting with .")
     elif not path.startswith(f"{parent}."):
         errors.invalid(field, path, f"should be a json path under {parent}")
+
+
+_UNPRUNED = f"cannot set to true, set {PRESERVE} to true in spec.versions[*].schema instead"
+_check = both(
+    _check_approval,
+    need("spec.group", _check_group),
+    chosen("spec.scope", "Cluster", "Namespaced"),
+    always("spec.names", _check_names),
+    _check_versions,
+    may("spec.preserveUnknownFields", wrong_unless(lambda _value: False, _UNPRUNED)),
+    always("spec.conversion.strategy", _check_conversion),
+)

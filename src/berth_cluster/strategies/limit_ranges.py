@@ -10,6 +10,8 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.checks import Unique, always, each
+from berth_cluster.strategies.pod_checks import STANDARD_RESOURCES
 from berth_cluster.strategies.pod_defaults import objects_in
 from berth_workloads.amounts import Amounts, amounts, largest, total
 from berth_workloads.limit_ranges import Limited, violations, with_defaults
@@ -18,14 +20,15 @@ LIMIT_RANGES = BY_KEY["", "limitranges"]
 ANNOTATION = "kubernetes.io/limit-ranger"
 _BOUNDS = ("min", "max", "maxLimitRequestRatio")
 _TYPES = ("Container", "Pod", "PersistentVolumeClaim")
-_LIMITED = ("cpu", "memory", "ephemeral-storage", "storage", "pods", "services", "secrets", "configmaps",
-            "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")  # fmt: skip
 
 
 class LimitRangeStrategy(RESTStrategy):
     """LimitRanges."""
 
     __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(check=_CHECK)
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Defaults for containers follow from one another."""
@@ -39,36 +42,39 @@ class LimitRangeStrategy(RESTStrategy):
         """As on creation."""
         self.prepare_create(new, view)
 
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Types, and bounds and defaults that contradict one another."""
-        seen = set()
-        for number, item in enumerate(objects_in(obj.get("spec") or {}, "limits")):
-            field, kind = f"spec.limits[{number}]", item.get("type", "")
-            names.check_key(kind, f"{field}.type", errors)
-            if kind and kind not in _TYPES and "/" not in kind:
-                errors.invalid(f"{field}.type", kind, "must be a standard limit type or fully qualified")
-            if kind in seen:
-                errors.duplicate(f"{field}.type", kind)
-            seen.add(kind)
-            if kind == "Pod":
-                for name in ("default", "defaultRequest"):
-                    if item.get(name):
-                        errors.forbidden(f"{field}.{name}", "may not be specified when `type` is 'Pod'")
-            if kind == "PersistentVolumeClaim" and not any("storage" in (item.get(name) or {}) for name in _BOUNDS):
-                why = "either minimum or maximum storage value is required, but neither was provided"
-                errors.required(f"{field}.limits", why)
-            for section in (*_BOUNDS, "default", "defaultRequest"):
-                for name in item.get(section) or {}:
-                    _check_resource(name, f"{field}.{section}[{name}]", errors)
-            _check_order(item, field, errors)
-            for name, ratio in amounts(item.get("maxLimitRequestRatio")).items():
-                if ratio.value < 1:
-                    errors.invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1")
+
+def _check_item(item: Object, field: str, errors: FieldErrors) -> None:
+    """Types, and bounds and defaults that contradict one another."""
+    kind = item.get("type", "")
+    if kind and kind not in _TYPES and "/" not in kind:
+        errors.invalid(f"{field}.type", kind, "must be a standard limit type or fully qualified")
+
+
+def _check_amounts(item: Object, field: str, errors: FieldErrors) -> None:
+    kind = item.get("type", "")
+    for name in ("default", "defaultRequest") if kind == "Pod" else ():
+        if item.get(name):
+            errors.forbidden(f"{field}.{name}", "may not be specified when `type` is 'Pod'")
+    if kind == "PersistentVolumeClaim" and not any("storage" in (item.get(name) or {}) for name in _BOUNDS):
+        why = "either minimum or maximum storage value is required, but neither was provided"
+        errors.required(f"{field}.limits", why)
+    for section in (*_BOUNDS, "default", "defaultRequest"):
+        for name in item.get(section) or {}:
+            _check_resource(name, f"{field}.{section}[{name}]", errors)
+    _check_order(item, field, errors)
+    for name, ratio in amounts(item.get("maxLimitRequestRatio")).items():
+        if ratio.value < 1:
+            errors.invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1")
+
+
+_CHECK = always(
+    "spec", each("limits", always("type", names.check_key), _check_item, Unique("type", ""), _check_amounts), default={}
+)
 
 
 def _check_resource(name: str, field: str, errors: FieldErrors) -> None:
     names.check_key(name, field, errors)
-    if "/" not in name and name not in _LIMITED and not name.startswith("hugepages-"):
+    if "/" not in name and name not in STANDARD_RESOURCES and not name.startswith("hugepages-"):
         errors.invalid(field, name, "must be a standard resource type or fully qualified")
 
 
@@ -117,8 +123,8 @@ def limit_claim(claim: Object, view: ClusterView) -> None:
 
 
 def _items(obj: Object, view: ClusterView) -> Iterator[Object]:
-    for each in view.objects(LIMIT_RANGES, obj["metadata"]["namespace"]):
-        yield from objects_in(each.get("spec") or {}, "limits")
+    for one in view.objects(LIMIT_RANGES, obj["metadata"]["namespace"]):
+        yield from objects_in(one.get("spec") or {}, "limits")
 
 
 def _refuse(obj: Object, plural: str, found: Iterator[str]) -> None:
@@ -167,13 +173,13 @@ def pod_total(spec: Object, part: str) -> Amounts:
     Init containers run one after the other beside the sidecars that came before them. What the pod itself says counts
     more, and its overhead comes on top: of limits, where there is one.
     """
-    running = [amounts((each.get("resources") or {}).get(part)) for each in objects_in(spec, "containers")]
+    running = [amounts((one.get("resources") or {}).get(part)) for one in objects_in(spec, "containers")]
     sidecars: list[Amounts] = []
     peak: Amounts = {}
-    for each in objects_in(spec, "initContainers"):
-        own = amounts((each.get("resources") or {}).get(part))
+    for one in objects_in(spec, "initContainers"):
+        own = amounts((one.get("resources") or {}).get(part))
         peak = largest(peak, total([*sidecars, own]))
-        if each.get("restartPolicy") == "Always":
+        if one.get("restartPolicy") == "Always":
             sidecars.append(own)
     found = {**largest(total([*running, *sidecars]), peak), **amounts((spec.get("resources") or {}).get(part))}
     overhead = amounts(spec.get("overhead"))

@@ -6,10 +6,11 @@ from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.strategic_merge import identity
-from berth_cluster.strategies import limit_ranges, pod_admission, runtime_classes
+from berth_cluster.strategies import defaults, limit_ranges, pod_admission, runtime_classes
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.checks import always
 from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
-from berth_cluster.strategies.pod_defaults import default_from_limits, default_pod_spec, objects_in
+from berth_cluster.strategies.pod_defaults import default_from_limits, objects_in
 from berth_cluster.strategies.pod_resize import check_resize, resized
 
 IMMUTABLE_MESSAGE = (
@@ -29,10 +30,18 @@ class PodStrategy(RESTStrategy):
 
     __slots__ = ()
 
+    def __init__(self) -> None:
+        super().__init__(
+            check=always("spec", check_pod_spec),
+            admission=limit_ranges.limit_pod,
+            kept=("enableServiceLinks", "priority", "preemptionPolicy"),
+            told=lambda pod: pod_warnings(pod["spec"], "spec"),
+        )
+
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Defaults, priority, tolerations, label keys, and the first status."""
-        spec = obj.setdefault("spec", {})
-        default_pod_spec(spec)
+        defaults.fill_in(obj)
+        spec = obj["spec"]
         default_from_limits(spec)
         spec.setdefault("enableServiceLinks", True)
         pod_admission.set_service_account(obj, view)
@@ -45,30 +54,18 @@ class PodStrategy(RESTStrategy):
         if spec.get("schedulingGates"):
             obj["status"]["conditions"] = [_gated_condition(view)]
 
-    def warnings(self, obj: Object) -> list[str]:
-        """What is odd about the spec."""
-        return pod_warnings(obj["spec"], "spec")
-
-    def admit(self, obj: Object, view: ClusterView) -> None:
-        """The limits of the namespace."""
-        limit_ranges.limit_pod(obj, view)
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
         """Defaults again. A status written without the QoS class keeps the one it had: no writer means to remove it."""
         if subresource == "status":
             qos = (old.get("status") or {}).get("qosClass")
             if qos:
                 new["status"].setdefault("qosClass", qos)
-        elif subresource == "resize":
+            return
+        if subresource == "resize":
             new["spec"] = resized(old["spec"], new["spec"])
-            default_pod_spec(new["spec"])
-        else:
-            was, spec = old["spec"], new.setdefault("spec", {})
-            default_pod_spec(spec)
-            default_from_limits(spec)
-            for name in ("enableServiceLinks", "priority", "preemptionPolicy"):
-                if name in was:
-                    spec.setdefault(name, was[name])
+        RESTStrategy.prepare_update(self, new, old, "", view)
+        if not subresource:
+            default_from_limits(new["spec"])
             pod_admission.add_default_tolerations(new)
 
     def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
@@ -77,13 +74,9 @@ class PodStrategy(RESTStrategy):
             super().validate_update(kind, new, old, subresource)
             return
         errors = FieldErrors()
-        self.check(new, errors)
+        self.check(new, "", errors)
         check_resize(new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The spec."""
-        check_pod_spec(obj.get("spec"), "spec", errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """A pod's spec cannot change, except for a few fields."""

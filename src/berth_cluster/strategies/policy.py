@@ -2,12 +2,11 @@
 
 import re
 
-import msgspec
-
-from berth_cluster.apimachinery.errors import FieldErrors, Raw
+from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_json
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies import names
-from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.base import RESTStrategy
+from berth_cluster.strategies.checks import always, both, given
 
 PERCENT_MESSAGE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
@@ -15,31 +14,27 @@ PERCENT_MESSAGE = (
 )
 
 
-class PodDisruptionBudgetStrategy(RESTStrategy):
-    """Pod disruption budgets."""
+def _check_both(spec: Object, field: str, errors: FieldErrors) -> None:
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        errors.invalid(field, Raw(as_json(spec)), "minAvailable and maxUnavailable cannot be both set")
 
-    __slots__ = ()
 
-    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """Nothing may be disrupted until a controller has counted."""
-        obj.setdefault("spec", {})
-        counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
-        obj["status"] = dict.fromkeys(counts, 0)
+def _check_bound(bound: int | str, field: str, errors: FieldErrors) -> None:
+    if isinstance(bound, int):
+        if bound < 0:
+            errors.invalid(field, bound, "must be greater than or equal to 0")
+    elif not re.fullmatch(r"[0-9]+%", bound):
+        errors.invalid(field, bound, PERCENT_MESSAGE)
 
-    def prepare_update(self, new: Object, _old: Object, _subresource: str, _view: ClusterView) -> None:
-        """A budget without a spec is an empty one."""
-        new.setdefault("spec", {})
 
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """One bound, not two, and a selector that can be read."""
-        spec = obj["spec"]
-        if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-            shown = Raw(msgspec.json.encode(spec).decode())
-            errors.invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
-        names.check_selector(spec.get("selector"), "spec.selector", errors)
-        for name in ("minAvailable", "maxUnavailable"):
-            bound = spec.get(name)
-            if isinstance(bound, str) and not re.fullmatch(r"[0-9]+%", bound):
-                errors.invalid(f"spec.{name}", bound, PERCENT_MESSAGE)
-            elif isinstance(bound, int) and bound < 0:
-                errors.invalid(f"spec.{name}", bound, "must be greater than or equal to 0")
+_SPEC = both(
+    _check_both,
+    given("selector", names.check_selector),
+    given("minAvailable", _check_bound),
+    given("maxUnavailable", _check_bound),
+)
+# Nothing may be disrupted until a controller has counted.
+POD_DISRUPTION_BUDGET = RESTStrategy(
+    check=always("spec", _SPEC),
+    status=dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0),
+)

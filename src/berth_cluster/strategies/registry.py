@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
 from berth_cluster.strategies import (
     core,
@@ -15,60 +16,62 @@ from berth_cluster.strategies import (
     volumes,
     workloads,
 )
-from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
+from berth_cluster.strategies.admission import expressions_are_cel
+from berth_cluster.strategies.base import RESTStrategy
 from berth_cluster.strategies.custom_objects import CustomObjectStrategy
 from berth_cluster.strategies.definitions import DefinitionStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
-_DEFAULT = RESTStrategy()
+
+def _is_idle(obj: Object) -> list[str]:
+    return [f"{obj['kind']} is stored, and nothing in this cluster acts on it"]
+
+
+_PLAIN = RESTStrategy()
+_IDLE = RESTStrategy(told=_is_idle)
 _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
     {
         ("", "pods"): PodStrategy(),
+        **dict.fromkeys(
+            (
+                ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+                ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+                ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+            ),
+            RESTStrategy(check=expressions_are_cel, told=_is_idle),
+        ),
         ("", "namespaces"): core.NamespaceStrategy(),
         ("", "nodes"): core.NodeStrategy(),
-        ("", "services"): core.ServiceStrategy(),
+        ("", "services"): core.SERVICE,
         ("", "secrets"): core.SecretStrategy(),
         ("", "replicationcontrollers"): workloads.ReplicationControllerStrategy(),
-        ("", "resourcequotas"): quotas.ResourceQuotaStrategy(),
+        ("", "resourcequotas"): quotas.RESOURCE_QUOTA,
         ("", "limitranges"): limit_ranges.LimitRangeStrategy(),
-        ("node.k8s.io", "runtimeclasses"): runtime_classes.RuntimeClassStrategy(),
-        ("", "persistentvolumes"): volumes.PersistentVolumeStrategy(),
-        ("", "persistentvolumeclaims"): volumes.PersistentVolumeClaimStrategy(),
+        ("node.k8s.io", "runtimeclasses"): runtime_classes.RUNTIME_CLASS,
+        ("", "persistentvolumes"): volumes.PERSISTENT_VOLUME,
+        ("", "persistentvolumeclaims"): volumes.PERSISTENT_VOLUME_CLAIM,
         ("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
-        ("apps", "deployments"): workloads.DeploymentStrategy(),
-        ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
+        ("apps", "deployments"): workloads.DEPLOYMENT,
+        ("apps", "replicasets"): workloads.REPLICA_SET,
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
         ("apps", "daemonsets"): workloads.DaemonSetStrategy(),
-        ("autoscaling", "horizontalpodautoscalers"): workloads.AutoscalerStrategy(),
+        ("autoscaling", "horizontalpodautoscalers"): workloads.AUTOSCALER,
         ("batch", "jobs"): workloads.JobStrategy(),
-        ("batch", "cronjobs"): workloads.CronJobStrategy(),
-        ("policy", "poddisruptionbudgets"): policy.PodDisruptionBudgetStrategy(),
-        ("rbac.authorization.k8s.io", "clusterrolebindings"): rbac.AccessStrategy(),
-        ("rbac.authorization.k8s.io", "clusterroles"): rbac.AccessStrategy(),
-        ("rbac.authorization.k8s.io", "rolebindings"): rbac.AccessStrategy(),
-        ("rbac.authorization.k8s.io", "roles"): rbac.AccessStrategy(),
-        ("resource.k8s.io", "deviceclasses"): resource.DeviceClassStrategy(),
+        ("batch", "cronjobs"): workloads.CRON_JOB,
+        ("policy", "poddisruptionbudgets"): policy.POD_DISRUPTION_BUDGET,
+        ("rbac.authorization.k8s.io", "clusterrolebindings"): rbac.ACCESS,
+        ("rbac.authorization.k8s.io", "clusterroles"): rbac.ACCESS,
+        ("rbac.authorization.k8s.io", "rolebindings"): rbac.ACCESS,
+        ("rbac.authorization.k8s.io", "roles"): rbac.ACCESS,
+        ("resource.k8s.io", "deviceclasses"): resource.DEVICE_CLASS,
         ("resource.k8s.io", "resourceclaims"): resource.DeviceClaimStrategy("spec"),
-        ("resource.k8s.io", "resourceclaimtemplates"): resource.DeviceClaimStrategy("spec", "spec"),
+        ("resource.k8s.io", "resourceclaimtemplates"): resource.DeviceClaimStrategy("spec.spec"),
         ("resource.k8s.io", "resourceslices"): resource.DeviceTaintStrategy("spec.driver", "spec.pool.name"),
         ("resource.k8s.io", "devicetaintrules"): resource.DeviceTaintStrategy("spec.taint.key", "spec.taint.effect"),
-        ("scheduling.k8s.io", "podgroups"): scheduling.PodGroupStrategy(),
-        ("scheduling.k8s.io", "priorityclasses"): scheduling.PriorityClassStrategy(),
-        ("scheduling.k8s.io", "workloads"): scheduling.WorkloadStrategy(),
-        ("storage.k8s.io", "storageclasses"): volumes.StorageClassStrategy(),
-        ("storage.k8s.io", "csidrivers"): DefaultsStrategy(
-            {},
-            {
-                "attachRequired": True,
-                "podInfoOnMount": False,
-                "storageCapacity": False,
-                "fsGroupPolicy": "ReadWriteOnceWithFSType",
-                "volumeLifecycleModes": ["Persistent"],
-                "requiresRepublish": False,
-                "seLinuxMount": False,
-            },
-            None,
-        ),
+        ("scheduling.k8s.io", "podgroups"): scheduling.POD_GROUP,
+        ("scheduling.k8s.io", "priorityclasses"): scheduling.PRIORITY_CLASS,
+        ("scheduling.k8s.io", "workloads"): scheduling.WORKLOAD,
+        ("storage.k8s.io", "storageclasses"): volumes.STORAGE_CLASS,
     }
 )
 
@@ -77,4 +80,4 @@ def strategy_of(kind: ResourceType) -> RESTStrategy:
     """What is special about a resource."""
     if kind.custom is not None:
         return CustomObjectStrategy(kind, kind.custom)
-    return _STRATEGIES.get(kind.key, _DEFAULT)
+    return _STRATEGIES.get(kind.key, _IDLE if kind.is_idle else _PLAIN)

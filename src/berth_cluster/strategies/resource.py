@@ -1,16 +1,14 @@
-"""The API group resource.k8s.io: the defaults of claims, and the times of device taints.
+"""The API group resource.k8s.io: claims and classes of devices, and the times of device taints.
 
-Source of the rules: pkg/apis/resource/v1/defaults.go and pkg/apis/resource/validation.
+Source of the rules: pkg/apis/resource/validation.
 """
-
-from collections.abc import Iterator
-from typing import Any
 
 from berth_cluster.apimachinery.errors import FieldErrors, Raw
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.schema import in_go, message
-from berth_cluster.strategies.base import ClusterView, RequiredFieldsStrategy
-from berth_cluster.strategies.names import check_label_name, check_subdomain
+from berth_cluster.strategies import names
+from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.checks import IMMUTABLE, Check, always, at_most, both, each, may, need
 
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
@@ -21,104 +19,21 @@ MAX_TOLERATIONS = 16
 MAX_EXPRESSION_BYTES = 10 * 1024
 
 
-class DeviceClaimStrategy(RequiredFieldsStrategy):
-    """Claims, and templates of them: a request that does not say how many devices it wants gets one."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, *path: str) -> None:
-        """`path` leads to the spec of the claim."""
-        super().__init__(".".join(path))
-        self._path = path
-
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """Allocation mode, count, and the operators of tolerations."""
-        if len(self._path) == 1:
-            obj.setdefault("status", {})
-        for _, request in self._requests(obj):
-            if not request.get("allocationMode"):
-                request["allocationMode"] = "ExactCount"
-            if request["allocationMode"] == "ExactCount" and not request.get("count"):
-                request["count"] = 1
-            for toleration in _objects(request.get("tolerations")):
-                if not toleration.get("operator"):
-                    toleration["operator"] = "Equal"
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """As on creation, so that an update without the defaults is no change."""
-        if not subresource:
-            self.prepare_create(new, view)
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """How many there may be of everything, and how long expressions may be."""
-        devices, field = _at(obj, *self._path, "devices"), f"{'.'.join(self._path)}.devices"
-        _check_number(devices.get("requests"), MAX_REQUESTS, f"{field}.requests", errors)
-        _check_number(devices.get("constraints"), MAX_CONSTRAINTS, f"{field}.constraints", errors)
-        _check_number(devices.get("config"), MAX_CONFIGS, f"{field}.config", errors)
-        for number, request in enumerate(_objects(devices.get("requests"))[:MAX_REQUESTS]):
-            place = f"{field}.requests[{number}]"
-            check_label_name(request.get("name", ""), f"{place}.name", errors)
-            chosen = [name for name in ("exactly", "firstAvailable") if request.get(name)]
-            if not chosen:
-                errors.required(place, "exactly one of `exactly` or `firstAvailable` is required")
-            elif len(chosen) > 1:
-                errors.invalid(
-                    place, None, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
-                )
-            _check_number(request.get("firstAvailable"), MAX_ALTERNATIVES, f"{place}.firstAvailable", errors)
-        for place, request in self._requests(obj):
-            if request.get("deviceClassName"):
-                check_subdomain(request["deviceClassName"], f"{place}.deviceClassName", errors)
-            else:
-                errors.required(f"{place}.deviceClassName")
-            check_selectors(request.get("selectors"), f"{place}.selectors", errors)
-            _check_number(request.get("tolerations"), MAX_TOLERATIONS, f"{place}.tolerations", errors)
-
-    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """A claim's spec never changes, since devices have been chosen by it."""
-        if new.get("spec") != old.get("spec"):
-            errors.invalid(
-                "spec", Raw(in_go(message("resource.v1.ResourceClaimSpec"), new["spec"])), "field is immutable"
-            )
-
-    def _requests(self, obj: Object) -> Iterator[tuple[str, Object]]:
-        """What asks for devices, with its path: each request, or each of the alternatives that it names."""
-        devices, field = _at(obj, *self._path, "devices"), f"{'.'.join(self._path)}.devices"
-        for number, request in enumerate(_objects(devices.get("requests"))):
-            place = f"{field}.requests[{number}]"
-            if isinstance(request.get("exactly"), dict):
-                yield f"{place}.exactly", request["exactly"]
-            for index, alternative in enumerate(_objects(request.get("firstAvailable"))):
-                yield f"{place}.firstAvailable[{index}]", alternative
+def _check_chosen(request: Object, field: str, errors: FieldErrors) -> None:
+    chosen = [name for name in ("exactly", "firstAvailable") if request.get(name)]
+    why = "exactly one of `exactly` or `firstAvailable` is required"
+    if not chosen:
+        errors.required(field, why)
+    elif len(chosen) > 1:
+        errors.invalid(field, None, f"{why}, but multiple fields are set")
 
 
-class DeviceClassStrategy(RequiredFieldsStrategy):
-    """Device classes: their selectors are bounded as those of claims are."""
-
-    __slots__ = ()
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The selectors."""
-        spec = _at(obj, "spec")
-        check_selectors(spec.get("selectors"), "spec.selectors", errors)
-        _check_number(spec.get("config"), MAX_CONFIGS, "spec.config", errors)
-
-
-def check_selectors(selectors: Any, field: str, errors: FieldErrors) -> None:
-    """How many CEL expressions there may be, and how long each."""
-    _check_number(selectors, MAX_SELECTORS, field, errors)
-    for number, selector in enumerate(_objects(selectors)[:MAX_SELECTORS]):
-        place = f"{field}[{number}].cel"
-        if selector.get("cel") is None:
-            errors.required(place)
-            continue
-        expression = selector["cel"].get("expression", "")
-        if len(expression.encode()) > MAX_EXPRESSION_BYTES:
-            errors.too_long(f"{place}.expression", MAX_EXPRESSION_BYTES)
-            continue
-        why = _mistake_in(expression)
-        if why:
-            errors.invalid(f"{place}.expression", expression, why)
+def _check_expression(expression: str, field: str, errors: FieldErrors) -> None:
+    """How long an expression in CEL may be, and whether it is one."""
+    if len(expression.encode()) > MAX_EXPRESSION_BYTES:
+        errors.too_long(field, MAX_EXPRESSION_BYTES)
+    elif why := _mistake_in(expression):
+        errors.invalid(field, expression, why)
 
 
 def _mistake_in(expression: str) -> str:
@@ -139,26 +54,55 @@ def _mistake_in(expression: str) -> str:
     return f"must evaluate to bool or the unknown type, not {str(kind).lower()}"
 
 
-def _check_number(found: Any, most: int, field: str, errors: FieldErrors) -> None:
-    if isinstance(found, list) and len(found) > most:
-        errors.too_many(field, len(found), most)
+def _few(path: str, most: int) -> Check:
+    """No more than so many entries."""
+    return may(path, at_most(most))
 
 
-def _at(obj: Any, *path: str) -> Object:
-    """The object at a path; an empty one where there is none."""
-    for name in path:
-        obj = obj.get(name) if isinstance(obj, dict) else None
-    return obj if isinstance(obj, dict) else {}
+_SELECTORS = (
+    _few("selectors", MAX_SELECTORS),
+    each("selectors", need("cel"), may("cel", always("expression", _check_expression))),
+)
+_REQUEST = both(need("deviceClassName", names.check_subdomain), *_SELECTORS, _few("tolerations", MAX_TOLERATIONS))
+_DEVICES = both(
+    _few("requests", MAX_REQUESTS),
+    _few("constraints", MAX_CONSTRAINTS),
+    _few("config", MAX_CONFIGS),
+    each("requests", always("name", names.check_label_name), _check_chosen, _few("firstAvailable", MAX_ALTERNATIVES)),
+    each("requests", may("exactly", _REQUEST), each("firstAvailable", _REQUEST)),
+)
 
 
-def _objects(found: Any) -> list[Object]:
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _keep_spec(new: Object, old: Object, errors: FieldErrors) -> None:
+    """A claim's spec never changes, since devices have been chosen by it."""
+    if new.get("spec") != old.get("spec"):
+        errors.invalid("spec", Raw(in_go(message("resource.v1.ResourceClaimSpec"), new["spec"])), IMMUTABLE)
 
 
-class DeviceTaintStrategy(RequiredFieldsStrategy):
+class DeviceClaimStrategy(RESTStrategy):
+    """Claims, and templates of them, of which nothing ever changes."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str) -> None:
+        """`path` leads to the spec of the claim."""
+        super().__init__(check=both(need(path), may(f"{path}.devices", _DEVICES)), change=_keep_spec)
+
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """What has not changed is not checked again."""
+        self.check_change(new, old, errors)
+
+
+DEVICE_CLASS = RESTStrategy(check=may("spec", *_SELECTORS, _few("config", MAX_CONFIGS)))
+
+
+class DeviceTaintStrategy(RESTStrategy):
     """Slices and rules that put taints on devices: a taint without `timeAdded` gets the present time."""
 
     __slots__ = ()
+
+    def __init__(self, *required: str) -> None:
+        super().__init__(check=both(*map(need, required)))
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """The time of new taints."""

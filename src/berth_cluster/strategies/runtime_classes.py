@@ -3,32 +3,19 @@
 Upstream: plugin/pkg/admission/runtimeclass.
 """
 
-from berth_cluster.apimachinery.errors import FieldErrors, forbidden
+from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.checks import need
 from berth_workloads.amounts import amount
 
 RUNTIME_CLASSES = BY_KEY["node.k8s.io", "runtimeclasses"]
 
 
-class RuntimeClassStrategy(RESTStrategy):
-    """RuntimeClasses."""
-
-    __slots__ = ()
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The handler, which is part of file names."""
-        if obj.get("handler"):
-            names.check_label_name(obj["handler"], "handler", errors)
-        else:
-            errors.required("handler")
-
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """A class stays what it is, since pods have been admitted by it."""
-        if new.get("handler") != old.get("handler"):
-            errors.invalid("handler", new.get("handler"), "field is immutable")
+# Handlers are part of file names. A class stays what it is, since pods have been admitted by it.
+RUNTIME_CLASS = RESTStrategy(check=need("handler", names.check_label_name), fixed=("handler",))
 
 
 def apply_runtime_class(pod: Object, view: ClusterView) -> None:

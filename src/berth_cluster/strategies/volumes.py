@@ -3,25 +3,20 @@
 Source of the rules: pkg/apis/core/validation and pkg/apis/storage/validation, v1.36.
 """
 
-from typing import Any
-
 from berth.api.quantity import parse
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import limit_ranges, names
-from berth_cluster.strategies.base import ClusterView, DefaultsStrategy
+from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.checks import Check, always, both, given, may, need, one_of, unchanged, wrong_unless
 from berth_cluster.strategies.pod_checks import fractions_of_bytes
 from berth_cluster.strategies.storage_classes import default_class, says_no_class
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_VOLUME_MODES = ("Block", "Filesystem")
-_RECLAIM = ("Delete", "Recycle", "Retain")
-_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _NOT_SOURCES = frozenset({"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "storageClassName",
                           "persistentVolumeReclaimPolicy", "volumeAttributesClassName", "volumeMode"})  # fmt: skip
 _MAX_DRIVER = 63
-IMMUTABLE = "field is immutable"
 _CLAIM_IMMUTABLE = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
@@ -34,165 +29,125 @@ def _protect(obj: Object, finalizer: str) -> None:
         finalizers.append(finalizer)
 
 
-def _check_modes(spec: Object, errors: FieldErrors, why: str = "") -> None:
-    if not spec.get("accessModes"):
-        errors.required("spec.accessModes", why)
-    for mode in spec.get("accessModes") or []:
-        if mode not in _MODES:
-            errors.unsupported("spec.accessModes", mode, _MODES)
+def _complete_volume(volume: Object, view: ClusterView) -> None:
+    volume["status"]["lastPhaseTransitionTime"] = timestamp(view.clock())
+    _protect(volume, "kubernetes.io/pv-protection")
 
 
-def _check_rest(spec: Object, errors: FieldErrors) -> None:
-    if spec.get("storageClassName"):
-        names.check_subdomain(spec["storageClassName"], "spec.storageClassName", errors)
-    if spec.get("volumeMode") not in (None, *_VOLUME_MODES):
-        errors.unsupported("spec.volumeMode", spec["volumeMode"], _VOLUME_MODES)
+def _complete_claim(claim: Object, view: ClusterView) -> None:
+    """One that leaves its class open gets the default one, if there is any.
+
+    The volume controller does the same for those that came before it.
+    """
+    _protect(claim, "kubernetes.io/pvc-protection")
+    if says_no_class(claim):
+        found = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
+        if found is not None:
+            claim["spec"]["storageClassName"] = found["metadata"]["name"]
 
 
-class PersistentVolumeStrategy(DefaultsStrategy):
-    """PersistentVolumes."""
+def _each_mode(modes: list[str], field: str, errors: FieldErrors) -> None:
+    for mode in modes:
+        one_of(*_MODES)(mode, field, errors)
 
-    __slots__ = ()
-    checks = 2
 
-    def __init__(self) -> None:
-        spec = {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}
-        super().__init__({}, spec, {"phase": "Pending"})
+def _check_capacity(capacity: Object | None, field: str, errors: FieldErrors) -> None:
+    if not capacity:
+        errors.required(field)
+    if not capacity or set(capacity) != {"storage"}:
+        errors.unsupported(field, capacity, ("storage",))
+    else:
+        _POSITIVE(capacity["storage"], f"{field}[storage]", errors)
 
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """The defaults, and the finalizer that protects it."""
-        super().prepare_create(obj, view)
-        obj["status"]["lastPhaseTransitionTime"] = timestamp(view.clock())
-        _protect(obj, "kubernetes.io/pv-protection")
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """Defaults again, but neither finalizer nor time."""
-        if not subresource:
-            self.set_defaults(new)
+def _check_asked(resources: Object, field: str, errors: FieldErrors) -> None:
+    asked = (resources.get("requests") or {}).get("storage")
+    if asked is None:
+        errors.required(f"{field}[storage]")
+    else:
+        _POSITIVE(asked, f"{field}[storage]", errors)
 
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """What it offers, and where it is."""
-        spec = obj["spec"]
-        _check_modes(spec, errors)
-        capacity = spec.get("capacity")
-        if not capacity:
-            errors.required("spec.capacity")
-        if not capacity or set(capacity) != {"storage"}:
-            errors.unsupported("spec.capacity", capacity, ("storage",))
-        elif parse(capacity["storage"]) <= 0:
-            errors.invalid("spec.capacity[storage]", capacity["storage"], "must be greater than zero")
-        if spec["persistentVolumeReclaimPolicy"] not in _RECLAIM:
-            errors.unsupported("spec.persistentVolumeReclaimPolicy", spec["persistentVolumeReclaimPolicy"], _RECLAIM)
-        csi = spec.get("csi")
-        if csi is not None:
-            check_driver(csi.get("driver", ""), "spec.csi.driver", errors)
-            if not csi.get("volumeHandle"):
-                errors.required("spec.csi.volumeHandle")
-        if not set(spec) - _NOT_SOURCES:
-            errors.required("spec", "must specify a volume type")
-        _check_rest(spec, errors)
 
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """A volume stays where it is."""
-        if _source(new["spec"]) != _source(old["spec"]):
-            why = "spec.persistentvolumesource is immutable after creation"
-            errors.forbidden("spec.persistentvolumesource", why)
+def _check_driver(driver: str, field: str, errors: FieldErrors) -> None:
+    """The name of a CSI driver."""
+    if len(driver) > _MAX_DRIVER:
+        errors.too_long(field, _MAX_DRIVER)
+    names.check_subdomain(driver.lower(), field, errors, driver)
+
+
+def _check_source(spec: Object, field: str, errors: FieldErrors) -> None:
+    if not _source(spec):
+        errors.required(field, "must specify a volume type")
 
 
 def _source(spec: Object) -> Object:
     return {key: value for key, value in spec.items() if key not in _NOT_SOURCES}
 
 
-def check_driver(driver: str, field: str, errors: FieldErrors) -> None:
-    """The name of a CSI driver."""
-    if not driver:
-        errors.required(field)
-        return
-    if len(driver) > _MAX_DRIVER:
-        errors.too_long(field, _MAX_DRIVER)
-    names.check_subdomain(driver.lower(), field, errors, driver)
+def _keep_source(new: Object, old: Object, errors: FieldErrors) -> None:
+    """A volume stays where it is."""
+    if _source(new["spec"]) != _source(old["spec"]):
+        errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
 
 
-class PersistentVolumeClaimStrategy(DefaultsStrategy):
-    """PersistentVolumeClaims: one that leaves its class open gets the default one, if there is any."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__({}, {"volumeMode": "Filesystem"}, {"phase": "Pending"})
-
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """The defaults, and the class; the volume controller does the same for those that came before it."""
-        super().prepare_create(obj, view)
-        _protect(obj, "kubernetes.io/pvc-protection")
-        if says_no_class(obj):
-            chosen = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
-            if chosen is not None:
-                obj["spec"]["storageClassName"] = chosen["metadata"]["name"]
-
-    def warnings(self, obj: Object) -> list[str]:
-        """Fractions of bytes."""
-        return fractions_of_bytes(obj["spec"].get("resources"), "spec.resources", ("storage",))
-
-    def admit(self, obj: Object, view: ClusterView) -> None:
-        """The limits of the namespace."""
-        limit_ranges.limit_claim(obj, view)
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """Defaults again, but no finalizer."""
-        if not subresource:
-            self.set_defaults(new)
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """What it asks for."""
-        spec = obj["spec"]
-        _check_modes(spec, errors, "at least 1 access mode is required")
-        asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-        if asked is None:
-            errors.required("spec.resources[storage]")
-        elif parse(asked) <= 0:
-            errors.invalid("spec.resources[storage]", asked, "must be greater than zero")
-        _check_rest(spec, errors)
-
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """What it asks for stays, but for the class that an open one gets, the volume, and more room."""
-        now, was = dict(new["spec"]), dict(old["spec"])
-        if not was.get("volumeName"):
-            now.pop("volumeName", None)
-        else:
-            now.pop("resources", None), was.pop("resources", None)
-        if was.get("storageClassName") is None:
-            now.pop("storageClassName", None)
-        for spec in (now, was):
-            spec.pop("volumeAttributesClassName", None)
-        if now != was:
-            errors.forbidden("spec", _CLAIM_IMMUTABLE)
+def _keep_claim(new: Object, old: Object, errors: FieldErrors) -> None:
+    """What it asks for stays, but for the class that an open one gets, the volume, and more room."""
+    now, was = dict(new["spec"]), dict(old["spec"])
+    if not was.get("volumeName"):
+        now.pop("volumeName", None)
+    else:
+        now.pop("resources", None), was.pop("resources", None)
+    if was.get("storageClassName") is None:
+        now.pop("storageClassName", None)
+    for spec in (now, was):
+        spec.pop("volumeAttributesClassName", None)
+    if now != was:
+        errors.forbidden("spec", _CLAIM_IMMUTABLE)
 
 
-class StorageClassStrategy(DefaultsStrategy):
-    """StorageClasses, of which hardly anything ever changes."""
+def _keep_parameters(new: Object, old: Object, errors: FieldErrors) -> None:
+    """Volumes have been made by a class."""
+    if (new.get("parameters") or {}) != (old.get("parameters") or {}):
+        errors.forbidden("parameters", "updates to parameters are forbidden.")
+    unchanged(("provisioner", "reclaimPolicy", "volumeBindingMode"), new, old, errors)
 
-    __slots__ = ()
 
-    def __init__(self) -> None:
-        super().__init__({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None)
+def _check_provisioner(provisioner: str, field: str, errors: FieldErrors) -> None:
+    names.check_key(provisioner.lower(), field, errors)
 
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The provisioner, and two policies."""
-        provisioner = obj.get("provisioner", "")
-        if not provisioner:
-            errors.required("provisioner")
-        else:
-            names.check_key(provisioner.lower(), "provisioner", errors)
-        for field, allowed in (("reclaimPolicy", ("Delete", "Retain")), ("volumeBindingMode", _BINDING_MODES)):
-            if obj[field] not in allowed:
-                errors.unsupported(field, obj[field], allowed)
 
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """Volumes have been made by it."""
-        if (new.get("parameters") or {}) != (old.get("parameters") or {}):
-            errors.forbidden("parameters", "updates to parameters are forbidden.")
-        defaults: dict[str, Any] = {"provisioner": ""}
-        for field in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
-            if new.get(field) != old.get(field):
-                errors.invalid(field, new.get(field, defaults.get(field)), IMMUTABLE)
+_POSITIVE = wrong_unless(lambda amount: parse(amount) > 0, "must be greater than zero")
+_REST: tuple[Check, ...] = (
+    may("storageClassName", names.check_subdomain),
+    given("volumeMode", one_of("Block", "Filesystem")),
+)
+_VOLUME = both(
+    need("accessModes", _each_mode),
+    always("capacity", _check_capacity, default=None),
+    always("persistentVolumeReclaimPolicy", one_of("Delete", "Recycle", "Retain")),
+    given("csi", need("driver", _check_driver), need("volumeHandle")),
+    _check_source,
+    *_REST,
+)
+_CLAIM = both(
+    need("accessModes", _each_mode, why="at least 1 access mode is required"),
+    always("resources", _check_asked, default={}),
+    *_REST,
+)
+_CLASS = both(
+    need("provisioner", _check_provisioner),
+    always("reclaimPolicy", one_of("Delete", "Retain")),
+    always("volumeBindingMode", one_of("Immediate", "WaitForFirstConsumer")),
+)
+PERSISTENT_VOLUME = RESTStrategy(
+    check=always("spec", _VOLUME), status={"phase": "Pending"}, complete=_complete_volume, change=_keep_source, times=2
+)
+PERSISTENT_VOLUME_CLAIM = RESTStrategy(
+    check=always("spec", _CLAIM),
+    status={"phase": "Pending"},
+    complete=_complete_claim,
+    admission=limit_ranges.limit_claim,
+    change=_keep_claim,
+    told=lambda claim: fractions_of_bytes(claim["spec"].get("resources"), "spec.resources", ("storage",)),
+)
+STORAGE_CLASS = RESTStrategy(check=_CLASS, change=_keep_parameters)

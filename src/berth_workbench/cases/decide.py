@@ -16,8 +16,9 @@ from berth.api.codec import decode
 from berth.api.pod import Pod
 from berth.core.core import Core
 from berth.core.intake import ObjectEvent
-from berth.core.questions import decide, granting
+from berth.core.questions import decide, granting, profile_of
 from berth.cycle.attempt import Attempt
+from berth.decisions.by_plugins import figures_of
 from berth.engine.verdicts import Verdicts
 from berth.extender.in_process import AnswerCall, nobody
 from berth.framework.blame import contained, status_of
@@ -103,7 +104,20 @@ def decisions_about(
         if standing := placements.standing(info):
             yield {"pod": info.key, "skipped": standing}
             continue
-        yield _only(shown, _placed(core, info, placements, answer_call, show))
+        yield _only(shown, _placed(core, info, placements, answer_call, show) | _figures(core, info))
+
+
+def _figures(core: Core, pod: PodInfo) -> Json:
+    """Return what plugins have noted by now: figure → value of its first label → … → number."""
+    found: Json = {}
+    for _, _, figure in figures_of([profile_of(core, pod)]):
+        first, *others = figure.name.split("_")
+        path = ["".join((first, *map(str.title, others))), *figure.labels.values()]
+        inner = found
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[path[-1]] = figure.value
+    return found
 
 
 _SHOWN: Mapping[str, frozenset[str]] = {
@@ -169,6 +183,8 @@ def _decision(attempt: Attempt, table: NodeTable) -> Json:
     pre = attempt.found.pre_filtered
     if pre is not None and pre.status is not None:
         shown["preFilter"] = _status(pre.status)
+        if attempt.outcome.error is not None:  # that of PreFilter, as the cycle words it
+            shown["preFilter"]["reasons"] = [attempt.outcome.message]
     if pre is not None and pre.node_names is not None:
         shown["preFilterNodes"] = sorted(pre.node_names)
     if attempt.found.verdicts is not None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from berth.cli.scheduler_in_use import SchedulerAddress
     from berth_workbench.comparison.configurations import ConfigurationSource
     from berth_workbench.page.access import Access
+    from berth_workbench.page.recorded import RecordedHistory
     from berth_workbench.page.source import Source
     from berth_workbench.page.time_line import SimulatedTimeLine
     from berth_workbench.snapshot.snapshot import Snapshot
@@ -87,9 +88,14 @@ def source_options(command: Command) -> Command:
 @click.command("ui", short_help="A page that shows the cluster and every decision.")
 @only_with(tls_private_key_file="tls_cert_file")
 @source_options
+@never_with("recording", "files", "server", "lease", "timeline", because="which is all that is shown")
 @click.option(
     "--timeline", default="", metavar="FILE", help="Show the simulation that `berth simulate --timeline` has written."
 )
+@click.option(
+    "--recording", default="", metavar="PATH",
+    help="Show the last hour of what `berth run --record` has recorded, a directory or a file.",
+)  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to serve on.")
 @click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
 @click.option("--host-name", "hosts", multiple=True, metavar="NAME", help="A name under which people ask for the page; "
@@ -102,6 +108,7 @@ def source_options(command: Command) -> Command:
 def command(
     files: tuple[str, ...],
     timeline: str,
+    recording: str,
     host: str,
     port: int,
     hosts: tuple[str, ...],
@@ -124,7 +131,13 @@ def command(
     require_nicegui()
     asyncio.run(
         _serve(
-            Looked.of(files, given), timeline, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token
+            Looked.of(files, given, recording),
+            timeline,
+            host,
+            port,
+            hosts,
+            TlsFiles(tls_cert_file, tls_private_key_file),
+            token,
         )
     )
 
@@ -152,12 +165,16 @@ async def _serve(
     from berth_workbench.page.server import PageAddressTaken, PageServer
 
     line = _time_line(timeline)
-    is_in_file = bool(looked.files or (timeline and not any(looked.address)))
-    source = None if line is not None and is_in_file and not looked.files else await source_of(looked)
+    is_in_file = bool(looked.files or looked.recording or (timeline and not any(looked.address)))
+    recorded = _recorded(looked) if looked.recording else None
+    is_alone = is_in_file and not looked.files
+    source = None if recorded is not None or (line is not None and is_alone) else await source_of(looked)
     is_local = is_loopback(host)
     certificates = None if is_local and not tls.certificate else _certificates(tls, host)
     access = _access(looked.address, token, is_local=is_local or is_in_file)
-    page = PageServer(source, access, host=host, port=port, hosts=hosts, tls=certificates, time_line=line)
+    page = PageServer(
+        source, access, host=host, port=port, hosts=hosts, tls=certificates, time_line=line, recorded=recorded
+    )
     stopped = stop_on_signals()
     try:
         await page.start()
@@ -187,9 +204,11 @@ class Looked(NamedTuple):
     address: "SchedulerAddress"
     configuration: "ConfigurationSource | None"
     """For trials; None for the one in use."""
+    recording: str = ""
+    plugins: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, files: tuple[str, ...], given: dict[str, Any]) -> "Looked":
+    def of(cls, files: tuple[str, ...], given: dict[str, Any], recording: str = "") -> "Looked":
         """Take what `source_options` has received. Raises `BadConfigurationError`."""
         from berth.cli.scheduler_in_use import SchedulerAddress
         from berth_workbench.cli.load_input import read_configuration
@@ -198,7 +217,7 @@ class Looked(NamedTuple):
         config_file, plugins, gates = (given.pop(name) for name in ("config_file", "plugins", "feature_gates"))
         is_given = bool(config_file or plugins or gates)
         configuration = read_configuration(config_file or DEFAULT, plugins, gates) if is_given else None
-        return cls(files, SchedulerAddress(**given), configuration)
+        return cls(files, SchedulerAddress(**given), configuration, recording, plugins)
 
 
 async def source_of(looked: Looked) -> "Source":
@@ -302,6 +321,19 @@ def _cluster_in(looked: Looked) -> "Source":
 
     title = f"cluster in {', '.join(Path(file).name for file in looked.files)}"
     return ClusterFileSource(title, read_cluster_given(looked.files), looked.configuration)
+
+
+def _recorded(looked: Looked) -> "RecordedHistory":
+    """The last hour of a recording."""
+    from berth.cli.setup import read_setup
+    from berth.recording.errors import RecordingError
+    from berth.recording.file_format import read_segments
+    from berth_workbench.page.recorded import read_history
+
+    try:
+        return read_history(read_segments(Path(looked.recording)), read_setup(plugins=looked.plugins).registry)
+    except RecordingError as error:
+        raise click.ClickException(f"--recording {looked.recording}: {error}") from None
 
 
 def _time_line(path: str) -> "SimulatedTimeLine | None":

@@ -109,6 +109,7 @@ def tell(
     setup = read_setup(config_file)
     snapshot = read_cluster_given(*where)
     cluster = SimulatedCluster(snapshot.structs(), config=setup.config, registry=setup.registry)
+    cluster.add_followed(snapshot.documents)
     if manifests:
         asked = list(_of_manifests(cluster, snapshot, manifests, namespace))
     else:

@@ -14,15 +14,18 @@ import msgspec
 from berth.api.pod import Pod
 from berth.core.questions import choose, decision_of, profile_of
 from berth.cycle.decision import Decision
+from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_for
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns, copy_columns
 from berth.runtime.serving.pending import PODS_NAMED, PendingGroup, PendingReport, reasons_of
 from berth.runtime.serving.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
+from berth.runtime.serving.plugin_views import figure_reports
 from berth.runtime.serving.waits import PendingPod
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
+from berth_workbench.page.source import PluginViews
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -47,6 +50,7 @@ class ClusterFileSource:
         self._configuration = configuration or ConfigurationSource(DEFAULT)
         config, registry = self._configuration.load()
         self._cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
+        self._cluster.add_followed(snapshot.documents)
         self._asking = asyncio.Lock()
         pods = self._cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
@@ -91,6 +95,11 @@ class ClusterFileSource:
         async with self._asking:
             return await asyncio.to_thread(self._report, pod, all_nodes)
 
+    async def plugins(self) -> PluginViews:
+        """The figures of the plugins that the cluster was read with."""
+        async with self._asking:
+            return PluginViews(figures=tuple(figure_reports(self._cluster.core)))
+
     async def sample(self) -> QueueSample:
         """How many are pending, and whether they fit now; nothing is attempted."""
         pending = dict.fromkeys(QUEUES, 0)
@@ -125,6 +134,7 @@ class ClusterFileSource:
             top=max(TOP_NODES, everything),
             names_shown=max(NAMES_SHOWN, everything),
             table=self._cluster.core.cache.table,
+            details=rejection_details(decision, profile_of(self._cluster.core, pod)),
         )
         if not pod.spec.node_name:
             return PodReport(pod.key, told, self._pending(pod, decision))

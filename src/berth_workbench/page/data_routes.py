@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from berth_workbench.page.model import NodeScores, node_scores
+from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.search import search
 from berth_workbench.page.source import Source, SourceError
@@ -29,7 +30,7 @@ def add_routes(
     application: Any,
     source: Source | None,
     time_line: SimulatedTimeLine | None,
-    history: HistoryRecorder | None = None,
+    history: HistoryRecorder | RecordedHistory | None = None,
 ) -> None:
     """Add the routes to a FastAPI application."""
     from starlette.requests import Request

@@ -18,7 +18,7 @@ from berth.runtime.serving.pending import PendingReport
 from berth.runtime.serving.placements import NodeDetails, PodColumns
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.model import QueueSample, queue_sample
-from berth_workbench.page.source import SourceError
+from berth_workbench.page.source import PluginViews, SourceError
 from berth_workbench.snapshot.snapshot import Snapshot
 
 MAX_SAID = 200
@@ -107,6 +107,11 @@ class LiveSource:
         path = f"/debug/decisions/{quote(namespace, safe='')}/{quote(name, safe='')}"
         answer = await self._answer(path + ("?allNodes=true" if all_nodes else ""))
         return None if answer.status == HTTPStatus.NOT_FOUND else _decoded(path, answer, PodReport)
+
+    async def plugins(self) -> PluginViews:
+        """What the scheduler tells of its plugins and shadows."""
+        told = await self._read("/debug/plugins", PluginViews)
+        return msgspec.structs.replace(told, shadows=(await self._read("/debug/shadows", PluginViews)).shadows)
 
     async def sample(self) -> QueueSample:
         """Queue and attempts now."""

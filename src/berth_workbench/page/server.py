@@ -15,6 +15,7 @@ from berth.serving.acceptor import listening_at
 from berth_workbench.page.access import Access
 from berth_workbench.page.guard import PageGuard
 from berth_workbench.page.lateness import with_deadline
+from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.script_marks import mark_scripts, new_mark
 from berth_workbench.page.shared import SharedSource
@@ -40,6 +41,7 @@ class PageServer:
         "_host",
         "_hosts",
         "_port",
+        "_recorded",
         "_server",
         "_source",
         "_task",
@@ -59,8 +61,9 @@ class PageServer:
         hosts: tuple[str, ...] = (),
         tls: ssl.SSLContext | None = None,
         time_line: SimulatedTimeLine | None = None,
+        recorded: RecordedHistory | None = None,
     ) -> None:
-        """What is shown is a source, the time line of a simulation, or both.
+        """What is shown is a source, the time line of a simulation, or both; or what was recorded.
 
         Port 0 takes a free one; `hosts` are names under which people ask. Beyond loopback there has to be TLS.
         """
@@ -69,6 +72,7 @@ class PageServer:
         self._source = SharedSource(source) if source is not None else None
         self._time_line = time_line
         self._history = HistoryRecorder(source) if source is not None else None
+        self._recorded = recorded
         self.access = access
         self._host = host
         self._port = port
@@ -164,8 +168,8 @@ class PageServer:
 
         mark_scripts(templates.env, mark)
         outer = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-        add_routes(outer, self._source, self._time_line, self._history)
-        register_pages(self._source, self._history, self._time_line)
+        add_routes(outer, self._source, self._time_line, self._history or self._recorded)
+        register_pages(self._source, self._history or self._recorded, self._time_line)
         ui.run_with(
             outer,
             title="Berth",

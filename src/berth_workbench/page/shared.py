@@ -11,7 +11,7 @@ from berth.runtime.serving.pending import PendingReport
 from berth.runtime.serving.placements import NodeDetails, PodColumns
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.model import QueueSample
-from berth_workbench.page.source import Source
+from berth_workbench.page.source import PluginViews, Source
 from berth_workbench.snapshot.snapshot import Snapshot
 
 FRESH_S = 1.0
@@ -49,12 +49,13 @@ class SharedAnswer(Generic[_T]):
 class SharedSource:
     """A source whose answers about the whole cluster are shared; everything else is asked as it comes."""
 
-    __slots__ = ("_nodes", "_pending", "_pods", "_recent", "_source")
+    __slots__ = ("_nodes", "_pending", "_plugins", "_pods", "_recent", "_source")
 
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._nodes = SharedAnswer(source.nodes, clock)
         self._pods = SharedAnswer(source.pods, clock)
+        self._plugins = SharedAnswer(source.plugins, clock)
         self._pending = SharedAnswer(source.pending, clock)
         self._recent = SharedAnswer(source.recent, clock)
 
@@ -91,6 +92,10 @@ class SharedSource:
     async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
         """Everything about a pod."""
         return await self._source.story(namespace, name, all_nodes=all_nodes)
+
+    async def plugins(self) -> PluginViews:
+        """What plugins tell."""
+        return await self._plugins.get()
 
     async def sample(self) -> QueueSample:
         """Queue and attempts now."""

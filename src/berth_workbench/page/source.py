@@ -2,10 +2,13 @@
 
 from typing import Protocol
 
+import msgspec
+
 from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
 from berth.runtime.serving.placements import NodeDetails, PodColumns
+from berth.runtime.serving.plugin_views import FigureReport, PluginReport, ShadowReport
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.model import QueueSample
 from berth_workbench.snapshot.snapshot import Snapshot
@@ -13,6 +16,14 @@ from berth_workbench.snapshot.snapshot import Snapshot
 
 class SourceError(Exception):
     """There is no answer now; the message says why, for people."""
+
+
+class PluginViews(msgspec.Struct, frozen=True):
+    """What plugins tell beside decisions."""
+
+    plugins: tuple[PluginReport, ...] = ()
+    figures: tuple[FigureReport, ...] = ()
+    shadows: tuple[ShadowReport, ...] = ()
 
 
 class Source(Protocol):
@@ -43,6 +54,9 @@ class Source(Protocol):
 
     async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
         """Everything about a pod; None where nothing is known of it."""
+
+    async def plugins(self) -> PluginViews:
+        """What plugins tell of what they keep, how they are doing, and what shadows would have decided."""
 
     async def sample(self) -> QueueSample:
         """Queue and attempts now."""

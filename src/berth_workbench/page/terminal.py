@@ -335,6 +335,7 @@ def _told(report: PodReport) -> Iterable[str]:
     if report.decision is not None:
         yield report.decision.summary
         yield from (lacking.sentence for lacking in report.decision.shortfalls)
+        yield from (f"{each.plugin}: {said}" for each in report.decision.details for said in each.sentences)
     if report.pending is not None:
         yield f"In the {report.pending.queue} queue{lasting(report.pending.since)}."
         for plugin, events in report.pending.waits_for.items():

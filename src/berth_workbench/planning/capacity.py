@@ -203,6 +203,7 @@ def capacity_after(
             raise StoppedEarlyError
 
     cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
+    cluster.add_followed(snapshot.documents)
     site = Site(cluster, snapshot.documents, progress=progress)
     if steps or pending_first:
         site.settle()

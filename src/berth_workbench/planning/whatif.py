@@ -123,6 +123,7 @@ def what_if(
     """
     structs = loaded(snapshot, progress, expect)
     cluster = SimulatedCluster(structs, config=config, registry=registry, seed=seed)
+    cluster.add_followed(snapshot.documents)
     site = Site(cluster, snapshot.documents, progress=progress, expect=expect)
     return WhatIfRun(cluster, site, pool_label).run(steps, namespace)
 

@@ -80,6 +80,7 @@ class _Kept:
             scale = sum(_known(scale_of(owner), count) for owner, count in self.owners.items())
         wanted = expected(bounds, len(self.members), scale)
         return PodDisruptionBudgetStatus(
+            observed_generation=self.budget.metadata.generation,
             disruptions_allowed=disruptions_allowed(wanted, self.healthy),
             current_healthy=self.healthy,
             desired_healthy=wanted.healthy,

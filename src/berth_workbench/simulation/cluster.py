@@ -29,6 +29,7 @@ from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_ac
 from berth_workbench.simulation.claims import claims_again, has_own_claims, released
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
 from berth_workbench.simulation.volumes import with_default_class
+from berth_workbench.snapshot.documents import Document
 
 BACKOFF_S = 10.0
 """The longest backoff of the default configuration: a pod that is not placed within it waits for another change."""
@@ -114,6 +115,19 @@ class SimulatedCluster(VirtualCluster):
         classes = self.priority_classes
         for pod in pods:
             self.put(with_priority(pod, classes))
+
+    def add_followed(self, documents: Iterable[Document]) -> None:
+        """Take in, out of a snapshot's documents, the objects that plugins follow by themselves. Raises `ObjectError`.
+
+        Which these are the plugins say, so they are no part of what a snapshot tells every scheduler.
+        """
+        kinds = {resource.kind for resource in self.core.resources}
+        for document in documents:
+            if document.kind in kinds:
+                manifest = document.manifest
+                resource = self.core.resources.of_manifest(manifest)
+                if resource is not None:
+                    self.put(resource.read(manifest))
 
     def create(self, objects: Iterable[Struct]) -> None:
         """Take new objects in as `add` does; claims get the default class, and a volume where none waits for a pod."""

@@ -4,7 +4,8 @@ import pytest
 
 from berth_cluster.apimachinery import protobuf
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.schema import message, numbered_types
+from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
+from berth_cluster.apimachinery.schema import message, message_of, numbered_types
 
 
 def varint(value):
@@ -121,3 +122,50 @@ def test_bodies_that_cannot_be_read(body, status, why):
     with pytest.raises(StoreError, match=why) as caught:
         protobuf.decode(body)
     assert caught.value.status_code == status
+
+
+def test_raw_extensions_are_json():
+    raw = data(2, data(1, '{"spec": {"a": 1}}')) + number(3, 2)
+    decoded = protobuf.decode(envelope("apps/v1", "ControllerRevision", raw))
+    assert (decoded["data"], decoded["revision"]) == ({"spec": {"a": 1}}, 2)
+    for broken in ("{", "[" * 100_000):
+        with pytest.raises(StoreError, match="broken"):
+            protobuf.decode(envelope("apps/v1", "ControllerRevision", data(2, data(1, broken))))
+
+
+def test_the_rules_of_a_webhook_are_structs_in_structs():
+    rule = data(1, "CREATE") + data(2, data(1, "apps") + data(2, "v1") + data(3, "deployments"))
+    webhook = data(1, "a.example.com") + data(3, rule) + number(7, 5)
+    version = "admissionregistration.k8s.io/v1"
+    decoded = protobuf.decode(envelope(version, "MutatingWebhookConfiguration", data(2, webhook)))
+    rules = [{"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}]
+    assert decoded["webhooks"] == [{"name": "a.example.com", "rules": rules, "timeoutSeconds": 5}]
+
+
+@pytest.mark.parametrize("kind", RESOURCE_TYPES, ids=lambda kind: kind.kind)
+def test_no_part_of_a_kind_that_can_be_read_is_lost(kind):
+    known = message_of(kind.group, kind.version, kind.kind)
+    read = {field.name for field in known.numbers.values()}
+    assert not read or read | {"apiVersion", "kind"} >= set(known.fields)
+
+
+def test_an_ingress_with_its_rules():
+    """The rule's value is a struct that Go embeds; the numbers are those of networking/v1/generated.proto."""
+    backend = data(4, data(1, "web") + data(2, data(1, "") + number(2, 80)))
+    path = data(1, "/") + data(2, backend) + data(3, "Prefix")
+    rule = data(1, "example.com") + data(2, data(1, data(1, path)))
+    raw = data(1, data(1, "front")) + data(2, data(3, rule) + data(4, "nginx"))
+    assert protobuf.decode(envelope("networking.k8s.io/v1", "Ingress", raw))["spec"] == {
+        "ingressClassName": "nginx",
+        "rules": [
+            {
+                "host": "example.com",
+                "http": {
+                    "paths": [
+                        {"path": "/", "pathType": "Prefix",
+                         "backend": {"service": {"name": "web", "port": {"number": 80}}}}
+                    ]
+                },
+            }
+        ],
+    }  # fmt: skip

@@ -63,3 +63,16 @@ def test_kinds_that_are_not_there():
     assert message_of("apps", "v1", "Gadget") is None
     assert message_of("example.com", "v1", "Pod") is None
     assert type_name("rbac.authorization.k8s.io", "v1", "Role") == "rbac.v1.Role"
+
+
+@pytest.mark.parametrize("group", ["apps.example.com", "scheduling.x-k8s.io", "batch.volcano.sh"])
+def test_a_kind_of_somebody_elses_group_has_no_type_of_kubernetes(group):
+    kind = {"apps": "Deployment", "scheduling": "PriorityClass", "batch": "Job"}[group.partition(".")[0]]
+    assert message_of(group.partition(".")[0].replace("scheduling", "scheduling.k8s.io"), "v1", kind) is not None
+    assert message_of(group, "v1", kind) is None
+
+
+def test_without_its_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(schema, "find_spec", lambda _name: None)
+    with pytest.raises(schema.SchemaError, match=r"pip install 'berth-scheduler\[cluster\]'"):
+        schema._definitions.__wrapped__(36)

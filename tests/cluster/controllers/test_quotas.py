@@ -198,3 +198,30 @@ def test_quotas_that_are_refused(world, spec, why):
     with pytest.raises(StoreError) as refused:
         world.create(quota(**spec))
     assert refused.value.message == f'ResourceQuota "one" is invalid: {why}'
+
+
+def test_should_create_a_resource_quota_and_capture_the_life_of_a_custom_resource(world):
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    spec = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "foos", "kind": "Foo"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
+    world.create({"kind": "CustomResourceDefinition", "metadata": {"name": "foos.example.com"}, "spec": spec})
+    world.create(quota(hard={"count/foos.example.com": "1"}))
+    world.run()
+    assert used(world) == {"count/foos.example.com": "0"}
+    foos = next(iter(world.store.custom.stored()))
+
+    def foo(name):
+        world.store.create(foos, "default", {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": meta(name)})
+
+    foo("one")
+    world.run()
+    assert used(world) == {"count/foos.example.com": "1"}
+    with pytest.raises(StoreError, match="exceeded quota: one"):
+        foo("two")
+    world.store.delete(foos, "default", "one")
+    world.run()
+    assert used(world) == {"count/foos.example.com": "0"}

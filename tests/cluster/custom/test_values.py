@@ -79,3 +79,9 @@ def test_defaults_are_set_at_every_depth_and_never_shared():
     assert obj["spec"] == {"parts": [{"n": 7}, {"n": 1}], "size": 3, "nested": {"deep": "x"}}
     obj["spec"]["nested"]["deep"] = "changed"
     assert SPEC["properties"]["nested"]["default"] == {}
+
+
+def test_unknown_metadata_of_an_embedded_object_is_told():
+    """Upstream's spec "should detect unknown metadata fields in both the root and embedded object of a CR"."""
+    embedded = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nom": "q"}, "spec": {}}
+    assert unknown_fields({"spec": {"pod": embedded}}, SCHEMA) == ["spec.pod.metadata.nom"]

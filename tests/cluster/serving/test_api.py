@@ -89,9 +89,8 @@ async def test_a_refused_eviction(client, store):
     obj["metadata"]["labels"] = {"app": "web"}
     made = store.create(PODS, "default", obj)
     store.bind("default", "web", {"target": {"name": "n"}})
-    store.update(
-        PODS, "default", "web", {**made, "metadata": {"name": "web"}, "status": {"phase": "Running"}}, "status"
-    )
+    made["metadata"]["resourceVersion"] = ""
+    store.update(PODS, "default", "web", {**made, "status": {"phase": "Running"}}, "status")
     budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
     await client.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}}
@@ -302,3 +301,43 @@ async def test_what_nothing_acts_on_is_stored_with_a_warning(client):
             '299 - "NetworkPolicy is stored, and nothing in this cluster acts on it"'
         )
     assert (await client.get(f"{path}/deny"))[1]["spec"] == {"podSelector": {}}
+
+
+async def test_a_review_has_no_table(client):
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/"}}}
+    headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    status, body = await client.post(path, review, headers=headers)
+    assert (status, body["reason"]) == (406, "NotAcceptable")
+
+
+REPEATED_JSON = '{"metadata":{"name":"x","labels":{"a":"1","a":"2"}},"data":{"b":"1","b":"2","b":"3"}}'
+REPEATED_YAML = "metadata: {name: x}\ndata:\n  b: '1'\n  b: '2'\nlost: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "strict", "warnings"),
+    [
+        (
+            "json",
+            REPEATED_JSON,
+            'duplicate field "metadata.labels.a", duplicate field "data.b"',
+            ['duplicate field \\"metadata.labels.a\\"', 'duplicate field \\"data.b\\"'],
+        ),
+        (
+            "yaml",
+            REPEATED_YAML,
+            'yaml: unmarshal errors:\n  line 4: key "b" already set in map, unknown field "lost"',
+            ['line 4: key \\"b\\" already set in map', 'unknown field \\"lost\\"'],
+        ),
+    ],
+)
+async def test_fields_that_are_said_twice(client, kind, text, strict, warnings):
+    """What a stock API server 1.36 says of such bodies."""
+    headers = {"Content-Type": f"application/{kind}"}
+    path = f"{client.url}{MAPS_PATH}?fieldValidation="
+    async with client.session.post(f"{path}Strict", data=text, headers=headers) as response:
+        assert (response.status, (await response.json())["message"].partition("error: ")[2]) == (400, strict)
+    async with client.session.post(f"{path}Warn", data=text, headers=headers) as response:
+        said = [each.removeprefix('299 - "').removesuffix('"') for each in response.headers.getall("Warning")]
+        assert (response.status, said) == (201, warnings)

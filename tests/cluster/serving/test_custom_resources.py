@@ -243,6 +243,10 @@ async def test_should_detect_unknown_and_duplicate_fields(client):
             f'299 - "unknown field \\"{name}\\""' for name in ("spec.foo", "zap")
         ]
         assert (await response.json())["spec"] == {"color": "red"}
+    name = wrong["metadata"]["name"]  # what a patch makes is invalid, and not the request
+    status, body = await client.patch(f"{WIDGETS}/{name}?fieldValidation=Strict", {"spec": {"foo": 2}})
+    assert (status, body["reason"]) == (422, "Invalid")
+    assert 'strict decoding error: unknown field "spec.foo"' in body["message"]
     async with client.session.post(
         f"{client.url}{WIDGETS}?fieldValidation=Ignore", json={**wrong, "metadata": {"name": "b"}}
     ) as response:

@@ -11,7 +11,6 @@ from tests.cluster.objects import (
     Clock,
     config_map,
     make_store,
-    names,
     pod,
 )
 
@@ -134,17 +133,6 @@ def test_a_namespace_waits_until_it_is_finalized():
 def test_some_namespaces_stay():
     with pytest.raises(StoreError, match='namespaces "default" is forbidden: this namespace may not be deleted'):
         make_store().delete(NAMESPACES, "", "default")
-
-
-def test_a_collection_goes_by_selector():
-    store = make_store()
-    for name, team in (("a", "x"), ("b", "y"), ("c", "x")):
-        obj = config_map(name)
-        obj["metadata"]["labels"] = {"team": team}
-        store.create(CONFIG_MAPS, "default", obj)
-    gone = store.delete_collection(CONFIG_MAPS, "default", label_selector="team=x")
-    assert names(gone) == ["a", "c"]
-    assert names(store.list(CONFIG_MAPS)[0]) == ["b"]
 
 
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])

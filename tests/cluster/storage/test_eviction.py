@@ -15,7 +15,8 @@ def running_pod(store, *, ready=True):
     store.bind("default", "web", {"target": {"name": "node-1"}})
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     status = {**made["status"], "phase": "Running", "conditions": conditions}
-    store.update(PODS, "default", "web", {"metadata": {"name": "web"}, "status": status}, "status")
+    metadata = {"name": "web", "labels": {"app": "web"}}
+    store.update(PODS, "default", "web", {"metadata": metadata, "status": status}, "status")
 
 
 def budget(store, name="budget", **status):

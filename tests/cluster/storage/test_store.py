@@ -3,6 +3,8 @@
 import pytest
 
 from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.patches import MERGE_PATCH
+from berth_cluster.apimachinery.resource_types import BY_KEY
 from tests.cluster.objects import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -16,6 +18,8 @@ from tests.cluster.objects import (
     names,
     pod,
 )
+
+CLAIMS = BY_KEY["resource.k8s.io", "resourceclaims"]
 
 
 def refusal(call, *args, **options):
@@ -262,3 +266,42 @@ def test_the_system_objects_are_there_from_the_start():
 def test_what_is_no_json_is_refused():
     status, _, message = refusal(make_store().create, CONFIG_MAPS, "default", {"metadata": {"name": object()}})
     assert status == 400 and message.startswith("the object is not JSON")
+
+
+def test_version_zero_is_any_version_and_none_where_one_is_needed():
+    """As upstream's versioner reads it: what a spec of the end-to-end suite puts over a node."""
+    store = make_store()
+    made = store.create(CONFIG_MAPS, "default", config_map(color="red"))
+    made["metadata"]["resourceVersion"] = "0"
+    assert (
+        store.update(CONFIG_MAPS, "default", "settings", {**made, "data": {"color": "blue"}})["data"]["color"] == "blue"
+    )
+    lease = store.create(LEASES, "default", {"metadata": {"name": "l"}})
+    lease["metadata"]["resourceVersion"] = "0"
+    assert refusal(store.update, LEASES, "default", "l", lease)[0] == 422
+
+
+# What a stock API server 1.36 makes of a patch of `status` that holds metadata, asked kind by kind.
+@pytest.mark.parametrize(
+    ("resource", "obj", "changes"),
+    [
+        (NAMESPACES, {"metadata": {"name": "x"}}, {"labels", "annotations", "finalizers", "ownerReferences"}),
+        (DEPLOYMENTS, deployment("x"), {"annotations", "finalizers", "ownerReferences"}),
+        (PODS, pod("x"), {"labels", "annotations", "finalizers"}),
+        (CLAIMS, {"metadata": {"name": "x"}, "spec": {"devices": {}}}, set()),
+    ],
+)
+def test_which_metadata_a_write_of_the_status_changes(resource, obj, changes):
+    store = make_store()
+    namespace = "" if resource is NAMESPACES else "default"
+    store.create(resource, namespace, obj)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u"}
+    metadata = {"labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["x.y/z"], "ownerReferences": [owner]}
+    written = store.patch(resource, namespace, "x", {"metadata": metadata}, MERGE_PATCH, "status")["metadata"]
+    has = {
+        "labels": written.get("labels", {}).get("l") == "1",
+        "annotations": written.get("annotations") == {"a": "1"},
+        "finalizers": written.get("finalizers") == ["x.y/z"],
+        "ownerReferences": bool(written.get("ownerReferences")),
+    }
+    assert {name for name, is_there in has.items() if is_there} == changes

@@ -160,3 +160,35 @@ def test_a_budget_needs_a_number_or_a_percentage(bound):
     with pytest.raises(StoreError) as caught:
         make_store().create(BUDGETS, "default", {"metadata": {"name": "b"}, "spec": {"minAvailable": bound}})
     assert "spec.minAvailable: Invalid value" in caught.value.message
+
+
+@pytest.mark.parametrize("hollow", ["true", "false"])
+def test_a_hollow_node_offers_what_is_added_to_its_capacity(hollow):
+    """A kubelet's doing: kubernetes.io "Advertise Extended Resources for a Node" patches the capacity alone."""
+    store = make_store()
+    status = {"capacity": {"cpu": "4", "memory": "8Gi"}, "allocatable": {"cpu": "3", "memory": "8Gi"}}
+    metadata = {"name": "n", "annotations": {"berth.dev/hollow": hollow}}
+    store.create(NODES, "", {"metadata": metadata, "status": status})
+
+    def patched(**amounts):
+        amounts = {name.replace("_", "/"): amount for name, amount in amounts.items()}
+        return store.patch(NODES, "", "n", {"status": {"capacity": amounts}}, MERGE_PATCH, "status")["status"]
+
+    offered = patched(a_dongle="4")["allocatable"]
+    if hollow == "false":
+        assert offered == {"cpu": "3", "memory": "8Gi"}
+        return
+    assert offered == {"cpu": "3", "memory": "8Gi", "a/dongle": "4"}
+    assert patched(a_dongle="5")["allocatable"]["a/dongle"] == "5"
+    assert patched(a_dongle=None)["allocatable"] == {"cpu": "3", "memory": "8Gi"}
+
+
+@pytest.mark.parametrize("plural", ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"])
+def test_match_conditions_are_cel(plural):
+    resource = BY_KEY["admissionregistration.k8s.io", plural]
+    webhook = {"name": "a.b.c", "matchConditions": [{"name": "e", "expression": "authorizer.group('a') == object.b"}]}
+    store = make_store()
+    store.create(resource, "", {"metadata": {"name": "good"}, "webhooks": [webhook]})
+    webhook["matchConditions"][0]["expression"] = "... [] bad expression"
+    with pytest.raises(StoreError, match=r"webhooks\[0\].matchConditions\[0\].expression: .*compilation failed: ERROR"):
+        store.create(resource, "", {"metadata": {"name": "bad"}, "webhooks": [webhook]})

@@ -10,7 +10,7 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.interface import PostFilterPlugin
-from berth.framework.preemption import VictimRules
+from berth.framework.preemption import VictimRules, VictimSets
 from berth.framework.status import error, unschedulable
 
 SPARED = "example.com/spared"
@@ -84,3 +84,52 @@ def test_why_nobody_goes_is_told_in_the_plugins_words_alone(attributes, labels, 
 def test_spared_pods_make_a_node_of_no_use():
     found = cluster(running("a", "4", **{SPARED: "yes"}), make_pod("new").request(cpu="4"))
     assert "1 all are spared" in found.events("FailedScheduling")[0]
+
+
+class OneOfTwo(Sparing):
+    """May preempt `a` or `b`, never both."""
+
+    tried: ClassVar[list[str]] = []
+
+    def potential_victims(self, state, pod, node):
+        self.tried.clear()
+
+        def sets():
+            for other in node.pods.values():
+                self.tried.append(other.name)
+                yield [other]
+
+        return VictimSets(sets())
+
+
+def test_sets_of_victims_are_tried_until_the_pod_fits_without_one():
+    found = cluster(running("a", "1"), running("b", "3"), make_pod("new").request(cpu="3"), plugin=OneOfTwo)
+    assert sorted(found.nodes_of()) == ["a", "new"]
+    found = cluster(running("a", "3"), running("b", "1"), make_pod("new").request(cpu="3"), plugin=OneOfTwo)
+    assert sorted(found.nodes_of()) == ["b", "new"] and OneOfTwo.tried == ["a"]
+    found = cluster(running("a"), running("b"), make_pod("new").request(cpu="3"), plugin=OneOfTwo)
+    assert sorted(found.nodes_of()) == ["a", "b", "new"]
+
+
+class Costly(Sparing):
+    """Frees the node whose name is the last."""
+
+    def __init__(self, args, handle):
+        self._preemption = handle.preemption(self, cost=self.cost)
+
+    def cost(self, state, pod, node, victims):
+        assert [other.name for other in victims] == [f"on-{node.name}"]
+        return -float(node.name[1:])
+
+
+def test_rules_may_say_what_it_costs_to_free_a_node():
+    enabled = [{"name": name} for name in ("Sparing", "PrioritySort", "DefaultBinder", "NodeResourcesFit")]
+    plugins = {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = {**kind, "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}]}
+    nodes = [make_node(f"n{number}").capacity(cpu="4", memory="8Gi") for number in range(4)]
+    # By DefaultPreemption's criteria the least important victim goes, that on n0.
+    pods = [make_pod(f"on-n{number}").request(cpu="4").priority(number).node(f"n{number}") for number in range(4)]
+    found = VirtualCluster(*nodes, *pods, plugins={"Sparing": Costly}, config=config)
+    found.put(make_pod("new").request(cpu="1").priority(9))
+    assert found.run().nodes_of()["new"] == "n3"

@@ -116,11 +116,26 @@ def test_every_view(served, tmp_path):
         signing_out(visitor)
 
 
+SHADOW = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: packed
+  shadow: {of: default-scheduler, percentage: 100}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}
+"""
+
+
 def test_a_scheduler_at_work(tmp_path):
     chromium_path()
     port = free_port()
+    (tmp_path / "shadow.yaml").write_text(SHADOW)
     process = Process(tmp_path / "log", "up", "--nodes", 3, "--node-cpu", 4, "--dir", tmp_path / "up", "--ui",
-                      "--scheduler-port", port)  # fmt: skip
+                      "--scheduler-port", port, "--config", tmp_path / "shadow.yaml")  # fmt: skip
     try:
         process.wait_until_it_says("Ctrl-C")
         link, url = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said()).group(0, 1)
@@ -157,6 +172,11 @@ def what_goes_on_is_shown(visitor, api, tmp_path):
     with ThreadPoolExecutor(1) as elsewhere:  # the browser's own loop runs in this thread
         elsewhere.submit(api.create, made, pod("later", cpu="1"), "default").result()
     visitor.until("document.querySelector('main').innerText.includes('default/later')")
+    visitor.open("/plugins")
+    shadow = visitor.page.get_by_role("region", name="Shadow packed")
+    shadow.get_by_text("packed, a shadow of default-scheduler").wait_for()
+    assert re.search(r"\d attempts? at 100 % of the pods", shadow.inner_text())
+    visitor.check(tmp_path / "plugins")
     visitor.open("/nodes")
     before = visitor.text("tbody")
     with ThreadPoolExecutor(1) as elsewhere:

@@ -26,6 +26,9 @@ class Counting:
     async def pods(self):
         return "pods"
 
+    async def plugins(self):
+        return "plugins"
+
     async def pending(self):
         return "pending"
 

@@ -68,7 +68,7 @@ class GroupCycle:
             return
         for queued in queued_pods:
             self._instrument.attempting(queued)
-        profile = self._profiles[queued_pods[0].pod.spec.scheduler_name]
+        profile = self._profiles[queued_pods[0].pod.profile_name]
         group = PodGroupInfo(key, tuple(queued.pod for queued in queued_pods))
         trial = yield from self._try(tools, profile, group, queued_pods)
         tried = tools.stopwatch() - started
@@ -130,5 +130,5 @@ class GroupCycle:
 
 def _mixed_schedulers(queued_pods: Sequence[QueuedPod]) -> str:
     """Return what is wrong where the members belong to different profiles, else an empty text."""
-    names = list(dict.fromkeys(queued.pod.spec.scheduler_name for queued in queued_pods))
+    names = list(dict.fromkeys(queued.pod.profile_name for queued in queued_pods))
     return MIXED_SCHEDULERS.format(names[0], names[1]) if len(names) > 1 else ""

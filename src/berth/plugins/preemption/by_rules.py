@@ -16,10 +16,10 @@ from berth.framework.effects import Steps
 from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
 from berth.framework.interface import PostFilterAnswer, PostFilterResult
-from berth.framework.preemption import VictimRules
+from berth.framework.preemption import VictimCost, VictimRules
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.plugins.preemption.budgets import Budgets
-from berth.plugins.preemption.choice import cheapest
+from berth.plugins.preemption.choice import Candidate, cheapest
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.eligibility import code_of, rows_to_try
 from berth.plugins.preemption.extenders import narrow
@@ -31,10 +31,13 @@ from berth.state.pod_info import PodInfo
 class PreemptionByRules:
     """PostFilter for a plugin that has rules of its own."""
 
-    __slots__ = ("_absolute", "_budgets", "_handle", "_percentage", "_rules", "_table")
+    __slots__ = ("_absolute", "_budgets", "_cost", "_handle", "_percentage", "_rules", "_table")
 
-    def __init__(self, handle: Handle, rules: VictimRules, percentage: int, absolute: int) -> None:
+    def __init__(
+        self, handle: Handle, rules: VictimRules, percentage: int, absolute: int, cost: VictimCost | None = None
+    ) -> None:
         """`percentage` of the nodes where it may help are candidates enough, and at least `absolute` of them."""
+        self._cost = cost
         self._handle = handle
         self._rules = rules
         self._percentage = percentage
@@ -77,5 +80,13 @@ class PreemptionByRules:
             if not left:
                 return None, unschedulable(NO_CANDIDATE)
             candidates = left
-        best = cheapest(candidates)
+        best = cheapest(self._least_costly(candidates, state, pod))
         return PostFilterResult(self._table.names[best.row], best.victims), None
+
+    def _least_costly(self, candidates: Sequence[Candidate], state: CycleState, pod: PodInfo) -> Sequence[Candidate]:
+        """Return the candidates among which the usual criteria decide: all, unless the rules say what each costs."""
+        if self._cost is None:
+            return candidates
+        costs = [(one.violations, self._cost(state, pod, self._table.view(one.row), one.victims)) for one in candidates]
+        least = min(costs)
+        return [one for one, cost in zip(candidates, costs, strict=True) if cost == least]

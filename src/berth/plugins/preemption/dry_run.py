@@ -8,7 +8,7 @@ time. A pod that cannot be put back is a victim. This is the specification; `col
 from collections.abc import Sequence
 
 from berth.framework.cycle_state import CycleState
-from berth.framework.preemption import VictimRules
+from berth.framework.preemption import VictimRules, VictimSets
 from berth.framework.status import Status, error, is_success, unresolvable
 from berth.framework.what_if import ProfileView
 from berth.framework.work_budget import WorkBudget, steps_to_filter
@@ -98,6 +98,17 @@ class DryRun:
         potential = self._potential(node)
         if isinstance(potential, Status):
             return potential
+        if not isinstance(potential, VictimSets):
+            return self._without(node, potential)
+        found: Candidate | Status = NO_VICTIMS_FOUND
+        for each in potential.sets:
+            found = self._without(node, list(each))
+            if isinstance(found, Candidate):
+                break
+        return found
+
+    def _without(self, node: NodeView, potential: Sequence[PodInfo]) -> Candidate | Status:
+        """Return who of these pods would have to leave, or why the pod does not fit without them."""
         if not potential:
             return NO_VICTIMS_FOUND
         self._spend_on(node, len(potential))
@@ -107,12 +118,12 @@ class DryRun:
         except _Stopped as stopped:
             return stopped.status
 
-    def _potential(self, node: NodeView) -> Sequence[PodInfo] | Status:
+    def _potential(self, node: NodeView) -> Sequence[PodInfo] | VictimSets | Status:
         """Return the pods that may have to leave a node, or why it cannot be freed."""
         if self._rules is None:
             return [other for other in node.pods.values() if other.priority < self._pod.priority]
         found = self._rules.potential_victims(self._state, self._pod, node)
-        return found if isinstance(found, Status) else list(found)
+        return found if isinstance(found, Status | VictimSets) else list(found)
 
     def _spend_on(self, node: NodeView, potential: int) -> None:
         """Spend for taking every pod off once; putting each back is spent for as it is done."""

@@ -15,6 +15,7 @@ from berth.cycle.schedule import NO_NODES
 from berth.framework.blame import PluginBrokenError, described, place_of
 from berth.framework.extenders import ExtenderCallRecord
 from berth.framework.guard import WrongAnswer
+from berth.framework.health import PluginHealth
 from berth.framework.waiting_pods import WaitingPod
 from berth.runtime.observing.logs import MOST_VERBOSE, level, structured
 from berth.runtime.observing.score_log import score_lines
@@ -114,6 +115,19 @@ class SchedulerLog(Instrument):
         _log.warning(
             "the watch has not shown pod %s on its node; by the API server it is %s: %s", pod.key, found, detail
         )
+
+    def plugin_health(self, health: PluginHealth) -> None:
+        """Tell that a plugin is left out, tried again, or back."""
+        who = f"plugin {health.name} of profile {health.profile}"
+        if health.state == "out":
+            _log.error(
+                "%s is left out: it has failed in %d of %d attempts that called it, the last time with %s",
+                who, health.worst.failures, health.worst.calls, health.last_failure,
+            )  # fmt: skip
+        elif health.state == "on trial":
+            _log.info("%s is tried again", who)
+        else:
+            _log.info("%s works again", who)
 
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
         """Log in full, once, where a plugin broke; what that means for each pod takes one line."""

@@ -19,6 +19,8 @@ from berth.core.core import Core
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Times
 from berth.cycle.schedule import NO_NODES
+from berth.decisions.by_plugins import PluginFigure, figures_of
+from berth.framework.health import PluginHealth
 from berth.framework.observations import DevicesAwaited, Observation, VolumeStageFailed
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
@@ -186,6 +188,24 @@ class Metrics(SchedulerLog, Collector):
             "Bound pods that no watch confirmed in time and that were read, by where they were found.",
             ("found",),
         )
+        self.shadow_decisions = CounterTally(
+            "berth_shadow_decisions",
+            "Decisions of shadow profiles, by what would have become of the pod (berth.cycle.shadow).",
+            ("shadow", "profile", "kind"),
+        )
+        self.shadow_causes = CounterTally(
+            "berth_shadow_differences",
+            "Decisions that a shadow profile would have made otherwise, by each plugin that made the difference.",
+            ("shadow", "kind", "plugin"),
+        )
+        self.shadow_skips = CounterTally(
+            "berth_shadow_skipped", "Attempts that a shadow profile did not look at, by reason.", ("shadow", "reason")
+        )
+        self.plugins_out = CounterTally(
+            "berth_plugin_out",
+            "Times that an optional plugin was taken out, since it kept failing.",
+            ("plugin", "profile"),
+        )
         self._without_mechanism = without_mechanism()
         self._with_core = True
         self.registry = CollectorRegistry(auto_describe=False)
@@ -319,6 +339,22 @@ class Metrics(SchedulerLog, Collector):
         super().looked_for(pod, found, detail)
         self.lookups.add((found,))
 
+    def shadowed(self, shadow: str, of: str, kind: str, plugins: Sequence[str]) -> None:
+        """A shadow has decided."""
+        self.shadow_decisions.add((shadow, of, kind))
+        for plugin in plugins:
+            self.shadow_causes.add((shadow, kind, plugin))
+
+    def shadow_skipped(self, shadow: str, reason: str) -> None:
+        """A shadow has not."""
+        self.shadow_skips.add((shadow, reason))
+
+    def plugin_health(self, health: PluginHealth) -> None:
+        """A plugin goes, is tried, or comes back."""
+        super().plugin_health(health)
+        if health.state == "out":
+            self.plugins_out.add((health.name, health.profile))
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event was taken in."""
         self.event_handling.observe(seconds, (event,))
@@ -339,7 +375,8 @@ class Metrics(SchedulerLog, Collector):
             self.after_flush, self.victims, self.preemption_duration, self.preemptions,
             self.api_calls, self.api_call_duration, self.claims,
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
-            self.device_waits, self.device_wait_duration, self.volume_errors, self.lookups, *self._without_mechanism,
+            self.device_waits, self.device_wait_duration, self.volume_errors, self.lookups,
+            self.shadow_decisions, self.shadow_causes, self.shadow_skips, self.plugins_out, *self._without_mechanism,
         ):  # fmt: skip
             yield from tally.collect()
         yield plugin_evaluations(self._evaluations)
@@ -354,6 +391,7 @@ class Metrics(SchedulerLog, Collector):
             yield pending_calls(self._scheduler.pending_calls)
             yield fenced_writes(self._scheduler.fenced_writes)
             yield conflicts(self.conflicts, self._scheduler.lost_races)
+            yield from plugin_figures(figures_of(core.profiles.values()))
 
 
 def attempts_label(attempts: int) -> str:
@@ -430,16 +468,21 @@ def preemption_attempts(core: Core) -> Metric:
     return CounterMetricFamily(f"{PREFIX}preemption_attempts", text, value=core.evictions.searches)
 
 
-def pending_pods(core: Core) -> Metric:
+def queue_counts(core: Core) -> dict[str, int]:
+    """Return how many pods are pending, by the queue they are in."""
     queue = core.queue
     gated = sum(queued.is_gated for queued in queue.unschedulable.values())
-    counts = {
+    return {
         "active": len(queue.active),
         "backoff": len(queue.backoff) + len(queue.error_backoff),
         "unschedulable": len(queue.unschedulable) - gated,
         "gated": gated,
     }
-    return gauge(STABLE, "pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
+
+
+def pending_pods(core: Core) -> Metric:
+    counts = queue_counts(core).items()
+    return gauge(STABLE, "pending_pods", "Pending pods, by the queue they are in.", "queue", counts)
 
 
 def cache_size(core: Core, name: str = "cache_size") -> Metric:
@@ -454,12 +497,27 @@ def unschedulable_pods(core: Core) -> Metric:
     queue = core.queue
     for pods in (queue.active, queue.backoff, queue.error_backoff, queue.unschedulable.values()):
         for queued in pods:
-            counts.update((plugin, queued.pod.spec.scheduler_name) for plugin in queued.unschedulable_plugins)
+            counts.update((plugin, queued.pod.profile_name) for plugin in queued.unschedulable_plugins)
     text = f"[{BETA}] Unschedulable pods, by the plugin that rejected them."
     family = GaugeMetricFamily(PREFIX + "unschedulable_pods", text, labels=("plugin", "profile"))
     for labels, count in counts.items():
         family.add_metric(labels, count)
     return family
+
+
+def plugin_figures(figures: Iterable[PluginFigure]) -> Iterator[Metric]:
+    """What plugins have noted, a family for each name; where plugins use one name, each has the labels of all."""
+    by_name: dict[str, list[PluginFigure]] = {}
+    for each in figures:
+        by_name.setdefault(each.figure.name, []).append(each)
+    for name, found in by_name.items():
+        own = list(dict.fromkeys(label for each in found for label in each.figure.labels))
+        text = f"[{ALPHA}] What a plugin has noted, as its own documentation says."
+        family = GaugeMetricFamily(f"{PREFIX}plugin_{name}", text, labels=("plugin", "profile", *own))
+        for profile, plugin, figure in found:
+            values = (figure.labels.get(label, "") for label in own)
+            family.add_metric((plugin, profile, *values), figure.value)
+        yield family
 
 
 def inflight_events(core: Core) -> Metric:

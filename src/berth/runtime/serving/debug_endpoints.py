@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from berth.api.redaction import redact
+from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, Explanation, explain
 from berth.decisions.keeper import LogKeeper
 from berth.decisions.stories import Story, StoryLine, lines_of, rfc3339
@@ -109,6 +110,7 @@ class Debugging:
                 waits_for=pending.waits_for if pending is not None else {},
                 time=self.wall_time(decision.at),
                 table=core.cache.table,
+                details=rejection_details(decision, core.profiles.get(decision.profile)),
             )
         steps = () if story is None else story.steps
         since = self._keeper.not_helping(uid) if self._keeper is not None and pending is not None else None

@@ -106,8 +106,12 @@ class ExtenderAnswers:
             left = pre.node_names if pre.status is None and pre.node_names is not None else frozenset()
             rejected |= {name: absent for name in names if name not in rejected and name not in left}
             known &= self._mask(left)
-        for status, rows in self._profile.run_filter(state, pod, table, known).rejected():
+        verdicts = self._profile.run_filter(state, pod, table, known)
+        for status, rows in verdicts.rejected():
             _stop_at_errors(status)
+            rejected |= {table.names[row]: status for row in rows.tolist()}
+        _, left_out = self._profile.run_narrow(state, pod, verdicts.feasible())
+        for status, rows in left_out:
             rejected |= {table.names[row]: status for row in rows.tolist()}
         return rejected
 

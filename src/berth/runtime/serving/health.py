@@ -8,6 +8,8 @@ does not end; a standby is ready too. Not alive: a cycle that only a restart can
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from berth.runtime.serving.plugin_views import told_out
+
 if TYPE_CHECKING:
     from berth.runtime.scheduler import LiveScheduler
 
@@ -53,6 +55,11 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
     def cycles_end() -> str:
         return scheduler.overruns.problem()
 
+    def plugins() -> str:
+        # Read beside the core, which writes single values only; what is going on without a plugin is no failure.
+        out = told_out(list(scheduler.core.health))
+        return HealthNote(out) if out else ""
+
     def not_stuck() -> str:
         return scheduler.overruns.loss
 
@@ -64,6 +71,7 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
         "informer-sync": synced,
         "informer-freshness": fresh,
         "scheduling-cycle": cycles_end,
+        "plugins": plugins,
         "shutdown": not_shutting_down,
     }
     alive: dict[str, Check] = {"ping": nothing_wrong, "scheduling-cycle": not_stuck}

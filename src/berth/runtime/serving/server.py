@@ -38,6 +38,7 @@ from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.node_columns import copy_columns
 from berth.runtime.serving.placements import copy_pods, node_and_pods
+from berth.runtime.serving.plugin_views import figure_reports, plugin_reports, shadow_reports
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
@@ -224,6 +225,8 @@ class HealthServer:
             "/debug/pods": self._get_pods,
             "/debug/queue": self._get_queue,
             "/debug/pending": self._get_pending,
+            "/debug/plugins": self._get_plugins,
+            "/debug/shadows": self._get_shadows,
             "/flagz": self._get_flags,
             "/statusz": self._get_status,
         }
@@ -325,6 +328,15 @@ class HealthServer:
     async def _get_pending(self, request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
             return _json(self._debugging.pending_groups(request.query.get("namespace", "")))
+
+    async def _get_plugins(self, _request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            found = plugin_reports(core, self._debugging.wall_time)
+            return _json({"plugins": found, "figures": figure_reports(core)})
+
+    async def _get_shadows(self, request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            return _json({"shadows": shadow_reports(core, self._debugging.wall_time, request.query.get("pod", ""))})
 
     async def _get_nodes(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:

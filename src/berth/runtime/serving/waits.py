@@ -97,7 +97,7 @@ def queued_pods(core: "Core") -> Iterator[tuple[str, QueuedPod]]:
 def pending_pod(core: "Core", queued: QueuedPod, queue: str, wall_time: WallTime) -> PendingPod:
     """Return where a pod is queued, and what would wake it."""
     pod = queued.pod
-    profile = core.profiles[pod.spec.scheduler_name]
+    profile = core.profiles[pod.profile_name]
     return PendingPod(
         pod=pod.key,
         uid=pod.uid,
@@ -120,7 +120,7 @@ def permit_wait(core: "Core", waiting: WaitingPod, wall_time: WallTime) -> Permi
     return PermitWait(
         pod=waiting.pod.key,
         uid=waiting.pod.uid,
-        profile=core.profiles[waiting.pod.spec.scheduler_name].name,
+        profile=core.profiles[waiting.pod.profile_name].name,
         node=waiting.node_name,
         since=wall_time(waiting.waiting_since),
         held_by=tuple(

@@ -94,6 +94,14 @@ class GarbageCollector(KeyedController):
         namespace = found[1]["metadata"].get("namespace")
         return namespace is not None and namespace != dependent["metadata"].get("namespace")
 
+    def _stays(self, reference: Object, dependent: Object) -> bool:
+        """The owner lives, and does not wait for its dependents to go."""
+        found = self.index.by_uid(reference["uid"])
+        is_going = found is not None and is_being_deleted(found[1])
+        return not self._is_gone(reference, dependent) and not (
+            is_going and found is not None and FOREGROUND_FINALIZER in (found[1]["metadata"].get("finalizers") or [])
+        )
+
     def _release_owner(self, kind: str, obj: Object) -> None:
         """One step of a foreground deletion, or all of an orphaning.
 
@@ -113,9 +121,12 @@ class GarbageCollector(KeyedController):
             self.client.update(kind, with_metadata(dependent, ownerReferences=kept))
 
     def _delete_dependents(self, owner: Object) -> bool:
-        """Delete what depends on the owner; True while something that blocks its deletion is left."""
+        """Delete what depends on the owner alone, and release the rest; True while something blocks its deletion."""
         for kind, dependent in self.index.dependents(uid_of(owner)):
             if not is_being_deleted(dependent):
+                if staying := [ref for ref in owner_references(dependent) if self._stays(ref, dependent)]:
+                    self.client.update(kind, with_metadata(dependent, ownerReferences=staying))
+                    continue
                 has_dependents = next(self.index.dependents(uid_of(dependent)), None) is not None
                 self.client.delete(kind, dependent, policy="Foreground" if has_dependents else "Background")
         return any(_blocks(dependent, owner) for _, dependent in self.index.dependents(uid_of(owner)))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.meta import Object, value_at
 from berth_cluster.serving.tables import humanize
 
 Cell = Callable[[Object, datetime], Any]
@@ -21,27 +21,24 @@ class Column(NamedTuple):
     doc: str = ""  # what describes it: a path in the object, whose documentation is shown, or a sentence
 
 
-def at(path: str, default: Any = "") -> Cell:
-    """The value at a dotted path."""
-    keys = path.split(".")
+def text(name: str, path: str, default: Any = "", kind: str = "string", *, priority: int = 0, doc: str = "") -> Column:
+    """A column with what is at a path."""
 
     def cell(obj: Object, _now: datetime) -> Any:
-        value: Any = obj
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        return default if value is None or value == "" else value
+        found = value_at(obj, path)
+        return default if found == "" or found is None else found
 
-    return cell
+    return Column(name, cell, kind, priority=priority, doc=doc or path)
 
 
-def text(name: str, path: str, default: Any = "", *, priority: int = 0) -> Column:
-    """A column with the text at a path."""
-    return Column(name, at(path, default), priority=priority, doc=path)
-
-
-def number(name: str, path: str, default: int = 0, *, priority: int = 0) -> Column:
+def number(name: str, path: str, *, doc: str = "") -> Column:
     """A column with the whole number at a path."""
-    return Column(name, at(path, default), "integer", priority=priority, doc=path)
+    return text(name, path, 0, "integer", doc=doc)
+
+
+def flag(name: str, path: str, *, default: bool = False) -> Column:
+    """A column with the yes or no at a path."""
+    return text(name, path, default, "boolean")
 
 
 def shown(name: str, doc: str, cell: Callable[[Object], Any], kind: str = "string", *, priority: int = 0) -> Column:
@@ -49,36 +46,42 @@ def shown(name: str, doc: str, cell: Callable[[Object], Any], kind: str = "strin
     return Column(name, lambda obj, _now: cell(obj), kind, priority=priority, doc=doc)
 
 
-def since(name: str, path: str) -> Column:
+def written(
+    name: str, path: str, write: Callable[[Any], Any], kind: str = "string", *, priority: int = 0, doc: str = ""
+) -> Column:
+    """A column computed from what is at a path; from None where there is nothing."""
+    return shown(name, doc or path, lambda obj: write(value_at(obj, path)), kind, priority=priority)
+
+
+def counted(name: str, path: str, doc: str = "") -> Column:
+    """A column with the number of entries at a path."""
+    return written(name, path, lambda found: len(found or ()), "integer", doc=doc)
+
+
+def since(name: str, path: str, unknown: str = humanize.UNKNOWN) -> Column:
     """A column with the time since the moment at a path."""
-    moment = at(path, None)
-    return Column(name, lambda obj, now: humanize.age(moment(obj, now), now), doc=path)
+    return Column(name, lambda obj, now: humanize.age(value_at(obj, path), now, unknown), doc=path)
 
 
-NAME = Column("Name", at("metadata.name"), format="name", doc="metadata.name")
+NAME = text("Name", "metadata.name")._replace(format="name")
 AGE = since("Age", "metadata.creationTimestamp")
-CREATED_AT = Column("Created At", at("metadata.creationTimestamp"), "date", doc="metadata.creationTimestamp")
+CREATED_AT = text("Created At", "metadata.creationTimestamp", kind="date")
 
 
 def containers_of(path: str) -> tuple[Column, Column]:
     """The wide columns with a template's containers and images."""
-    template = at(path, {})
-
-    def joined(field: str) -> Cell:
-        def cell(obj: Object, now: datetime) -> str:
-            found = template(obj, now).get("containers") or []
-            return ",".join(str(container.get(field, "")) for container in found)
-
-        return cell
-
+    names, images = (f"{what} each container in the template." for what in ("Names of", "Images referenced by"))
     return (
-        Column("Containers", joined("name"), priority=1, doc="Names of each container in the template."),
-        Column("Images", joined("image"), priority=1, doc="Images referenced by each container in the template."),
+        written("Containers", f"{path}.containers", lambda found: joined(found, "name"), priority=1, doc=names),
+        written("Images", f"{path}.containers", lambda found: joined(found, "image"), priority=1, doc=images),
     )
 
 
-def selector_at(path: str, *, is_map: bool = False) -> Column:
+def joined(found: Any, field: str) -> str:
+    """One field of some objects on one line."""
+    return ",".join(str(one.get(field, "")) for one in found or ())
+
+
+def selector_at(path: str, write: Callable[[Any], str] = humanize.selector) -> Column:
     """The wide column with a workload's selector."""
-    found = at(path, None)
-    show = humanize.labels if is_map else humanize.selector
-    return Column("Selector", lambda obj, now: show(found(obj, now)), priority=1, doc=path)
+    return written("Selector", path, write, priority=1)

@@ -5,42 +5,25 @@ from typing import Any
 
 from berth_cluster.apimachinery.errors import as_text
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import OBJECT_META, description
 from berth_cluster.custom import paths
-from berth_cluster.custom.version import AGE
+from berth_cluster.custom.version import AGE, CustomVersion
 from berth_cluster.serving.tables import humanize
 from berth_cluster.serving.tables.columns import NAME, Cell, Column
 
 
-def custom_columns(kind: ResourceType) -> tuple[Column, ...]:
+def custom_columns(version: CustomVersion) -> tuple[Column, ...]:
     """The name, and what the definition says; without that, the age."""
-    columns = kind.custom.columns if kind.custom is not None else ()
-    return (NAME, *(_column(column) for column in columns))
-
-
-def custom_definitions(kind: ResourceType) -> list[Object]:
-    """The headings."""
-    columns = kind.custom.columns if kind.custom is not None else []
-    told = [description(OBJECT_META, "name")]
-    for column in columns:
-        path = column["jsonPath"]
-        default = f"Custom resource definition column (in JSONPath format): {path}"
-        if column is AGE:
-            default = description(OBJECT_META, "creationTimestamp")
-        told.append(column.get("description") or default)
-    return [
-        {"name": column.name, "type": column.type, "format": column.format, "description": text,
-         "priority": column.priority}
-        for column, text in zip(custom_columns(kind), told, strict=True)
-    ]  # fmt: skip
+    name = NAME._replace(doc=description(OBJECT_META, "name"))
+    return (name, *map(_column, version.columns))
 
 
 def _column(column: Object) -> Column:
-    kind = column["type"]
-    return Column(
-        column["name"], _cell(kind, column["jsonPath"]), kind, column.get("format") or "", column.get("priority", 0)
-    )
+    kind, path = column["type"], column["jsonPath"]
+    doc = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
+    if column is AGE:
+        doc = description(OBJECT_META, "creationTimestamp")
+    return Column(column["name"], _cell(kind, path), kind, column.get("format") or "", column.get("priority", 0), doc)
 
 
 def _cell(kind: str, path: str) -> Cell:

@@ -9,39 +9,35 @@ UNKNOWN = "<unknown>"
 NONE = "<none>"
 
 
+# from how many seconds on -> the unit that is shown, and the smaller one beside it
+_UNITS = (
+    (8 * _YEAR, _YEAR, "y", 0, ""),
+    (2 * _YEAR, _YEAR, "y", _DAY, "d"),
+    (8 * _DAY, _DAY, "d", 0, ""),
+    (2 * _DAY, _DAY, "d", _HOUR, "h"),
+    (8 * _HOUR, _HOUR, "h", 0, ""),
+    (3 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (10 * _MINUTE, _MINUTE, "m", 0, ""),
+    (2 * _MINUTE, _MINUTE, "m", 1, "s"),
+)
+
+
 def duration(seconds: float) -> str:
     """A duration with two or three significant digits: 90s, 5m10s, 3h, 2d4h, 1y20d."""
     if seconds < -1:
         return "<invalid>"
     whole = max(int(seconds), 0)
-    if whole < 2 * _MINUTE:
-        return f"{whole}s"
-    if whole < 10 * _MINUTE:
-        return _two(whole, _MINUTE, "m", 1, "s")
-    if whole < 3 * _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < 8 * _HOUR:
-        return _two(whole, _HOUR, "h", _MINUTE, "m")
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR}h"
-    if whole < 8 * _DAY:
-        return _two(whole, _DAY, "d", _HOUR, "h")
-    if whole < 2 * _YEAR:
-        return f"{whole // _DAY}d"
-    if whole < 8 * _YEAR:
-        return _two(whole, _YEAR, "y", _DAY, "d")
-    return f"{whole // _YEAR}y"
+    for least, unit, name, part, part_name in _UNITS:
+        if whole >= least:
+            small = whole % unit // part if part else 0
+            return f"{whole // unit}{name}{small}{part_name}" if small else f"{whole // unit}{name}"
+    return f"{whole}s"
 
 
-def _two(seconds: int, unit: int, name: str, part: int, part_name: str) -> str:
-    big, small = seconds // unit, seconds % unit // part
-    return f"{big}{name}{small}{part_name}" if small else f"{big}{name}"
-
-
-def age(timestamp: Any, now: datetime) -> str:
+def age(timestamp: Any, now: datetime, unknown: str = UNKNOWN) -> str:
     """How long ago an RFC 3339 time was."""
     moment = parse_time(timestamp)
-    return UNKNOWN if moment is None else duration((now - moment).total_seconds())
+    return unknown if moment is None else duration((now - moment).total_seconds())
 
 
 def parse_time(timestamp: Any) -> datetime | None:
@@ -68,7 +64,7 @@ def selector(value: Any) -> str:
         return NONE
     terms = [f"{key}={label}" for key, label in sorted((value.get("matchLabels") or {}).items())]
     terms.extend(_expression(term) for term in value.get("matchExpressions") or [])
-    return ",".join(terms) if terms else NONE
+    return ",".join(terms) or NONE
 
 
 def _expression(term: dict[str, Any]) -> str:
@@ -80,10 +76,11 @@ def _expression(term: dict[str, Any]) -> str:
 
 def access_modes(modes: Any) -> str:
     """The short names of a volume's access modes."""
-    short = {
-        "ReadWriteOnce": "RWO",
-        "ReadOnlyMany": "ROX",
-        "ReadWriteMany": "RWX",
-        "ReadWriteOncePod": "RWOP",
-    }
+    short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
     return ",".join(short.get(mode, mode) for mode in modes or [])
+
+
+def first_few(found: list[Any], none: str) -> str:
+    """The first three, and how many more there are."""
+    more = f" + {len(found) - 3} more..." if len(found) > 3 else ""
+    return ",".join(map(str, found[:3])) + more if found else none

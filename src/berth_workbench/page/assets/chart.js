@@ -71,7 +71,7 @@ export default {
     line(ink) {
       const lit = this.at ?? (this.marker >= 0 ? this.marker : null);
       return {
-        xAxis: { type: "category", data: this.labels, boundaryGap: false, axisLabel: { color: ink.text, hideOverlap: true }, axisLine: { lineStyle: { color: ink.line } } },
+        xAxis: { type: "category", data: this.labels, boundaryGap: false, axisLabel: { color: ink.text, hideOverlap: true, alignMinLabel: "left", alignMaxLabel: "right" }, axisLine: { lineStyle: { color: ink.line } } },
         yAxis: this.value(ink),
         series: this.series.map(({ name, values }, number) => ({
           name, type: "line", data: values, showSymbol: values.length < 2, sampling: "max", stack: this.stacked ? "all" : undefined, areaStyle: this.stacked ? {} : undefined,

@@ -26,6 +26,7 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
         def work(watch: Watch) -> Help:
             config, registry = configuration.load()
             cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
+            cluster.add_followed(snapshot.documents)
             found = cluster.pods.get(pod)
             if found is None:
                 raise SourceError(f"there is no pod {pod} in the cluster any more")

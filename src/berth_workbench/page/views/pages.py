@@ -4,6 +4,7 @@ from nicegui import ui
 
 from berth_workbench.page.data_routes import NODES
 from berth_workbench.page.jobs import Jobs
+from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source
 from berth_workbench.page.time_line import SimulatedTimeLine
@@ -13,6 +14,7 @@ from berth_workbench.page.views.compare import CompareView
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.overview import OverviewPage
 from berth_workbench.page.views.pending import PendingView
+from berth_workbench.page.views.plugins import PluginsView
 from berth_workbench.page.views.pods import PodView
 from berth_workbench.page.views.rebalance import RebalanceView
 from berth_workbench.page.views.simulated import SimulatedView
@@ -21,12 +23,14 @@ from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.page.views.tune import TuneView
 from berth_workbench.page.views.what_if import WhatIfView
 
+HISTORY_VIEW = ("/queue", "Last hour")
 CLUSTER_VIEWS = (
     ("/", "Overview"),
     ("/map", "Map"),
     ("/pending", "Pending"),
     ("/pods", "Pods"),
-    ("/queue", "Last hour"),
+    HISTORY_VIEW,
+    ("/plugins", "Plugins"),
     ("/what-if", "What if"),
     ("/capacity", "Capacity"),
     ("/survive", "Survive"),
@@ -39,14 +43,27 @@ BUILD_WITHIN_S = 60.0
 """How long a page may take to be made; a scheduler that is asked through a tunnel needs a while."""
 
 
-def register_pages(source: Source | None, history: HistoryRecorder | None, time_line: SimulatedTimeLine | None) -> None:
-    """Have NiceGUI serve the pages of a cluster, of a simulation, or of both."""
-    views = CLUSTER_VIEWS if source is not None else ()
+def register_pages(
+    source: Source | None, history: HistoryRecorder | RecordedHistory | None, time_line: SimulatedTimeLine | None
+) -> None:
+    """Have NiceGUI serve the pages of a cluster, of a recording, or of a simulation beside a cluster or alone."""
+    is_recorded = isinstance(history, RecordedHistory)
+    views = CLUSTER_VIEWS if source is not None else (HISTORY_VIEW,) if is_recorded else ()
     if time_line is not None:
         views = (*views, TIME_LINE_VIEW)
-    title = source.title if source is not None else f"simulation of {time_line.result.source}" if time_line else ""
+    title = (
+        source.title if source is not None else f"simulation of {time_line.result.source}" if time_line else "recording"
+    )
     frame = Frame(title, views, is_live=source is not None and source.is_live, can_search=source is not None)
-    if source is not None and history is not None:
+    if isinstance(history, RecordedHistory):
+        recorded = ThroughputView(None, frame, history)
+        for path in ("/", HISTORY_VIEW[0]):
+
+            @ui.page(path, response_timeout=BUILD_WITHIN_S)
+            async def _recorded() -> None:
+                await recorded.build()
+
+    elif source is not None and history is not None:
         _register_cluster(source, history, frame)
     if time_line is not None:
         simulated = SimulatedView(time_line, frame)
@@ -59,6 +76,7 @@ def register_pages(source: Source | None, history: HistoryRecorder | None, time_
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs()
+    guests = PluginsView(source, frame)
     first = OverviewPage(source, frame, history)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
     pending, throughput = PendingView(source, frame), ThroughputView(source, frame, history)
@@ -93,6 +111,10 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/pods/{namespace}/{name}", response_timeout=BUILD_WITHIN_S)
     async def _pod(namespace: str, name: str) -> None:
         await pods.story(namespace, name)
+
+    @ui.page("/plugins", response_timeout=BUILD_WITHIN_S)
+    async def _plugins() -> None:
+        await guests.build()
 
     @ui.page("/queue", response_timeout=BUILD_WITHIN_S)
     async def _queue() -> None:

@@ -124,6 +124,9 @@ def _decision(said: Explanation) -> None:
             tag("p", f"{said.post_filter.plugin or 'PostFilter'}: {', '.join(said.post_filter.reasons)}", "soft")
         for lacking in said.shortfalls:
             tag("p", lacking.sentence)
+        for details in said.details:
+            for sentence in details.sentences:
+                tag("p", f"{details.plugin}: {sentence}")
         for call in said.extenders:
             tag("p", f"{call.extender} {call.verb}: {call.problem or call.note}", "bad" if call.problem else "soft")
 

@@ -1,9 +1,10 @@
-"""The last hour of a scheduler at work, to scrub through: the nodes, the queue and the attempts at each moment."""
+"""The last hour of a scheduler, at work or recorded, to scrub through: nodes, queue and attempts at each moment."""
 
 from datetime import UTC, datetime
 
 from berth_workbench.page.data_routes import HISTORY
 from berth_workbench.page.model import QUEUES, RESULTS
+from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.views.elements import LineChart, TimeLineMap, tag
@@ -19,7 +20,8 @@ class ThroughputView:
 
     __slots__ = ("_frame", "_history", "_source")
 
-    def __init__(self, source: Source, frame: Frame, history: HistoryRecorder) -> None:
+    def __init__(self, source: Source | None, frame: Frame, history: HistoryRecorder | RecordedHistory) -> None:
+        """Without a source it is a recording that is shown."""
         self._source = source
         self._frame = frame
         self._history = history
@@ -27,15 +29,16 @@ class ThroughputView:
     async def build(self) -> None:
         """The page; its charts grow while it is looked at."""
         async with self._frame.page("Last hour", "/queue"):
-            if not self._source.is_live:
-                await self._counts()
+            if self._source is not None and not self._source.is_live:
+                await self._counts(self._source)
                 return
+            is_live = self._source is not None
             problem = tag("div")
             with tag("section", classes="panel", aria_label="Nodes over time") as place:
-                TimeLineMap(HISTORY, refresh_s=MAP_REFRESH_S)
+                TimeLineMap(HISTORY, refresh_s=MAP_REFRESH_S if is_live else 0.0)
             with tag("div", classes="charts"):
                 waiting, attempts = (_followed(label) for label in ("Pending pods", "Attempts per second"))
-            if not len(self._history.history):
+            if isinstance(self._history, HistoryRecorder) and not len(self._history.history):
                 await self._history.take()
 
             async def show() -> None:
@@ -52,9 +55,9 @@ class ThroughputView:
             await show()
             self._frame.keep_current(place, show, REFRESH_S, problem)
 
-    async def _counts(self) -> None:
+    async def _counts(self, source: Source) -> None:
         """What there is where nothing goes on."""
-        sample = await self._source.sample()
+        sample = await source.sample()
         with tag("dl", classes="tiles"):
             for queue in QUEUES:
                 with tag("div", classes="tile"):

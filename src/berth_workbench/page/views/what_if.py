@@ -143,6 +143,7 @@ def tried(
     """Carry steps out on a copy of a cluster."""
     config, registry = configuration.load()
     cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry)
+    cluster.add_followed(snapshot.documents)
     before = copy_columns(cluster.core.cache.table).columns()
     result = WhatIfRun(cluster, Site(cluster, snapshot.documents, progress=progress)).run(steps)
     return PicturedTrial(result, picture_of(before, copy_columns(cluster.core.cache.table).columns(), result))

@@ -13,6 +13,7 @@ A pod and a cluster in memory go in (`what_would_help`), `Help` comes out. How i
 | `combinations` | the smallest sets of edits to the pod, to a node, or to one of each |
 | `additions` | a node more, and objects that are missing |
 | `releases` | idle claims, what the pod's claims could ask for instead, how large its group must be |
+| `remedies` | what plugins say of the objects that they follow |
 | `departures` | which pods would have to go, and which priority would make them |
 | `prospects` | whether it is never or not now, and what the pod waits for |
 | `patches` | patches that kubectl takes |

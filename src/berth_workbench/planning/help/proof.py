@@ -282,7 +282,7 @@ class ChangeProver:
         store, before = self.core.objects, []
         try:
             for obj in objects:
-                kind = type(obj).__name__
+                kind = self.core.resources.name_of(obj)
                 before.append((kind, obj, store.put(kind, obj)))
                 if isinstance(obj, Namespace):
                     self.core.cache.set_namespace(key_of(obj), obj.metadata.labels)
@@ -335,11 +335,13 @@ def _told(bug: BaseException) -> str:
 class Leave:
     """Pods that are off their nodes for a while. Devices that only they use are free meanwhile."""
 
-    __slots__ = ("_cache", "_claims", "_store", "away")
+    __slots__ = ("_cache", "_claims", "_handlers", "_store", "away")
 
     def __init__(self, prover: ChangeProver) -> None:
         self._cache = prover.core.cache
         self._store = prover.core.objects
+        self._handlers = prover.core.intake.handlers
+        """Plugins that count pods by themselves: they hear that one has gone, and that it has come back."""
         self._claims: dict[str, ResourceClaim] = {}
         """The claims that are free for a while, as they were."""
         self.away: dict[str, PodInfo] = {}
@@ -351,6 +353,8 @@ class Leave:
         assert state is not None, "only counted pods can leave"
         self.away[uid] = state.pod
         self._cache.lift(uid)
+        if self._handlers is not None:
+            self._handlers.removed(state.pod)
         for claim in self._claims_of(state.pod):
             if all(user.uid in self.away for user in claim.status.reserved_for):
                 self._claims[key_of(claim)] = claim
@@ -360,6 +364,8 @@ class Leave:
         """Put a pod back."""
         self._cache.put_back(uid)
         pod = self.away.pop(uid)
+        if self._handlers is not None:
+            self._handlers.added(pod)
         for claim in self._claims_of(pod):
             before = self._claims.pop(key_of(claim), None)
             if before is not None:

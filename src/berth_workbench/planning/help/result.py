@@ -6,7 +6,7 @@ import msgspec
 
 Json = dict[str, Any]
 Target = Literal["pod", "node", "cluster"]
-PatchType = Literal["strategic", "json", "create", "delete"]
+PatchType = Literal["strategic", "merge", "json", "create", "delete"]
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,8 +31,8 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
     fits_on: tuple[str, ...]
     """The nodes on which the pod fits afterwards, sorted; for a higher priority, the node that is freed for it."""
     patch_type: PatchType
-    """`strategic` and `json` are patches of `target` as kubectl takes them; `create` has `{"manifests": […]}`, `delete`
-    has `{"pods": ["namespace/name"]}`."""
+    """`strategic`, `merge` and `json` are patches of `target` as kubectl takes them; `create` has `{"manifests": […]}`,
+    `delete` has `{"pods": ["namespace/name"]}`."""
     target: str
     """`Kind/name` or `Kind/namespace/name` of the object to patch; empty where there is none."""
     kind: str

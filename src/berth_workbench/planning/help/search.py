@@ -15,6 +15,7 @@ from berth_workbench.planning.help.needs import NeedSource, Question
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, TrialsUsedUpError
 from berth_workbench.planning.help.prospects import at_permit, awaited, is_never
 from berth_workbench.planning.help.releases import other_objects
+from berth_workbench.planning.help.remedies import of_plugins
 from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
@@ -147,6 +148,8 @@ class _Search:
         add_missing_objects(self._findings)
         for proposals in other_objects(self._question):
             self._findings.add(proposals)
+        for proposal in of_plugins(self._question):
+            self._findings.add([proposal])
 
     def _free(self) -> None:
         leaving = Leaving(self._findings, self._answer)

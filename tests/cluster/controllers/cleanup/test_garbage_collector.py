@@ -104,3 +104,17 @@ def test_a_namespace_goes_with_all_it_holds():
     assert world.get("Namespace", "team", "") is None
     assert [one["metadata"]["name"] for one in world.pods()] == ["elsewhere"]
     assert world.all("Deployment") == world.all("ConfigMap", "team") == []
+
+
+def test_what_another_owner_keeps_is_released_and_not_deleted():
+    """Upstream's spec "should not delete dependents that have both valid owner and owner that's waiting …"."""
+    world = World()
+    first, second = world.create(config_map("first")), world.create(config_map("second"))
+    for name, owners in (("shared", (first, second)), ("own", (first,))):
+        world.create(config_map(name, *owners))
+    world.run()
+    world.delete("ConfigMap", "first", propagationPolicy="Foreground")
+    world.run()
+    assert world.get("ConfigMap", "first") is world.get("ConfigMap", "own") is None
+    (left,) = world.get("ConfigMap", "shared")["metadata"]["ownerReferences"]
+    assert left["name"] == "second"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from berth_cluster.serving.tables.pods import pod_columns, status_word
+from berth_cluster.serving.tables.kinds import COLUMNS
+from berth_cluster.serving.tables.pods import status_word
 from tests.cluster.objects import START
 
 
@@ -65,7 +66,7 @@ def test_the_status_word(shown, word):
 
 
 def row(shown):
-    return {column.name: column.cell(shown, START) for column in pod_columns()}
+    return {column.name: column.cell(shown, START) for column in COLUMNS["", "pods"]}
 
 
 def test_ready_and_restarts():

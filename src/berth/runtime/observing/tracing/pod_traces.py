@@ -135,7 +135,7 @@ class PodTraces(Instrument):
         trace.attempts = queued.attempts
         about: Attributes = {
             "scheduler.attempt": queued.attempts,
-            "scheduler.profile": queued.pod.spec.scheduler_name,
+            "scheduler.profile": queued.pod.profile_name,
         }
         trace.cycle, trace.cycle_ns = self._child(trace, "SchedulingCycle", trace.place, now, about), now
 

@@ -4,6 +4,7 @@ from berth_workbench.planning.help.needs import NeedSource
 from berth_workbench.planning.help.sources.companions import CompanionNeeds
 from berth_workbench.planning.help.sources.devices import DeviceNeeds
 from berth_workbench.planning.help.sources.holds import HoldingNeeds
+from berth_workbench.planning.help.sources.lesser_requests import LesserRequestNeeds
 from berth_workbench.planning.help.sources.node_selection import SelectingNeeds
 from berth_workbench.planning.help.sources.ports import PortNeeds
 from berth_workbench.planning.help.sources.resources import ResourceNeeds
@@ -21,5 +22,6 @@ SOURCES: tuple[NeedSource, ...] = (
     CompanionNeeds(),
     VolumeNeeds(),
     DeviceNeeds(),
+    LesserRequestNeeds(),
 )
 """In-tree sources. Plugins that none of them names are told in their own words, and only nodes and pods can change."""

@@ -1,0 +1,223 @@
+"""NetworkOverhead and TopologicalSort; expectations from upstream's README (KEP 260) and records' words."""
+
+import random
+
+import pytest
+
+from berth.testing import VirtualCluster, make_node, make_pod
+from berth_plugins.network.app_groups import APP_GROUPS, GROUP_LABEL, WORKLOAD_LABEL
+from berth_plugins.network.network_overhead import NetworkOverhead
+from berth_plugins.network.network_topology import NETWORK_TOPOLOGIES, REGION, ZONE
+from berth_plugins.network.topological_sort import TopologicalSort
+
+ZONES = ("z1", "z2", "z3")
+
+
+def topology(costs, regions=(), name="UserDefined"):
+    def listed(key, pairs):
+        origins = {}
+        for (origin, destination), cost in dict(pairs).items():
+            origins.setdefault(origin, []).append({"destination": destination, "networkCost": cost})
+        return {
+            "topologyKey": key,
+            "originList": [{"origin": each, "costList": found} for each, found in origins.items()],
+        }
+
+    lists = [listed(ZONE, costs), listed(REGION, regions)]
+    metadata = {"name": "nt-default", "namespace": "default", "uid": "nt"}
+    return NETWORK_TOPOLOGIES.read({"metadata": metadata, "spec": {"weights": [{"name": name, "topologyList": lists}]}})
+
+
+def app_group(dependencies, order=(), name="shop"):
+    workloads = [
+        {"workload": {"selector": each}, "dependencies": [
+            {"workload": {"selector": other}, "maxNetworkCost": limit} for other, limit in needed.items()]}
+        for each, needed in dependencies.items()
+    ]  # fmt: skip
+    status = {"topologyOrder": [{"workload": {"selector": each}, "index": place} for each, place in order]}
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    return APP_GROUPS.read({"metadata": metadata, "spec": {"workloads": workloads}, "status": status})
+
+
+def node(name, zone="", region="r1"):
+    found = make_node(name).capacity(cpu="8", memory="64Gi")
+    for key, value in ((ZONE, zone), (REGION, region)):
+        if value:
+            found.label(key, value)
+    return found
+
+
+def member(name, workload, group="shop"):
+    return make_pod(name).request(cpu="1").label(GROUP_LABEL, group).label(WORKLOAD_LABEL, workload)
+
+
+@pytest.fixture
+def cluster(config):
+    def made(*objects, sorts=False):
+        named = {"NetworkOverhead": NetworkOverhead} | ({"TopologicalSort": TopologicalSort} if sorts else {})
+        found = VirtualCluster(plugins=named, config=config(*named, sorts=sorts), unschedulable_age_s=float("inf"))
+        for obj in objects:
+            found.put(obj)
+        return found
+
+    return made
+
+
+def told(found, words):
+    return any(words in note for note in found.events("FailedScheduling"))
+
+
+NEEDS_DB = {"web": {"db": 5}, "db": {}}
+COSTS = {("z1", "z2"): 5, ("z1", "z3"): 9, ("z2", "z1"): 4, ("z3", "z1"): 20}
+
+
+def test_pods_go_near_to_those_that_they_depend_on(cluster):
+    found = cluster(node("far", "z3"), node("near", "z2"), topology(COSTS), app_group(NEEDS_DB))
+    found.put(node("there", "z1").capacity(cpu="1", memory="1Gi"))
+    found.put(member("db-1", "db").node("there"))
+    found.put(member("web-1", "web"))
+    assert found.run().nodes_of()["web-1"] == "near"
+
+
+def test_nodes_too_far_away_are_ruled_out_until_somebody_is_near(cluster):
+    found = cluster(node("far", "z3"), node("there", "z1").capacity(cpu="1", memory="1Gi"), topology(COSTS))
+    found.put(app_group(NEEDS_DB))
+    found.put(member("db-1", "db").node("there"))
+    found.put(member("web-1", "web"))
+    assert found.run().nodes_of()["web-1"] == ""
+    assert told(found, "Node far does not meet several network requirements from Workload dependencies: Satisfied: 0 V")
+    found.put(member("db-2", "db").node("far"))
+    assert found.advance(10).nodes_of()["web-1"] == "far"
+
+
+@pytest.mark.parametrize("change", ["costs", "limit", "label", "node", "gone"])
+def test_whatever_helps_wakes_the_pod(cluster, change):
+    found = cluster(node("far", "z3"), node("there", "z1").capacity(cpu="1", memory="1Gi"), topology(COSTS))
+    found.put(app_group(NEEDS_DB))
+    found.put(member("db-1", "db").node("there"))
+    found.put(member("web-1", "web"))
+    assert found.run().nodes_of()["web-1"] == ""
+    if change == "gone":
+        found.delete("Pod", "default/db-1")
+    else:
+        found.put({
+            "costs": topology({("z3", "z1"): 5}),
+            "limit": app_group({"web": {"db": 20}}),
+            "label": node("far", "z1"),
+            "node": node("near", "z2"),
+        }[change])  # fmt: skip
+    assert found.advance(10).nodes_of()["web-1"] == ("near" if change == "node" else "far")
+
+
+def test_a_group_or_a_topology_that_is_not_there_holds_pods_back_until_it_comes(cluster):
+    found = cluster(node("n1", "z1"), node("n2", "z2"), member("db-1", "db").node("n1"), member("web-1", "web"))
+    assert found.run().nodes_of()["web-1"] == ""
+    assert told(found, "AppGroup shop was not found in the namespace default")
+    found.put(app_group(NEEDS_DB))
+    assert found.advance(10).nodes_of()["web-1"] == ""
+    assert told(found, "NetworkTopology nt-default was not found in the namespace default")
+    found.put(topology(COSTS))
+    assert found.advance(10).nodes_of()["web-1"] == "n1"
+
+
+def test_a_dependency_on_a_node_that_is_gone_is_an_error_in_upstreams_words(cluster):
+    found = cluster(node("n1", "z1"), topology(COSTS), app_group(NEEDS_DB), member("db-1", "db").node("gone"))
+    found.put(member("web-1", "web"))
+    found.run()
+    assert told(found, 'pod hostname not found: nodeinfo not found for node name "gone"')
+
+
+def test_it_says_which_cost_is_too_high_on_the_nearest_node(cluster):
+    found = cluster(node("far", "z3"), node("there", "z1").capacity(cpu="1", memory="1Gi"), topology(COSTS))
+    found.put(app_group(NEEDS_DB))
+    found.put(member("db-1", "db").node("there"))
+    (profile,) = found.core.profiles.values()
+    plugin = next(each.plugin for each in profile.plugins if each.name == "NetworkOverhead")
+    assert plugin.explain_rejection(member("web-1", "web").info()) == [
+        "nearest is there: 1 near enough, 0 too far away, cost 0",
+        "nearest of those too far away is far: 0 near enough, 1 too far away, cost 20",
+        "from far to db on there: cost 20, at most 5",
+    ]
+    assert plugin.explain_rejection(make_pod("other").info()) == ()
+
+
+def test_columns_say_what_the_plain_form_says_as_everything_changes(cluster):
+    rng = random.Random(4711)
+    found = cluster(topology({}), app_group({}))
+    (profile,) = found.core.profiles.values()
+    plugin = next(each.plugin for each in profile.plugins if each.name == "NetworkOverhead")
+    table, compared = found.core.cache.table, 0
+    for step in range(250):
+        act = rng.randrange(5)
+        if act == 0 or step < 5:
+            region = rng.choice(["", "r1", "r2", "z1"])
+            nowhere = rng.random() < 0.3
+            found.put(node(f"n{rng.randrange(9)}", *(("", "") if nowhere else (rng.choice(ZONES), region))))
+        elif act == 1:
+            there = [name for name in table.row_of if table.valid[table.row_of[name]]]
+            found.put(member(f"p{step}", rng.choice("abc")).node(rng.choice(there)))
+        elif act == 2:
+            pairs = [(rng.choice(ZONES), rng.choice(ZONES)) for _ in range(4)]
+            regions = [(rng.choice(["r1", "r2", "z1"]), rng.choice(["r1", "r2", "z1"])) for _ in range(2)]
+            name = rng.choice(["UserDefined", "NetperfCosts"])
+            found.put(topology({p: rng.randrange(30) for p in pairs}, {p: rng.randrange(30) for p in regions}, name))
+        elif act == 3:
+            found.put(app_group({each: {other: rng.randrange(25) for other in "abc"} for each in "abc"}))
+        asking, state = member("new", rng.choice("abc")).info(), CycleNotes()
+        if plugin.pre_filter(state, asking) is None:
+            rows = table.rows()
+            codes, describe = plugin.filter_columns(state, asking, table, rows)
+            plain = [plugin.filter(state, asking, table.view(row)) for row in rows.tolist()]
+            assert [describe(code) if code else None for code in codes.tolist()] == plain
+            scores = plugin.score_columns(state, asking, table, rows)
+            assert scores.tolist() == [plugin.score(state, asking, table.view(row)) for row in rows.tolist()]
+            compared += 1
+    assert compared > 100
+
+
+class CycleNotes(dict):
+    """What an attempt notes, as a CycleState keeps it."""
+
+    write, read = dict.__setitem__, dict.__getitem__
+
+
+def test_the_queue_is_by_the_order_of_the_group(cluster):
+    found = cluster(app_group({}, order=[("db", 1), ("web", 2)]), sorts=True)
+    for pod in (member("web-1", "web").priority(5), member("db-1", "db"), make_pod("first").priority(9)):
+        found.put(pod)
+    assert [each.pod.name for each in found.core.queue.active.ordered()] == ["first", "db-1", "web-1"]
+
+
+def test_without_its_group_the_queue_is_by_priority(cluster):
+    found = cluster(sorts=True)
+    for pod in (member("web-1", "web"), member("db-1", "db").priority(5)):
+        found.put(pod)
+    assert [each.pod.name for each in found.core.queue.active.ordered()] == ["db-1", "web-1"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_waits_in_vain_whatever_happens(cluster, seed):
+    """A scheduler that starts anew tries every pod: it finds no place for one that the old one had left waiting."""
+    rng = random.Random(seed)
+    found = cluster(topology(COSTS), app_group(NEEDS_DB), node("n0", "z1"), node("n1", "z3"))
+    for step in range(60):
+        act = rng.randrange(6)
+        running = [each for each in found.objects.values() if getattr(each, "key", "").startswith("default/p")]
+        if act == 0:
+            found.put(node(f"n{rng.randrange(4)}", rng.choice(["", *ZONES]), rng.choice(["r1", "r2"])))
+        elif act < 3:
+            made = member(f"p{step}", rng.choice(["web", "db", "db"]))
+            if rng.random() < 0.4:
+                made.node(f"n{rng.randrange(2)}")
+            found.put(made)
+        elif act == 3 and running:
+            found.delete("Pod", rng.choice(running).key)
+        elif act == 4:
+            found.put(topology({(a, b): rng.randrange(12) for a in ZONES for b in ZONES if rng.random() < 0.7}))
+        else:
+            found.put(app_group({"web": {"db": rng.randrange(12)}, "db": {"web": rng.randrange(12)}}))
+        found.run()
+    found.advance(700)
+    before = found.nodes_of()
+    assert found.restart().advance(700).nodes_of() == before
+    assert set(before.values()) - {"", "n0", "n1"}, "all have stayed on the first nodes"

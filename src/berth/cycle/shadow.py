@@ -1,0 +1,243 @@
+"""Shadow profiles: what another profile would have decided about a pod, worked out beside the decision that counts.
+
+The core calls `Shadows.look` when a cycle has found a node or found none, while the cluster is still as the cycle saw
+it. The shadow filters and scores the same nodes with plugins of its own, by the same code as a cycle, and no further:
+nothing is reserved, permitted, evicted, bound or told, extenders are not asked, and the shadow's plugins have a handle
+that changes nothing. What comes of it is counted and the latest differences are kept; no decision depends on it.
+
+What it costs is bounded: only the configured share of pods is looked at (by their uids), no pod while many others are
+waiting to be tried, and with a quarter of an attempt's budget of work. Pods of groups, and pods about which extenders
+were asked, are left out, since their decisions are not made of filters and scores alone.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from berth.cycle.attempt import Attempt, Outcome, SearchResult
+from berth.cycle.instrument import Instrument
+from berth.cycle.schedule import Search, find_nodes, score_nodes, select_node
+from berth.engine.profile import Profile
+from berth.framework.blame import PluginBrokenError, contained, status_of
+from berth.framework.cycle_policy import CyclePolicy
+from berth.framework.status import Code, Status
+from berth.framework.work_budget import WorkBudget
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+BUSY_PODS = 100
+"""While so many pods are ready to be tried, none of them waits for what is only watched."""
+DIFFERENCES_KEPT = 256
+SHARE_OF_WORK = 4
+"""A shadow's attempt may cost one part in so many of what an attempt may."""
+
+ShadowKind = Literal["same", "elsewhere", "fitsNoMore", "fitsNow", "error"]
+"""What would have become of the pod: the same, another node, no node, a node after all; or the shadow failed."""
+
+
+class ShadowDecision(msgspec.Struct, frozen=True):
+    """What a shadow would have decided otherwise about one pod, and because of which plugins."""
+
+    pod: str
+    uid: str
+    at: float
+    """When, on the core's clock."""
+    kind: ShadowKind
+    node: str | None
+    """Where the pod goes; None where it fits on no node."""
+    shadow_node: str | None
+    """Where the shadow would have it go."""
+    plugins: tuple[str, ...] = ()
+    """Whose answers make the difference, those that count most first; empty where that cannot be told."""
+    why: str = ""
+
+
+class ShadowProfile:
+    """One shadow: its profile, whose pods it looks at, and what has come of it so far."""
+
+    __slots__ = ("causes", "differences", "kinds", "of", "percentage", "profile", "skipped")
+
+    def __init__(self, profile: Profile, of: str, percentage: float) -> None:
+        self.profile = profile
+        self.of = of
+        self.percentage = percentage
+        self.kinds = Counter[str]()
+        """How many attempts it has looked at, by what it would have decided."""
+        self.causes = Counter[tuple[str, str]]()
+        """By kind and plugin, how often the plugin made the difference."""
+        self.skipped = Counter[str]()
+        """Attempts at pods of its share that it did not look at, by reason."""
+        self.differences: deque[ShadowDecision] = deque(maxlen=DIFFERENCES_KEPT)
+        """The latest decisions that it would have made otherwise."""
+
+    @property
+    def name(self) -> str:
+        """Its scheduler name, which no pod can ask for."""
+        return self.profile.name
+
+    def samples(self, pod: PodInfo) -> bool:
+        """Say whether a pod belongs to its share."""
+        return self.percentage >= 100 or crc32(b"shadow/" + pod.uid.encode()) % 10_000 < self.percentage * 100
+
+
+class ShadowParts(NamedTuple):
+    """What shadows need of a core."""
+
+    table: NodeTable
+    policy: CyclePolicy
+    instrument: Instrument
+    now: Callable[[], float]
+    waiting_pods: Callable[[], int]
+    """How many pods are ready to be tried."""
+    work_limit: int
+
+
+class Shadows:
+    """All shadow profiles of a core."""
+
+    __slots__ = ("_by_profile", "_parts")
+
+    def __init__(self, shadows: Sequence[ShadowProfile], parts: ShadowParts) -> None:
+        self._by_profile: Mapping[str, tuple[ShadowProfile, ...]] = {
+            each.of: tuple(other for other in shadows if other.of == each.of) for each in shadows
+        }
+        self._parts = parts
+
+    def __bool__(self) -> bool:
+        return bool(self._by_profile)
+
+    def __iter__(self) -> Iterator[ShadowProfile]:
+        return (each for shadows in self._by_profile.values() for each in shadows)
+
+    def look(self, attempt: Attempt, start_index: int) -> None:
+        """Have the shadows of an attempt's profile decide about its pod; the search began at `start_index`."""
+        for shadow in self._by_profile.get(attempt.profile.name, ()):
+            if not shadow.samples(attempt.pod):
+                continue
+            reason = self._reason_to_skip(attempt)
+            if reason:
+                shadow.skipped[reason] += 1
+                self._parts.instrument.shadow_skipped(shadow.name, reason)
+            else:
+                self._note(shadow, self._decide(shadow, attempt, start_index))
+
+    def _reason_to_skip(self, attempt: Attempt) -> str:
+        if self._parts.waiting_pods() > BUSY_PODS:
+            return "busy"
+        if attempt.outcome.error is not None:
+            return "error"
+        return "extenders" if attempt.state.asked else ""
+
+    def _note(self, shadow: ShadowProfile, decided: ShadowDecision) -> None:
+        shadow.kinds[decided.kind] += 1
+        if decided.kind != "same":
+            shadow.differences.append(decided)
+            shadow.causes.update((decided.kind, plugin) for plugin in decided.plugins)
+        self._parts.instrument.shadowed(shadow.name, shadow.of, decided.kind, decided.plugins)
+
+    def _decide(self, shadow: ShadowProfile, attempt: Attempt, start_index: int) -> ShadowDecision:
+        parts, pod = self._parts, attempt.pod
+        search = Search(parts.table, lambda rows: int(rows[0]), policy=parts.policy)
+        search.begin_at(start_index)
+        beside = Attempt(shadow.profile, pod, work=WorkBudget(parts.work_limit // SHARE_OF_WORK))
+        plugins: tuple[str, ...] = ()
+        try:
+            _choose(search, beside)
+            beside.hold_to_budget()
+            kind, plugins, why = self._difference(attempt, beside)
+        except BaseException as raised:  # a shadow's bug is worth a count, and nothing else
+            bug = contained(raised)
+            plugins = (bug.plugin,) if isinstance(bug, PluginBrokenError) else ()
+            kind, why = "error", status_of(bug).message
+        row, other = attempt.outcome.chosen_row, beside.outcome.chosen_row
+        names = parts.table.names
+        return ShadowDecision(
+            pod.key,
+            pod.uid,
+            parts.now(),
+            kind,
+            None if row is None else names[row],
+            None if other is None or kind == "error" else names[other],
+            plugins,
+            why,
+        )
+
+    def _difference(self, attempt: Attempt, beside: Attempt) -> tuple[ShadowKind, tuple[str, ...], str]:
+        """Return what the shadow would have decided otherwise, because of whom, and why."""
+        a, b, table = attempt.outcome.chosen_row, beside.outcome.chosen_row, self._parts.table
+        if beside.outcome.error is not None:
+            return "error", _erring(beside.found), beside.outcome.error
+        if b is None:
+            if a is None:
+                return "same", (), ""
+            return "fitsNoMore", _rejectors(beside.found, table, a), beside.outcome.message
+        if a is None:
+            return "fitsNow", _rejectors(attempt.found, table, b), ""
+        if a == b or _is_among_best(beside.found, a):
+            return "same", (), ""
+        plugins = _rejectors(beside.found, table, a)
+        if plugins:
+            return "elsewhere", plugins, f"{table.names[a]} is rejected"
+        plugins = _rejectors(attempt.found, table, b)
+        if plugins:
+            return "elsewhere", plugins, f"{table.names[b]} is not rejected"
+        return "elsewhere", _preferring(attempt.found, beside.found, a, b), "the scores differ"
+
+
+def _choose(search: Search, attempt: Attempt) -> None:
+    """Filter and score, and leave in `attempt.outcome` the chosen row or why there is none."""
+    failure = find_nodes(search, attempt)
+    if failure is not None:
+        attempt.outcome = failure
+        return
+    nodes = attempt.found.nodes
+    assert nodes is not None, "a search that did not fail has found nodes"
+    scored = score_nodes(search, attempt, nodes)
+    if isinstance(scored, Status):
+        attempt.outcome = Outcome(error=scored.message)
+        return
+    attempt.found.scored = scored
+    attempt.outcome = Outcome(chosen_row=select_node(search, attempt, nodes, scored))
+
+
+def _is_among_best(found: SearchResult, row: int) -> bool:
+    """Say whether lots might have drawn a row."""
+    return found.scored is not None and row in found.scored.best_rows()
+
+
+def _rejectors(found: SearchResult, table: NodeTable, row: int) -> tuple[str, ...]:
+    """Return the plugins by which a node was ruled out; none where it was not, or was not looked at."""
+    pre = found.pre_filtered
+    if pre is not None and pre.status is not None:
+        return (pre.status.plugin,) if pre.status.plugin else pre.narrowing_plugins
+    if pre is not None and pre.node_names is not None and table.names[row] not in pre.node_names:
+        return pre.narrowing_plugins
+    if found.verdicts is None:
+        return ()
+    for status, rows in found.verdicts.overlay:
+        if row in rows:
+            return (status.plugin,)
+    return next(((each.plugin,) for each in found.verdicts.by_plugin if each.codes[row]), ())
+
+
+def _erring(found: SearchResult) -> tuple[str, ...]:
+    """Return the plugins whose filters failed."""
+    if found.verdicts is None:
+        return ()
+    return tuple({status.plugin: None for status, _ in found.verdicts.rejected() if status.code is Code.ERROR})
+
+
+def _preferring(found: SearchResult, beside: SearchResult, a: int, b: int) -> tuple[str, ...]:
+    """Return the plugins that speak more for row `b` over row `a` in the shadow, those that do so most first."""
+    if found.scored is None or beside.scored is None or found.nodes is None or not found.nodes.mask[b]:
+        return ()
+    now_a, now_b = found.scored.shares(a), found.scored.shares(b)
+    then_a, then_b = beside.scored.shares(a), beside.scored.shares(b)
+    gains = {
+        plugin: then_b.get(plugin, 0) - then_a.get(plugin, 0) - now_b.get(plugin, 0) + now_a.get(plugin, 0)
+        for plugin in now_a.keys() | then_a.keys()
+    }
+    return tuple(sorted((plugin for plugin, gain in gains.items() if gain > 0), key=lambda name: (-gains[name], name)))

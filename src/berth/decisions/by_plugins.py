@@ -1,0 +1,79 @@
+"""What plugins tell people beside their decisions: asked for here, for metrics, records, explanations and those who
+look for what would help.
+
+A plugin's bug costs its own answer and nothing else: the guard has logged it by then.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar, TypeVarTuple
+
+import msgspec
+
+from berth.cycle.decision import Decision
+from berth.engine.profile import Profile
+from berth.framework.blame import contained
+from berth.framework.telling import Figure, Remedy
+from berth.state.pod_info import PodInfo
+
+Answer = TypeVar("Answer")
+Arguments = TypeVarTuple("Arguments")
+
+PLUGINS_JOINED_BY = ","
+"""Where several PreFilter plugins have ruled nodes out together, a status names all of them."""
+
+
+class RejectionDetails(msgspec.Struct, frozen=True):
+    """What a plugin says about its rejection, as things are now."""
+
+    plugin: str
+    sentences: tuple[str, ...]
+
+
+class PluginFigure(NamedTuple):
+    """A figure, and whose it is."""
+
+    profile: str
+    plugin: str
+    figure: Figure
+
+
+def figures_of(profiles: Iterable[Profile]) -> list[PluginFigure]:
+    """Return what the plugins of some profiles have noted."""
+    return [
+        PluginFigure(profile.name, plugin.name, figure)
+        for profile in profiles
+        for plugin in profile.plugins
+        if plugin.figures is not None
+        for figure in _answer(plugin.figures.figures)
+    ]
+
+
+def rejection_details(decision: Decision, profile: Profile | None) -> tuple[RejectionDetails, ...]:
+    """Return what the plugins say that have rejected a pod; nothing of a pod that has a node."""
+    if profile is None or decision.chosen is not None:
+        return ()
+    statuses = [status for status, _ in decision.rejected]
+    if decision.pre_filter is not None and decision.pre_filter.status is not None:
+        statuses.append(decision.pre_filter.status)
+    rejecting = {name.strip() for status in statuses for name in status.plugin.split(PLUGINS_JOINED_BY)}
+    asked = [
+        (plugin.name, plugin.explain_rejection)
+        for plugin in profile.plugins
+        if plugin.explain_rejection is not None and plugin.name in rejecting
+    ]
+    told = (RejectionDetails(name, tuple(_answer(each.explain_rejection, decision.pod))) for name, each in asked)
+    return tuple(details for details in told if details.sentences)
+
+
+def remedies_for(pod: PodInfo, profile: Profile) -> list[Remedy]:
+    """Return the changes of objects that plugins say would have them let a pod pass, none of them tried yet."""
+    asked = [plugin.remedies for plugin in profile.plugins if plugin.remedies is not None]
+    return [remedy for plugin in asked for remedy in _answer(plugin.remedies, pod)]
+
+
+def _answer(ask: Callable[[*Arguments], Sequence[Answer]], *arguments: *Arguments) -> Sequence[Answer]:
+    try:
+        return ask(*arguments)
+    except BaseException as raised:
+        contained(raised)
+        return ()

@@ -1,0 +1,141 @@
+"""What shadows would have decided otherwise, and how plugins are doing, as people are told: values ready for JSON.
+
+Made of a core between two cycles; given out under `/debug/shadows` and `/debug/plugins`. `berth explain --shadow` and
+`/readyz` show parts of it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from berth.cycle.shadow import ShadowProfile
+from berth.decisions.by_plugins import figures_of
+from berth.framework.health import HealthState, PluginHealth
+
+if TYPE_CHECKING:
+    from berth.core.core import Core
+
+WallTime = Callable[[float], str]
+"""Turns a time of the core's clock into RFC 3339."""
+
+
+class ShadowCause(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a plugin made a difference of one kind."""
+
+    kind: str
+    plugin: str
+    decisions: int
+
+
+class ShadowDifference(msgspec.Struct, frozen=True, rename="camel"):
+    """One decision that a shadow would have made otherwise."""
+
+    pod: str
+    uid: str
+    time: str
+    kind: str
+    node: str | None
+    shadow_node: str | None
+    plugins: tuple[str, ...]
+    why: str
+
+
+class ShadowReport(msgspec.Struct, frozen=True, rename="camel"):
+    """One shadow, since the configuration is in force."""
+
+    shadow: str
+    of: str
+    percentage: float
+    decisions: int
+    """How many attempts it has decided about."""
+    kinds: dict[str, int]
+    causes: tuple[ShadowCause, ...]
+    """What made the differences, the most frequent first."""
+    skipped: dict[str, int]
+    differences: tuple[ShadowDifference, ...]
+    """The latest, the last one first."""
+
+
+class PluginReport(msgspec.Struct, frozen=True, rename="camel"):
+    """One plugin whose health is kept."""
+
+    plugin: str
+    profile: str
+    optional: bool
+    state: HealthState
+    calls: int
+    failures: int
+    times_out: int
+    last_failure: str
+    until: str | None
+    """Until when it is out."""
+
+
+class FigureReport(msgspec.Struct, frozen=True, rename="camel"):
+    """A number that a plugin tells of what it keeps (`figures`)."""
+
+    profile: str
+    plugin: str
+    name: str
+    value: float
+    labels: dict[str, str]
+
+
+def figure_reports(core: "Core") -> list[FigureReport]:
+    """Return what plugins tell of what they keep, such as quotas in use."""
+    return [
+        FigureReport(each.profile, each.plugin, each.figure.name, float(each.figure.value), dict(each.figure.labels))
+        for each in figures_of(core.profiles.values())
+    ]
+
+
+def shadow_reports(core: "Core", wall_time: WallTime, pod: str = "") -> list[ShadowReport]:
+    """Return what all shadows would have decided otherwise; with a `pod` only the differences about that one."""
+    return [_shadow_report(shadow, wall_time, pod) for shadow in core.shadows]
+
+
+def _shadow_report(shadow: ShadowProfile, wall_time: WallTime, pod: str) -> ShadowReport:
+    found = (each for each in reversed(shadow.differences) if pod in ("", each.pod))
+    return ShadowReport(
+        shadow.name,
+        shadow.of,
+        shadow.percentage,
+        shadow.kinds.total(),
+        dict(sorted(shadow.kinds.items())),
+        tuple(ShadowCause(kind, plugin, count) for (kind, plugin), count in shadow.causes.most_common()),
+        dict(sorted(shadow.skipped.items())),
+        tuple(
+            ShadowDifference(
+                each.pod, each.uid, wall_time(each.at), each.kind, each.node, each.shadow_node, each.plugins, each.why
+            )
+            for each in found
+        ),
+    )
+
+
+def plugin_reports(core: "Core", wall_time: WallTime) -> list[PluginReport]:
+    """Return how the plugins are doing whose health is kept: those that are optional, and new ones on probation."""
+    return [
+        PluginReport(
+            each.name,
+            each.profile,
+            each.optional,
+            each.state,
+            each.worst.calls,
+            each.worst.failures,
+            each.times_out,
+            each.last_failure,
+            wall_time(each.until) if each.state == "out" else None,
+        )
+        for each in core.health
+    ]
+
+
+def told_out(plugins: "list[PluginHealth]") -> str:
+    """Say which plugins are left out, in one line; empty where none is."""
+    return "; ".join(
+        f"going without plugin {each.name} of profile {each.profile}: {each.last_failure}"
+        for each in plugins
+        if each.state == "out"
+    )

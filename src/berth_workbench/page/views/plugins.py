@@ -1,0 +1,119 @@
+"""Plugins: what they keep in figures, which are left out, and what shadow profiles would have decided otherwise."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from berth.runtime.serving.plugin_views import FigureReport, PluginReport, ShadowReport
+from berth_workbench.page.source import PluginViews, Source
+from berth_workbench.page.times import ago
+from berth_workbench.page.views.elements import NOTHING, bar_chart, link, table, tag
+from berth_workbench.page.views.frame import Frame
+from berth_workbench.page.views.pending import counted, pod_path
+
+REFRESH_S = 5.0
+FIGURES_SHOWN = 40
+DIFFERENCES_SHOWN = 30
+KINDS = {
+    "same": "the same", "elsewhere": "another node", "fitsNoMore": "would not have fitted",
+    "fitsNow": "would have fitted", "error": "an error",
+}  # fmt: skip
+
+
+class PluginsView:
+    """Makes the page."""
+
+    __slots__ = ("_frame", "_source")
+
+    def __init__(self, source: Source, frame: Frame) -> None:
+        self._source = source
+        self._frame = frame
+
+    async def build(self) -> None:
+        """The page, made anew every few seconds where something has changed."""
+        async with self._frame.page("Plugins", "/plugins"):
+            problem, place = tag("div"), tag("div", classes="groups")
+            shown: PluginViews | None = None
+
+            async def make() -> None:
+                nonlocal shown
+                found = await self._source.plugins()
+                if found == shown:
+                    return
+                shown = found
+                place.clear()
+                with place:
+                    _show(found)
+
+            await make()
+            self._frame.keep_current(place, make, REFRESH_S, problem)
+
+
+def _show(found: PluginViews) -> None:
+    if not (found.plugins or found.figures or found.shadows):
+        tag("p", "No plugin tells figures, none is optional or new, and no profile is a shadow of another.", "empty")
+    if found.plugins:
+        _health(found.plugins)
+    for shadow in found.shadows:
+        _shadow(shadow)
+    by_name: dict[tuple[str, str], list[FigureReport]] = {}
+    for figure in found.figures:
+        by_name.setdefault((figure.plugin, figure.name), []).append(figure)
+    with tag("div", classes="charts"):
+        for (plugin, name), figures in by_name.items():
+            _figures(plugin, name, figures)
+
+
+def _health(plugins: Sequence[PluginReport]) -> None:
+    with tag("section", classes="panel", aria_label="Health"):
+        table(
+            "Plugins whose failures are counted: those that are optional, and new ones",
+            ["Plugin", "Profile", ("State", "short"), ("Failed", "number"), ("Left out", "number"), "Last failure"],
+            [
+                [
+                    each.plugin,
+                    each.profile,
+                    lambda each=each: tag("span", each.state, "bad" if each.state == "out" else "good"),
+                    f"{each.failures:,} of {each.calls:,}",
+                    f"{each.times_out:,}",
+                    each.last_failure or NOTHING,
+                ]
+                for each in plugins
+            ],
+        )
+
+
+def _shadow(shadow: ShadowReport) -> None:
+    with tag("section", classes="panel", aria_label=f"Shadow {shadow.shadow}"):
+        tag("h2", f"{shadow.shadow}, a shadow of {shadow.of}")
+        told = ", ".join(f"{count:,} {KINDS.get(kind, kind)}" for kind, count in shadow.kinds.items())
+        tag("p", f"{counted(shadow.decisions, 'attempt')} at {shadow.percentage:g} % of the pods: {told or 'none'}.")
+        skipped = ", ".join(f"{count:,} because {reason}" for reason, count in shadow.skipped.items())
+        if skipped:
+            tag("p", f"Not looked at: {skipped}.", "soft")
+        if shadow.causes:
+            labels = [f"{each.plugin}: {KINDS.get(each.kind, each.kind)}" for each in shadow.causes]
+            bar_chart("What made the difference", labels, {"attempts": [each.decisions for each in shadow.causes]})
+        if shadow.differences:
+            rows = [_difference(each) for each in shadow.differences[:DIFFERENCES_SHOWN]]
+            columns: list[str | tuple[str, str]] = ["Pod", "Went to", "Shadow", "Because of", ("When", "short")]
+            table(f"The latest differences, {len(rows)} of {len(shadow.differences)}", columns, rows)
+
+
+def _difference(each: Any) -> list[Any]:
+    return [
+        lambda: link(each.pod, pod_path(each.pod)),
+        each.node or "no node",
+        each.shadow_node or "no node",
+        ", ".join(each.plugins) or each.why,
+        ago(each.time) or NOTHING,
+    ]
+
+
+def _figures(plugin: str, name: str, figures: Sequence[FigureReport]) -> None:
+    """Numbers of one name as bars, the largest first."""
+    shown = sorted(figures, key=lambda each: -each.value)[:FIGURES_SHOWN]
+    labels = [" ".join(value for value in each.labels.values() if value) or each.profile for each in shown]
+    with tag("section", classes="panel", aria_label=f"{plugin} {name}"):
+        bar_chart(f"{plugin}: {name.replace('_', ' ')}", labels, {"value": [each.value for each in shown]})
+        if len(shown) < len(figures):
+            tag("p", f"{len(figures) - len(shown):,} smaller ones are not shown.", "soft")
