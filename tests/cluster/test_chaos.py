@@ -60,8 +60,10 @@ def test_a_time_that_is_none_is_explained(chaos, milliseconds):
 
 
 def test_what_is_not_there_is_explained_and_nothing_is_done(chaos, unscheduled_cluster):
-    assert 'nodes "nobody" not found' in chaos("node-down", "node-0", "nobody", code=1)
-    assert chaos("zone-down", "nowhere", code=1) == "Error: no node is in zone nowhere"
+    assert chaos("node-down", "node-0", "nobody", code=1) == "Error: there is no node nobody"
+    assert chaos("zone-down", "nowhere", code=1).startswith("Error: no node is in zone nowhere; there are zone-a, zone")
+    assert "there is no node node-00; did you mean node-0" in chaos("node-down", "node-00", code=1)
+    assert "no node is in zone zone-q; did you mean zone-" in chaos("zone-down", "zone-q", code=1)
     annotations = Api(unscheduled_cluster).call("get", RESOURCES["Node"], "", "node-0")["metadata"]["annotations"]
     assert "berth.dev/down-since" not in annotations
 
