@@ -82,11 +82,11 @@ def search_beside(core: Core) -> Search:
     return search
 
 
-def find(core: Core, pod: Pod | PodInfo, *, search: Search | None = None, on_bug: Wording = raised_again) -> Attempt:
+def find(core: Core, pod: Pod | PodInfo, *, on_bug: Wording = raised_again) -> Attempt:
     """Run a pod's filters. Where they fail, the attempt's outcome says so; otherwise it is undecided."""
     attempt = attempt_for(core, pod)
     try:
-        attempt.outcome = find_nodes(search or core.search, attempt) or UNDECIDED
+        attempt.outcome = find_nodes(core.search, attempt) or UNDECIDED
     except BaseException as raised:
         attempt.outcome = attempt.outcome.failed(on_bug(raised))
         attempt.found.release_columns()  # half an answer is none
@@ -106,19 +106,14 @@ def score(core: Core, attempt: Attempt) -> Scored | None:
     return scored
 
 
-def choose(core: Core, pod: Pod | PodInfo, *, search: Search | None = None) -> Attempt:
-    """Run a pod's filters and scores and choose a node, as a cycle does that has no extenders to ask.
-
-    With a search of `search_beside` the core's next lot and the nodes it looks at first remain what they were.
-    """
-    attempt = find(core, pod, search=search)
+def choose(core: Core, pod: Pod | PodInfo) -> Attempt:
+    """Run a pod's filters and scores and choose a node, as a cycle does that has no extenders to ask."""
+    attempt = find(core, pod)
     if attempt.outcome is UNDECIDED:
         scored = score(core, attempt)
         if attempt.outcome is UNDECIDED:
             assert attempt.found.nodes is not None, "a search that did not fail has found nodes"
-            attempt.outcome = Outcome(
-                chosen_row=select_node(search or core.search, attempt, attempt.found.nodes, scored)
-            )
+            attempt.outcome = Outcome(chosen_row=select_node(core.search, attempt, attempt.found.nodes, scored))
     return attempt
 
 

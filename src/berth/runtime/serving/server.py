@@ -35,7 +35,6 @@ from berth.runtime.serving import pprof as profiling
 from berth.runtime.serving import zpages
 from berth.runtime.serving.connections import ANSWER_S, BoundedListener
 from berth.runtime.serving.debug_endpoints import Debugging, as_json
-from berth.runtime.serving.fit import FitRefused, asked_pod, fit_report
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.node_columns import copy_columns
@@ -55,8 +54,6 @@ CORE_TIMEOUT_S = 2.0
 MAX_HEAD_BYTES = 32 * 1024
 """The longest line of a request's head; tokens of many groups are long."""
 MAX_BODY_BYTES = 64 * 1024
-FITS_AT_ONCE = 4
-"""So many may ask at once whether a pod fits: each takes the core from its cycles for the time of an attempt."""
 
 _TRUE = ("", "1", "true")
 _log = logging.getLogger("berth.scheduler")
@@ -87,7 +84,6 @@ class HealthServer:
         "_component",
         "_config",
         "_debugging",
-        "_fits_asked",
         "_flags",
         "_listeners",
         "_listening",
@@ -132,7 +128,6 @@ class HealthServer:
         self._component.add(InformerMetrics(scheduler.following))
         self._resources = PodResources(lambda: scheduler.core.intake.pods)
         self._slis = HealthSlis()
-        self._fits_asked = 0
         self._flags = flags or {}
         self._started_at = time.time()
         self._profiler = CpuProfiler()
@@ -243,7 +238,6 @@ class HealthServer:
         routes.update({f"/{endpoint}/{{check}}": self._get_one_check for endpoint in self._checks})
         for path, handler in routes.items():
             app.router.add_get(path, handler)
-        app.router.add_post("/fit", self._post_fit)
         return app
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -364,24 +358,6 @@ class HealthServer:
             copied = copy_pods(core.cache.table)
         body = await asyncio.to_thread(lambda: msgspec.json.encode(copied.columns()))
         return web.Response(body=body, content_type="application/json")
-
-    async def _post_fit(self, request: web.Request) -> web.Response:
-        if self._scheduler.following.unsynced():
-            return _json({"error": "the cluster is not known yet; try again"}, status=503)
-        if self._fits_asked >= FITS_AT_ONCE:
-            return _json({"error": "too many ask what fits; try again"}, status=429)
-        self._fits_asked += 1
-        try:
-            asked = await asyncio.to_thread(asked_pod, request.content_type, await request.read())
-            async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
-                found = fit_report(core, asked)
-            return _json(found)
-        except FitRefused as refused:
-            return _json({"error": str(refused)}, status=refused.status)
-        except web.HTTPRequestEntityTooLarge:
-            return _json({"error": f"a manifest of more than {MAX_BODY_BYTES:,} bytes is not read"}, status=413)
-        finally:
-            self._fits_asked -= 1
 
     # -- the process itself ------------------------------------------------------------------------------------------
 
