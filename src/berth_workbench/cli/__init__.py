@@ -67,6 +67,13 @@ COMMANDS = CommandTable(
         "shrink": CommandEntry(
             "berth_workbench.cli.shrink", "Which workloads request more than they use, and what that would free."
         ),
+        "survive": CommandEntry(
+            "berth_workbench.cli.survive", "Which nodes, zones and pools can be lost, and what it takes."
+        ),
+        "autoscale": CommandEntry(
+            "berth_workbench.cli.autoscale", "Which nodes a backlog takes, which nobody needs, and what spot can cost."
+        ),
+        "wait": CommandEntry("berth_workbench.cli.wait", "How long pending pods will wait, and for whom."),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance",
             "Which running pods to move so that the cluster becomes better.",

@@ -423,7 +423,7 @@ def count_by_node(core: Core, pod: PodInfo) -> _Filled | None:
     table = core.cache.table
     pre = profile.run_pre_filter(state, pod)
     what_if = profile.what_if(state, pod)
-    if pre.status is not None or not _is_countable(profile, state, pod, what_if):
+    if pre.status is not None or not is_countable(profile, state, pod, what_if):
         return None
     if not _is_prepared_alike(core, profile, state, pod, pre):
         return None
@@ -449,7 +449,7 @@ def count_by_node(core: Core, pod: PodInfo) -> _Filled | None:
     return _Filled(int(counts.sum()), by_row, taken, refusals, is_complete=True, is_counted=True)
 
 
-def _is_countable(profile: Profile, state: CycleState, pod: PodInfo, what_if: WhatIf) -> bool:
+def is_countable(profile: Profile, state: CycleState, pod: PodInfo, what_if: WhatIf) -> bool:
     if not what_if.is_possible or profile.rivals(pod) is not None or profile.reserve(state):
         return False
     permits = {plugin.name for plugin in profile.permit}

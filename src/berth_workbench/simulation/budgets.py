@@ -214,6 +214,16 @@ class BudgetKeeper:
             if status.expected_pods and status.current_healthy < status.desired_healthy:
                 yield key, status
 
+    def counting_as_healthy(self, pod: Pod) -> tuple[str, ...]:
+        """Return the budgets (`namespace/name`) that count a pod as healthy."""
+        if pod.metadata.namespace not in self._by_namespace or not (is_active(pod) and is_healthy(pod)):
+            return ()
+        return self._selecting(pod)
+
+    def status(self, key: str) -> PodDisruptionBudgetStatus:
+        """Return the status of a budget (`namespace/name`); `publish` must have been called after it came."""
+        return self._kept[key].status(self._scale_of)
+
     def _count(self, kept: _Kept, pod: Pod) -> None:
         if is_active(pod):
             kept.note(pod.key, is_healthy(pod), owner_of(pod))

@@ -155,11 +155,16 @@ def _add_nodes(site: Site, change: AddNodes) -> None:
 
 def add_nodes(site: Site, like: str, count: int) -> list[str]:
     """Add nodes like one that is there, with its daemons; return their names. Raises `ChangeError`."""
-    cluster = site.cluster
-    model: Node | None = cluster.objects.get(("Node", like))
+    model: Node | None = site.cluster.objects.get(("Node", like))
     if model is None:
-        hint = nearest(like, (node.metadata.name for node in cluster.of(Node)))
+        hint = nearest(like, (node.metadata.name for node in site.cluster.of(Node)))
         raise ChangeError(f"no node {like!r} that others could be like{hint}")
+    return add_nodes_like(site, model, count)
+
+
+def add_nodes_like(site: Site, model: Node, count: int) -> list[str]:
+    """Add nodes like one that need not be in the cluster, with the daemons it has or would have; return their names."""
+    cluster, like = site.cluster, model.metadata.name
     slices = [each for each in cluster.of(ResourceSlice) if each.spec.node_name == like]
     csi_node: CSINode | None = cluster.objects.get(("CSINode", like))
     followers = _followers(site, model)

@@ -172,6 +172,16 @@ class TimedWorkload(msgspec.Struct, frozen=True):
         return made
 
 
+def durations_of(records: Iterable[AnyRecord]) -> dict[str, float]:
+    """Return how long the pods of each job of a trace run, the longest of each, by `namespace/name`."""
+    found: dict[str, float] = {}
+    for record in records:
+        if isinstance(record, JobStarts) and record.runs:
+            key = f"{record.namespace}/{record.name}"
+            found[key] = max(found.get(key, 0.0), *record.runs)
+    return found
+
+
 def write_trace(path: str | Path, header: TraceHeader, records: Iterable[AnyRecord]) -> int:
     """Write a trace; return how many records it has. The same records give the same file. Raises `OSError`."""
     encode = msgspec.json.Encoder().encode

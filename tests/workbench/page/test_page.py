@@ -111,6 +111,7 @@ def test_every_view(served, tmp_path):
         what_if(visitor, tmp_path)
         how_many_more_fit(visitor, tmp_path)
         what_quotas_guarantee(visitor, tmp_path)
+        what_can_be_lost(visitor, tmp_path)
         moves_step_by_step(visitor, tmp_path)
         two_configurations(visitor, tmp_path)
         weights_are_searched(visitor, tmp_path)
@@ -469,6 +470,21 @@ def what_quotas_guarantee(visitor, tmp_path):
     row = page.get_by_role("region", name="All quotas").locator("tbody tr").first.inner_text().split("\t")
     assert row[0] == "default" and row[2:] == ["cpu", "40", "59", "19", "100"]
     visitor.check(tmp_path / "quotas")
+
+
+def what_can_be_lost(visitor, tmp_path):
+    visitor.open("/survive")
+    page = visitor.page
+    page.get_by_label("What is lost").fill("zone")
+    page.get_by_role("button", name="Try all").click()
+    answer = page.get_by_role("region", name="Answer")
+    answer.get_by_text("Survived:").wait_for()
+    assert "of 4 zones" in answer.inner_text()
+    visitor.check(tmp_path / "survive")
+    page.get_by_label("What is lost").fill("rack")
+    page.get_by_role("button", name="Try all").click()
+    page.wait_for_selector("[role=alert]")
+    assert "not 'rack'" in page.inner_text("[role=alert]")
 
 
 def moves_step_by_step(visitor, tmp_path):

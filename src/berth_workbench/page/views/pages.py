@@ -19,6 +19,7 @@ from berth_workbench.page.views.pods import PodView
 from berth_workbench.page.views.quotas import QuotasView
 from berth_workbench.page.views.rebalance import RebalanceView
 from berth_workbench.page.views.simulated import SimulatedView
+from berth_workbench.page.views.survive import SurviveView
 from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.page.views.tune import TuneView
 from berth_workbench.page.views.what_if import WhatIfView
@@ -34,6 +35,7 @@ CLUSTER_VIEWS = (
     ("/what-if", "What if"),
     ("/capacity", "Capacity"),
     ("/quotas", "Quotas"),
+    ("/survive", "Survive"),
     ("/rebalance", "Rebalance"),
     ("/compare", "Compare"),
     ("/tune", "Tune"),
@@ -86,6 +88,7 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
         TuneView(source, frame, jobs),
     )
     quotas = QuotasView(source, frame)
+    failures = SurviveView(source, frame, jobs)
     comparison, trial = CompareView(source, frame, jobs), WhatIfView(source, frame, jobs)
 
     @ui.page("/", response_timeout=BUILD_WITHIN_S)
@@ -127,6 +130,10 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/quotas", response_timeout=BUILD_WITHIN_S)
     async def _quotas() -> None:
         await quotas.build()
+
+    @ui.page("/survive", response_timeout=BUILD_WITHIN_S)
+    async def _survive() -> None:
+        await failures.build()
 
     @ui.page("/rebalance", response_timeout=BUILD_WITHIN_S)
     async def _rebalance() -> None:

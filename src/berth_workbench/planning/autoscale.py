@@ -1,0 +1,242 @@
+"""The autoscaler's part: which nodes a backlog takes, which nodes nobody needs, and what spot interruptions take away.
+
+`autoscale` answers for node groups (`node_groups`), decided by the scheduler on a simulated cluster. Nodes are added as
+`more_nodes` does. Nodes are tried for removal one after the other, the least used first: a node can go where budgets
+let all of its pods go, everybody finds another place without preempting, and nothing on it would be lost.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from berth.api.pod import Pod
+from berth.config.types import SchedulerConfiguration
+from berth.framework.registry import Registry
+from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed
+from berth_workbench.planning.node_groups import NodeGroup, NodeGroupSpec, groups_in
+from berth_workbench.planning.scenario import Manifests, Step
+from berth_workbench.planning.survival import Failure, loss_of
+from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
+from berth_workbench.simulation.budgets import is_active, owner_of
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.node_changes import drain_node, remove_nodes, set_unschedulable
+from berth_workbench.simulation.operations import carry_out
+from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.rehearsal import Rehearsal
+from berth_workbench.simulation.rollouts import apply
+from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.snapshot.snapshot import Snapshot
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""With the value `false` the autoscaler leaves a pod, and so its node, alone."""
+USED_AT_MOST = 0.5
+"""Nodes of which more is requested are not tried for removal; the cluster autoscaler's own default."""
+TRIED_AT_MOST = 200
+"""So many nodes are tried for removal, unless others are asked for."""
+
+Watch = Callable[[int], bool]
+"""Is told how many steps have been made since it was told last, and says whether to stop."""
+
+
+class RemovableNode(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that can go once those before it are gone."""
+
+    node: str
+    group: str
+    moved: int
+    """How many pods find another place."""
+    price: float | None
+
+
+class GroupPlan(msgspec.Struct, frozen=True, rename="camel"):
+    """A node group, and what becomes of it."""
+
+    name: str
+    nodes: int
+    added: int
+    removed: int
+    price: float | None
+    """Of a node."""
+    is_spot: bool
+
+
+class AutoscalePlan(msgspec.Struct, frozen=True, rename="camel"):
+    """What an autoscaler could do."""
+
+    backlog: int
+    """How many pods have no place as it is."""
+    more: MoreNodes
+    """What the backlog takes, without removing anything."""
+    removable: tuple[RemovableNode, ...]
+    """In this order; without adding anything."""
+    saves: float | None
+    """What the removable nodes cost; null where that is not known of all."""
+    tried: int
+    """How many nodes were tried for removal; others are used more, or too many."""
+    spot: tuple[Failure, ...]
+    """Each spot group lost at once."""
+    groups: tuple[GroupPlan, ...]
+    cost: float | None
+    """What all nodes of the groups cost now; null where that is not known of all."""
+    notes: tuple[str, ...] = ()
+
+
+def autoscale_of(
+    snapshot: Snapshot,
+    specs: Sequence[NodeGroupSpec],
+    steps: Sequence[Step] = (),
+    *,
+    config: SchedulerConfiguration | None = None,
+    registry: Registry | None = None,
+    seed: int = 0,
+    namespace: str = "default",
+    prices: Prices | None = None,
+    used_at_most: float = USED_AT_MOST,
+    tried_at_most: int = TRIED_AT_MOST,
+    watch: Watch | None = None,
+) -> AutoscalePlan:
+    """Return what an autoscaler could do for a snapshot's cluster, after some changes and manifests.
+
+    Raises `NodeGroupError`, `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, and `StoppedEarlyError` where
+    `watch` stops it.
+    """
+
+    def progress(steps: int) -> None:
+        if watch is not None and watch(steps):
+            raise StoppedEarlyError
+
+    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
+    site = Site(cluster, snapshot.documents, progress=progress)
+    groups = groups_in(specs, cluster.nodes.values(), prices)
+    site.settle()
+    for step in steps:
+        if isinstance(step, Manifests):
+            apply(site, step.documents, namespace)
+        else:
+            carry_out(site, step)
+    return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most)
+
+
+def autoscale(
+    site: Site, groups: Sequence[NodeGroup], *, used_at_most: float = USED_AT_MOST, tried_at_most: int = TRIED_AT_MOST
+) -> AutoscalePlan:
+    """Return what an autoscaler could do for a cluster that is at rest; it is left as it was."""
+    cluster = site.cluster
+    by_price = all(each.price is not None for each in groups)
+    present = [each for each in groups if any(name in cluster.nodes for name in each.members)]
+    lost = {each.spec.name: [name for name in each.members if name in cluster.nodes] for each in present}
+    spot = loss_of(site, {each.spec.name: lost[each.spec.name] for each in present if each.spec.spot})
+    with Rehearsal(site):
+        removable, tried = _removable(site, groups, used_at_most, tried_at_most)
+    backlog = [pod.key for pod in _waiting(cluster.of(Pod))]
+
+    def wanting() -> list[Pod]:
+        return list(_waiting(found for key in backlog if (found := cluster.objects.get(("Pod", key))) is not None))
+
+    with Rehearsal(site):
+        more = add_until_placed(site, [each.kind for each in groups], wanting, by_price=by_price)
+    added = {each.like: each.count for each in more.nodes}
+    plans = []
+    for each in groups:
+        name = each.spec.name
+        gone = sum(one.group == name for one in removable)
+        nodes = len(lost.get(name, ()))
+        plans.append(GroupPlan(name, nodes, added.get(name, 0), gone, each.price, each.spec.spot))
+    return AutoscalePlan(
+        backlog=len(backlog),
+        more=more,
+        removable=tuple(removable),
+        saves=_total(each.price for each in removable),
+        tried=tried,
+        spot=tuple(spot),
+        groups=tuple(plans),
+        cost=_total(None if each.price is None else each.price * each.nodes for each in plans if each.nodes),
+        notes=tuple(_notes(site, groups)),
+    )
+
+
+def _notes(site: Site, groups: Sequence[NodeGroup]) -> Iterable[str]:
+    if site.cluster.leaves_out_extenders:
+        yield EXTENDERS_LEFT_OUT
+    for each in groups:
+        if len(each.members) < each.spec.min:
+            yield f"group {each.spec.name} has {len(each.members)} nodes, fewer than its min of {each.spec.min}"
+
+
+def _total(prices: Iterable[float | None]) -> float | None:
+    known = list(prices)
+    return None if None in known else sum(price for price in known if price is not None)
+
+
+def _waiting(pods: Iterable[Pod]) -> Iterable[Pod]:
+    """The pods that have no place and could have one; daemons belong to their nodes."""
+    return (pod for pod in pods if is_pending(pod) and not pod.spec.scheduling_gates and not is_daemon(pod))
+
+
+def _removable(
+    site: Site, groups: Sequence[NodeGroup], used_at_most: float, tried_at_most: int
+) -> tuple[list[RemovableNode], int]:
+    """Remove nodes as long as nobody needs them; return them, and how many were tried."""
+    cluster = site.cluster
+    group_of = {name: each for each in groups for name in each.members if name in cluster.nodes}
+    left = {each.spec.name: sum(one is each for one in group_of.values()) for each in groups}
+    used = {name: _used(site, name) for name in group_of}
+    order = sorted((each for each in used if used[each] <= used_at_most), key=lambda each: (used[each], natural(each)))
+    found: list[RemovableNode] = []
+    tried = 0
+    for name in order:
+        group = group_of[name]
+        if tried >= tried_at_most:
+            break
+        if left[group.spec.name] <= group.spec.min:
+            continue
+        tried += 1
+        moving = _moving(site, name)
+        if moving is not None and _goes(site, name, moving):
+            left[group.spec.name] -= 1
+            found.append(RemovableNode(name, group.spec.name, len(moving), group.price))
+    return found, tried
+
+
+def _used(site: Site, name: str) -> float:
+    """The largest part of CPU and memory that the pods on a node request, without its daemons."""
+    core = site.cluster.core
+    table = core.cache.table
+    row = table.row_of[name]
+    found = 0.0
+    for resource in ("cpu", "memory"):
+        index = table.resource_index.get(resource)
+        has = 0 if index is None else int(table.allocatable[index, row])
+        if has:
+            infos = (info for info in table.pods[row].values() if not (is_daemon(info.pod) or is_mirror(info.pod)))
+            found = max(found, sum(info.requests.get(resource, 0) for info in infos) / has)
+    return found
+
+
+def _moving(site: Site, name: str) -> list[str] | None:
+    """Return the pods that would have to move from a node; None where one of them would be lost, or must not."""
+    found = []
+    for pod in site.pods_on(name):
+        if is_daemon(pod) or is_mirror(pod) or not is_active(pod):
+            continue
+        if owner_of(pod) is None or pod.metadata.annotations.get(SAFE_TO_EVICT) == "false":
+            return None
+        found.append(pod.key)
+    return found
+
+
+def _goes(site: Site, name: str, moving: Sequence[str]) -> bool:
+    """Remove a node if everybody on it finds another place; otherwise leave everything as it was."""
+    cluster = site.cluster
+    with Rehearsal(site) as rehearsal:
+        before = len(cluster.evictions)
+        set_unschedulable(site, name, unschedulable=True)
+        if not drain_node(site, name, f"removal of {name}"):
+            return False
+        site.settle()
+        if len(cluster.evictions) > before or any(not cluster.objects["Pod", key].spec.node_name for key in moving):
+            return False
+        remove_nodes(site, [name], "removal of {}")
+        rehearsal.keep()
+    return True

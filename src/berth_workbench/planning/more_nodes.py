@@ -1,0 +1,230 @@
+"""How many more nodes, and like which, it takes until pods that have no place have one.
+
+Nodes are added to a simulated cluster and the scheduler places what it can, until nobody is left or no node helps.
+Called by `berth survive` for those who lose their places, and by `berth autoscale` for a backlog. The fewest nodes that
+would do are a packing problem that nobody solves for a large cluster: what is said is a number with which the scheduler
+has placed everybody, and the least that the sums of the requests allow.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.api.pod_resources import CPU
+from berth.api.quantity import milli_value, value
+from berth.api.taints import Taint
+from berth.core.questions import judge
+from berth.state.node_tree import zone_of
+from berth.state.pod_info import PodInfo
+from berth_workbench.simulation.node_changes import HOSTNAME, add_nodes_like, node_like, remove_nodes
+from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.rehearsal import Rehearsal
+from berth_workbench.simulation.site import Site
+
+ROUNDS = 64
+"""So often nodes are added at most; after that, what is left is left."""
+KINDS_AT_MOST = 64
+"""So many kinds of nodes are looked at, those with the most nodes."""
+
+
+class NodeKind(NamedTuple):
+    """Nodes that may be added."""
+
+    name: str
+    """What people know it by: a node that is there, or a node group."""
+    model: Node
+    price: float | None = None
+    most: int | None = None
+    """How many may be added; None for any number."""
+
+
+class AddedNodes(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes that were added."""
+
+    like: str
+    """A node that they are like, or the group they are of."""
+    count: int
+    price: float | None = None
+    """Of all of them; null where it is not known."""
+
+
+class MoreNodes(msgspec.Struct, frozen=True, rename="camel"):
+    """What it takes."""
+
+    nodes: tuple[AddedNodes, ...] = ()
+    at_least: int = 0
+    """Fewer nodes cannot do, by the sums of what the pods request."""
+    placed: int = 0
+    """How many pods have a place with them."""
+    left: int = 0
+    """How many pods have none all the same: no node of these kinds takes them, or as many as may be added are added."""
+
+
+def kinds_of(nodes: Iterable[Node], prices: Prices | None = None) -> list[NodeKind]:
+    """Return the kinds of nodes that there are, each with a node of its kind: those alike but for their names."""
+    found: dict[object, list[Node]] = defaultdict(list)
+    for node in nodes:
+        found[content_of(node_like(node, ""))].append(node)
+    most = sorted(found.values(), key=len, reverse=True)[:KINDS_AT_MOST]
+    return [NodeKind(each[0].metadata.name, each[0], None if prices is None else prices.of(each[0])) for each in most]
+
+
+def content_of(node: Node) -> tuple[object, ...]:
+    """Return what tells nodes apart in Filter plugins, without their names."""
+    taints: list[Taint] = sorted(node.spec.taints, key=lambda each: (each.key, each.effect))
+    return (
+        frozenset((key, value) for key, value in node.metadata.labels.items() if key != HOSTNAME),
+        frozenset((name, str(amount)) for name, amount in node.status.allocatable.items()),
+        tuple((each.key, each.value, each.effect) for each in taints),
+        node.spec.unschedulable,
+        zone_of(node.metadata.labels),
+    )
+
+
+class _Wish(NamedTuple):
+    """Pods that the same kinds of nodes would take."""
+
+    kinds: tuple[int, ...]
+    pods: list[PodInfo]
+
+
+def add_until_placed(
+    site: Site, kinds: Sequence[NodeKind], wanting: Callable[[], list[Pod]], *, by_price: bool = False
+) -> MoreNodes:
+    """Add nodes until none of the pods of `wanting` has no place; the cluster is left with them.
+
+    `wanting` returns the pods that have none yet. Pods that the fewest kinds would take come first. Of several kinds
+    that one is added of which the sums say that it takes the fewest nodes, or with `by_price` the least money.
+    """
+    added: Counter[int] = Counter()
+    useless: set[tuple[object, int]] = set()
+    at_first = wanting()
+    least = _at_least(site, kinds, at_first)
+    left = at_first
+    for _ in range(ROUNDS):
+        if not left:
+            break
+        open_kinds = [at for at, kind in enumerate(kinds) if kind.most is None or added[at] < kind.most]
+        wish = min(
+            (each for each in _wishes(site, kinds, open_kinds, left, useless) if each.kinds),
+            key=lambda each: (len(each.kinds), -len(each.pods)),
+            default=None,
+        )
+        if wish is None:
+            break
+        chosen, count = _chosen(kinds, wish, by_price=by_price)
+        most = kinds[chosen].most
+        if most is not None:
+            count = min(count, most - added[chosen])
+        names = add_nodes_like(site, kinds[chosen].model, count)
+        site.settle()
+        now = wanting()
+        table = site.cluster.core.cache.table
+        used = [name for name in names if _is_used(site, table.row_of[name])]
+        # The scheduler may have put pods elsewhere than the sums supposed; a node that nobody uses is not needed.
+        idle = [name for name in names if name not in used]
+        remove_nodes(site, idle, "removal of {}")
+        added[chosen] += len(used)
+        if not used:
+            useless |= {(pod.shape, chosen) for pod in wish.pods}
+        left = now
+    return MoreNodes(
+        nodes=tuple(
+            AddedNodes(kinds[at].name, count, None if (price := kinds[at].price) is None else price * count)
+            for at, count in sorted(added.items())
+            if count
+        ),
+        at_least=least,
+        placed=len(at_first) - len(left),
+        left=len(left),
+    )
+
+
+def _is_used(site: Site, row: int) -> bool:
+    """Whether a pod is on a node that does not follow it."""
+    table = site.cluster.core.cache.table
+    return any(
+        not any(owner.controller and owner.kind in ("DaemonSet", "Node") for owner in info.metadata.owner_references)
+        for info in table.pods[row].values()
+    )
+
+
+def _wishes(
+    site: Site,
+    kinds: Sequence[NodeKind],
+    open_kinds: Sequence[int],
+    pods: Iterable[Pod],
+    useless: Collection[tuple[object, int]] = (),
+) -> list[_Wish]:
+    """Return the pods by the kinds that would take them, asked of an empty node of each kind."""
+    core = site.cluster.core
+    by_shape: defaultdict[object, list[PodInfo]] = defaultdict(list)
+    for pod in pods:
+        info = core.intake.info(pod)
+        by_shape[info.shape].append(info)
+    found: defaultdict[tuple[int, ...], list[PodInfo]] = defaultdict(list)
+    with Rehearsal(site):
+        rows = {}
+        for at in open_kinds:
+            (name,) = add_nodes_like(site, kinds[at].model, 1)
+            rows[at] = core.cache.table.row_of[name]
+        for shape, infos in by_shape.items():
+            fits = judge(core, infos[0]).fits
+            taking = tuple(at for at, row in rows.items() if fits[row] and (shape, at) not in useless)
+            found[taking] += infos
+    return [_Wish(taking, infos) for taking, infos in found.items()]
+
+
+def _chosen(kinds: Sequence[NodeKind], wish: _Wish, *, by_price: bool) -> tuple[int, int]:
+    """Return the kind to add nodes of, and how many."""
+    found = []
+    for at in wish.kinds:
+        count = needed_of(kinds[at].model, wish.pods)
+        price = kinds[at].price
+        cost = (math.inf if price is None else price * count) if by_price else 0.0
+        found.append((cost, count, at))
+    _, count, at = min(found)
+    return at, count
+
+
+def needed_of(model: Node, pods: Iterable[PodInfo]) -> int:
+    """Return how many nodes like this one the pods need at least, by the sums of their requests; at least 1."""
+    needs: Counter[str] = Counter()
+    for pod in pods:
+        needs["pods"] += 1
+        needs.update(pod.requests)
+    return max(1, *(math.ceil(amount / has) for name, amount in needs.items() if (has := _amount(model, name)) > 0))
+
+
+def _amount(model: Node, resource: str) -> int:
+    quantity = model.status.allocatable.get(resource)
+    if quantity is None:
+        return 0
+    return milli_value(quantity) if resource == CPU else value(quantity)
+
+
+def _at_least(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> int:
+    """Return how many nodes it takes at least, whichever they are: the sums over the largest node of the kinds."""
+    needs: Counter[str] = Counter()
+    for wish in _wishes(site, kinds, range(len(kinds)), pods) if pods else ():
+        if wish.kinds:
+            needs["pods"] += len(wish.pods)
+            for pod in wish.pods:
+                needs.update(pod.requests)
+    largest = {name: max(_amount(kind.model, name) for kind in kinds) for name in needs}
+    return max((math.ceil(amount / largest[name]) for name, amount in needs.items() if largest[name]), default=0)
+
+
+def nodes_in_words(more: MoreNodes) -> str:
+    """Say which nodes, what they cost, and for how many pods none helps."""
+    told = [f"{each.count:,} like {each.like}" for each in more.nodes]
+    prices = [each.price for each in more.nodes]
+    total = sum(price for price in prices if price is not None)
+    cost = f" for {total:g}" if prices and None not in prices else ""
+    left = f"; {more.left:,} pods fit on no more of them" if more.left and more.nodes else ""
+    return (", ".join(told) + cost + left) if more.nodes else "no node like one that is left helps"

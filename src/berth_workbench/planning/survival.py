@@ -1,0 +1,670 @@
+"""Which failures a cluster survives: every node, every zone, every pool, and pairs of them.
+
+`survival` loses each of them, and says who has no place then, which budgets have fewer healthy pods than they demand,
+and how many more nodes it would take. Where columns prove that everybody finds another place (`certain_room`), that is
+the answer; nodes that are alike, but for their names and images, with pods of the same shapes, share one; all others
+are lost in a simulated cluster, decided by the scheduler, and put back. Where there are more of these than
+`simulated_at_most`, those that seem worst are simulated, and of the others a bound is given.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+
+from berth.api.dra import ResourceSlice
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.api.pools import pool_of
+from berth.config.types import SchedulerConfiguration
+from berth.core.core import Core
+from berth.core.questions import profile_of
+from berth.framework.cycle_state import CycleState
+from berth.framework.registry import Registry
+from berth.state.node_tree import zone_of
+from berth.state.pod_info import PodInfo, PodShape
+from berth_workbench.planning.certain_room import CertainRoom, Leaving
+from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, content_of, kinds_of, nodes_in_words
+from berth_workbench.planning.scenario import Manifests, Step
+from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
+from berth_workbench.simulation.budgets import is_active, owner_of
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.node_changes import remove_nodes
+from berth_workbench.simulation.operations import carry_out
+from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.rehearsal import Rehearsal
+from berth_workbench.simulation.rollouts import apply
+from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.snapshot.snapshot import Snapshot
+
+Kind = Literal["node", "zone", "pool"]
+KINDS: Final[tuple[Kind, ...]] = ("node", "zone", "pool")
+Answered = Literal["proven", "simulated", "alike", "bound"]
+SIMULATED_AT_MOST = 200
+"""So many failures are simulated, unless others are asked for."""
+WORKLOADS_NAMED = 3
+"""How many workloads are named of those that are lost."""
+PAIRS_AT_MOST = 500
+"""So many pairs of zones, and of pools, are looked at; and so many pairs of nodes."""
+NODES_AT_MOST = 64
+"""It is tried to prove that any nodes can be lost at once up to so many."""
+
+Watch = Callable[[int], bool]
+"""Is told how many failures have been answered since it was told last, and says whether to stop."""
+
+
+class LostPods(msgspec.Struct, frozen=True, rename="camel"):
+    """Pods of one workload that have no place for the same reason."""
+
+    workload: str
+    """Kind and `namespace/name` of their controller; `Pod` and its own where it has none."""
+    pods: int
+    message: str
+
+
+class ShortBudget(msgspec.Struct, frozen=True, rename="camel"):
+    """A budget with fewer healthy pods than it demands."""
+
+    name: str
+    """`namespace/name`."""
+    healthy: int
+    demanded: int
+    is_lasting: bool
+    """Whether it still is when everybody who finds a place has one; otherwise at the moment of the failure."""
+
+
+class Failure(msgspec.Struct, frozen=True, rename="camel"):
+    """What is lost at once, and what comes of it."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    """Of the nodes, zones or pools."""
+    nodes: int
+    pods: int
+    """How many pods have to find another place."""
+    unplaced: int
+    """How many pods have none in the end, those included that others have preempted; at most so many for a `bound`."""
+    gone: int
+    """How many pods are gone for good, since no controller replaces them."""
+    preempted: int
+    answered: Answered
+    alike: str = ""
+    """The node whose answer this is."""
+    lost: tuple[LostPods, ...] = ()
+    """Who has no place or is gone, by workload; the most pods first."""
+    budgets: tuple[ShortBudget, ...] = ()
+    more: MoreNodes | None = None
+    """What it takes so that those without a place have one; null where everybody has, or it was not looked for."""
+
+    @property
+    def survives(self) -> bool:
+        """Whether everybody has a place in the end, and no budget demands more."""
+        return not self.unplaced and not self.gone and not any(each.is_lasting for each in self.budgets)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether this is what would happen, and not a bound."""
+        return self.answered != "bound"
+
+
+class KindOfFailure(msgspec.Struct, frozen=True, rename="camel"):
+    """All failures of a kind."""
+
+    kind: Kind
+    at_once: int
+    """How many of them are lost at the same moment."""
+    failures: int
+    survived: int
+    """Of how many it is certain that everybody has a place in the end."""
+    unknown: int
+    """Of how many only a bound is known, or nothing: those that are left out of `failures`."""
+
+
+class Survival(msgspec.Struct, frozen=True, rename="camel"):
+    """Which failures a cluster survives."""
+
+    failures: tuple[Failure, ...]
+    """The worst first."""
+    kinds: tuple[KindOfFailure, ...]
+    any_nodes: int
+    """However so many nodes are chosen to be lost at once, everybody that is replaced has a place, by proof."""
+    pending: int
+    """How many pods have no place before anything is lost; they do not count as lost."""
+    notes: tuple[str, ...] = ()
+    is_complete: bool = True
+    """False where it was stopped before the end."""
+
+
+def survival_of(
+    snapshot: Snapshot,
+    steps: Sequence[Step] = (),
+    *,
+    config: SchedulerConfiguration | None = None,
+    registry: Registry | None = None,
+    seed: int = 0,
+    namespace: str = "default",
+    kinds: Sequence[Kind] = KINDS,
+    pairs: bool = False,
+    pool_label: str = "",
+    prices: Prices | None = None,
+    simulated_at_most: int = SIMULATED_AT_MOST,
+    watch: Watch | None = None,
+) -> Survival:
+    """Return which failures a snapshot's cluster survives, after some changes.
+
+    Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`; `StoppedEarlyError` where `watch` stops it
+    while the cluster is loaded.
+    """
+
+    def progress(steps: int) -> None:
+        if watch is not None and watch(steps):
+            raise StoppedEarlyError
+
+    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
+    site = Site(cluster, snapshot.documents)
+    for step in steps:
+        if isinstance(step, Manifests):
+            apply(site, step.documents, namespace)
+        else:
+            carry_out(site, step)
+    return survival(
+        site,
+        kinds=kinds,
+        pairs=pairs,
+        pool_label=pool_label,
+        prices=prices,
+        simulated_at_most=simulated_at_most,
+        watch=watch,
+    )
+
+
+def survival(
+    site: Site,
+    *,
+    kinds: Sequence[Kind] = KINDS,
+    pairs: bool = False,
+    pool_label: str = "",
+    prices: Prices | None = None,
+    simulated_at_most: int = SIMULATED_AT_MOST,
+    watch: Watch | None = None,
+) -> Survival:
+    """Return which failures a cluster survives. What is pending is placed first, as far as it fits.
+
+    With `pairs` two zones, two pools and two nodes are lost at once, too. Afterwards the cluster is as it was then.
+    """
+    if any(is_pending(pod) for pod in site.cluster.of(Pod)):
+        site.settle()
+    asker = _Asker(site, pool_label, prices, simulated_at_most, watch)
+    try:
+        return asker.answer(kinds, pairs=pairs)
+    finally:
+        asker.put_back()
+
+
+def loss_of(
+    site: Site,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    simulated_at_most: int = SIMULATED_AT_MOST,
+    watch: Watch | None = None,
+) -> list[Failure]:
+    """Return what comes of losing each of some groups of nodes, given by name, in a cluster that is at rest."""
+    if not groups:
+        return []
+    asker = _Asker(site, "", None, simulated_at_most, watch)
+    try:
+        return asker.lose("pool", groups)
+    finally:
+        asker.put_back()
+
+
+class _Case:
+    """A failure that is yet to be answered."""
+
+    __slots__ = ("gone", "kind", "leaving", "names", "node_names", "unproven")
+
+    def __init__(self, kind: Kind, names: tuple[str, ...], node_names: list[str], leaving: Leaving, gone: int) -> None:
+        self.kind = kind
+        self.names = names
+        self.node_names = node_names
+        self.leaving = leaving
+        self.gone = gone
+        self.unproven: list[PodShape] = []
+
+    @property
+    def pods(self) -> int:
+        """How many pods have to find another place."""
+        return sum(self.leaving.pods.values())
+
+    @property
+    def doubtful(self) -> int:
+        """Of how many pods it is not proven that they do."""
+        return sum(self.leaving.pods[shape] for shape in self.unproven)
+
+
+class _Asker:
+    """Asks one cluster."""
+
+    __slots__ = (
+        "_budgets",
+        "_examples",
+        "_hopeful",
+        "_hopeless",
+        "_leaving",
+        "_left_over",
+        "_lone",
+        "_on_row",
+        "_pool_label",
+        "_prices",
+        "_priorities",
+        "_proves",
+        "_room",
+        "_simulations",
+        "_site",
+        "_stopped",
+        "_strained",
+        "_watch",
+        "pending",
+    )
+
+    def __init__(
+        self, site: Site, pool_label: str, prices: Prices | None, simulated_at_most: int, watch: Watch | None
+    ) -> None:
+        self._site = site
+        self._pool_label = pool_label
+        self._prices = prices
+        self._left_over = simulated_at_most
+        self._watch = watch
+        self._stopped = False
+        cluster = site.cluster
+        self.pending = sum(is_pending(pod) for pod in cluster.of(Pod))
+        self._examples: dict[PodShape, PodInfo] = {}
+        self._hopeless: list[Pod] = []
+        self._hopeful: Counter[PodShape] = Counter()
+        self._sort_the_pending()
+        cluster.publish_budgets()
+        self._strained = {key for key, _ in cluster.budgets.violated()}
+        self._priorities: list[int] = []
+        """Of all pods that run, ascending."""
+        self._on_row: dict[int, Counter[PodShape]] = {}
+        self._lone: dict[int, list[Pod]] = {}
+        """The pods on each row that no controller replaces."""
+        self._budgets: dict[int, Counter[str]] = {}
+        """How many healthy pods of each budget are on each row."""
+        self._note_pods()
+        self._room = CertainRoom(cluster.core, self._examples, beside=self._hopeful)
+        self._proves = not any(self._may_preempt(shape) for shape in self._hopeful)
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def _sort_the_pending(self) -> None:
+        """Leave the pending pods out that look at no other pods: where they fit nowhere now, they never will.
+
+        Nothing that is lost gives them room, and unless somebody is preempted, nobody else does either. The others may
+        get a place in the middle of it all, for instance where a pod is lost that kept them away.
+        """
+        cluster = self._site.cluster
+        core = cluster.core
+        verdicts: dict[PodShape, bool] = {}
+        for pod in list(cluster.of(Pod)):
+            if not is_pending(pod) or pod.spec.scheduling_gates or pod.spec.scheduler_name not in core.profiles:
+                continue
+            info = core.intake.info(pod)
+            if info.shape not in verdicts:
+                verdicts[info.shape] = _looks_at_no_pods(core, info)
+            if not verdicts[info.shape]:
+                self._hopeful[info.shape] += 1
+                self._examples.setdefault(info.shape, info)
+            elif not is_daemon(pod):
+                self._hopeless.append(pod)
+                cluster.delete("Pod", pod.key)
+
+    def put_back(self) -> None:
+        """Put the pending pods back that were left out."""
+        for pod in self._hopeless:
+            self._site.cluster.put(pod)
+
+    def _note_pods(self) -> None:
+        """Note who is where: who comes back as a pending pod, who does not, and which budgets count them."""
+        cluster = self._site.cluster
+        table = cluster.core.cache.table
+        for row in table.rows().tolist():
+            shapes: Counter[PodShape] = Counter()
+            lone: list[Pod] = []
+            budgets: Counter[str] = Counter()
+            for info in table.pods[row].values():
+                self._priorities.append(info.priority)
+                pod: Pod | None = cluster.objects.get(("Pod", f"{info.namespace}/{info.name}"))
+                if pod is None or is_daemon(pod) or is_mirror(pod) or not is_active(pod):
+                    continue
+                budgets.update(cluster.budgets.counting_as_healthy(pod))
+                if owner_of(pod) is None:
+                    lone.append(pod)
+                    continue
+                self._examples.setdefault(info.shape, info)
+                shapes[info.shape] += 1
+            self._on_row[row], self._lone[row], self._budgets[row] = shapes, lone, budgets
+        self._priorities.sort()
+
+    def _may_preempt(self, shape: PodShape) -> bool:
+        return self._weaker_than(shape) > 0
+
+    def _weaker_than(self, shape: PodShape) -> int:
+        """How many of the pods that run could have to make way for one of the shape."""
+        info = self._examples[shape]
+        return 0 if info.spec.preemption_policy == "Never" else bisect_left(self._priorities, info.priority)
+
+    def _case(self, kind: Kind, names: tuple[str, ...], rows: Sequence[int]) -> _Case:
+        table = self._site.cluster.core.cache.table
+        pods: Counter[PodShape] = Counter()
+        for row in rows:
+            pods.update(self._on_row[row])
+        leaving = Leaving(np.array(sorted(rows), dtype=np.intp), pods)
+        return _Case(kind, names, [table.names[row] for row in rows], leaving, sum(len(self._lone[r]) for r in rows))
+
+    def _rows_by(self, kind: Kind) -> dict[str, list[int]]:
+        """Return the rows of each node, zone or pool; nodes that are in none are left out."""
+        table = self._site.cluster.core.cache.table
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for row in table.rows().tolist():
+            metadata = table.node(row).metadata
+            name = {"node": metadata.name, "zone": zone_of(metadata.labels)[1]}.get(kind)
+            name = pool_of(metadata.labels, self._pool_label) if name is None else name
+            if name:
+                found[name].append(row)
+        return {name: found[name] for name in sorted(found, key=natural)}
+
+    # -- the answers -------------------------------------------------------------------------------------------------
+
+    def answer(self, kinds: Sequence[Kind], *, pairs: bool) -> Survival:
+        """Answer for all failures of some kinds."""
+        # Rows are those of the table as it is before the first simulation: afterwards a node may have another row.
+        rows = {kind: self._rows_by(kind) for kind in dict.fromkeys((*kinds, "node"))}
+        singles = {kind: self._singles(kind, rows[kind]) for kind in kinds}
+        any_nodes, doubtful = self._any_nodes(rows["node"])
+        twos = {kind: self._pairs(kind, rows[kind], doubtful) for kind in kinds} if pairs else {}
+        groups = self._alike(rows["node"])
+        for cases in (*singles.values(), *(found for found, _ in twos.values())):
+            for case in cases:
+                if not self._proves:
+                    case.unproven = list(case.leaving.pods)
+                elif not (case.kind == "node" and any_nodes >= len(case.names)):
+                    case.unproven = self._room.unproven(case.leaving)
+        failures: list[Failure] = []
+        counts: list[KindOfFailure] = []
+        # Those that are few come first: the bound is meant for nodes.
+        for kind in sorted(kinds, key=lambda each: each == "node"):
+            found = self._answered(singles[kind], groups)
+            counts.append(_count(kind, 1, found, len(found)))
+            failures += found
+        for kind, (cases, number) in twos.items():
+            found = self._answered(cases, {})
+            known = any_nodes >= 2 if kind == "node" else False
+            counts.append(_count(kind, 2, found, number, survives=known and not self._has_lone(rows["node"])))
+            failures += found
+        failures.sort(key=lambda each: (-each.unplaced, -each.gone, each.survives, -each.pods, _order(each)))
+        notes = [EXTENDERS_LEFT_OUT] if self._site.cluster.leaves_out_extenders else []
+        return Survival(
+            failures=tuple(failures),
+            kinds=tuple(counts),
+            any_nodes=any_nodes,
+            pending=self.pending,
+            notes=tuple(notes),
+            is_complete=not self._stopped,
+        )
+
+    def _singles(self, kind: Kind, rows: Mapping[str, list[int]]) -> list[_Case]:
+        """Return the failures of one at a time; where all nodes are lost there is nothing to ask."""
+        return [self._case(kind, (name,), at) for name, at in rows.items() if len(at) < len(self._on_row)]
+
+    def lose(self, kind: Kind, groups: Mapping[str, Sequence[str]]) -> list[Failure]:
+        """Answer for groups of nodes, each lost at once."""
+        row_of = self._site.cluster.core.cache.table.row_of
+        cases = [self._case(kind, (name,), [row_of[node] for node in nodes]) for name, nodes in groups.items()]
+        for case in cases:
+            case.unproven = self._room.unproven(case.leaving) if self._proves else list(case.leaving.pods)
+        return self._answered(cases, {})
+
+    def _has_lone(self, rows: Mapping[str, Sequence[int]]) -> bool:
+        return any(self._lone[row] for each in rows.values() for row in each)
+
+    def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, set[PodShape]]:
+        """Return up to how many nodes can be lost, whichever, and the shapes for which two may be too many."""
+        each = [Leaving(np.array(at, dtype=np.intp), self._on_row[at[0]]) for at in rows.values()]
+        of_two = self._room.unproven_of_any(each, 2)
+        if not self._proves or self._room.unproven_of_any(each, 1):
+            return 0, of_two
+        low, high = 1, min(NODES_AT_MOST, max(len(each) - 1, 1)) + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._room.unproven_of_any(each, middle):
+                high = middle
+            else:
+                low = middle
+        return low, of_two
+
+    def _pairs(self, kind: Kind, rows: Mapping[str, list[int]], doubtful: set[PodShape]) -> tuple[list[_Case], int]:
+        """Return pairs to be answered, and how many there are; of nodes those that carry the most doubtful pods."""
+        names = list(rows)
+        number = len(names) * (len(names) - 1) // 2
+        if number > PAIRS_AT_MOST:
+            shown = PAIRS_AT_MOST
+            weight = {
+                name: sum(
+                    count for row in rows[name] for shape, count in self._on_row[row].items() if shape in doubtful
+                )
+                for name in names
+            }
+            few = int((2 * shown) ** 0.5) + 1
+            names = sorted(names, key=lambda name: -weight[name])[:few]
+        chosen = list(combinations(names, 2))[:PAIRS_AT_MOST]
+        found = [self._case(kind, pair, [*rows[pair[0]], *rows[pair[1]]]) for pair in chosen]
+        kept = [case for case in found if len(case.node_names) < len(self._on_row)]
+        return kept, number - (len(found) - len(kept))
+
+    def _alike(self, rows: Mapping[str, Sequence[int]]) -> dict[str, object]:
+        """Return for each node what it has in common with those of which the same is true."""
+        cluster = self._site.cluster
+        table = cluster.core.cache.table
+        with_devices = {each.spec.node_name for each in cluster.of(ResourceSlice)}
+        found: dict[str, object] = {}
+        for name, (row,) in rows.items():
+            node: Node = table.node(row)
+            is_own = name in with_devices or bool(self._lone[row])
+            found[name] = (
+                name if is_own else "",
+                content_of(node),
+                table.requested[:, row].tobytes(),
+                int(table.pod_count[row]),
+                frozenset(self._on_row[row].items()),
+                frozenset(self._budgets[row].items()),
+            )
+        return found
+
+    def _answered(self, cases: Sequence[_Case], content: Mapping[str, object]) -> list[Failure]:
+        """Answer for failures of a kind, the doubtful ones first, the most doubtful of these first."""
+        found: list[Failure] = []
+        known: dict[object, Failure] = {}
+        for case in sorted(cases, key=lambda each: (-each.doubtful, -each.pods)):
+            if self._stopped:
+                break
+            key = content.get(case.names[0]) if case.kind == "node" and len(case.names) == 1 else None
+            if not case.unproven and not self._loses_healthy_for_good(case):
+                found.append(self._failure(case, "proven"))
+            elif key is not None and key in known:
+                other = known[key]
+                found.append(
+                    msgspec.structs.replace(other, names=case.names, answered="alike", alike=other.names[0], more=None)
+                )
+            elif self._left_over <= 0:
+                found.append(self._failure(case, "bound", unplaced=self._most_unplaced(case)))
+            else:
+                self._left_over -= 1
+                answer = self._simulated(case)
+                found.append(answer)
+                if key is not None:
+                    known[key] = answer
+            if self._watch is not None and self._watch(1):
+                self._stopped = True
+        return found
+
+    def _most_unplaced(self, case: _Case) -> int:
+        """How many pods have no place at most: those not proven to find one, and all whom these could preempt."""
+        return case.doubtful + max((self._weaker_than(shape) for shape in case.unproven), default=0)
+
+    def _loses_healthy_for_good(self, case: _Case) -> bool:
+        """Whether a budget counts pods that nothing replaces; what it demands then is for the simulation to say."""
+        lone = (pod for row in case.leaving.rows.tolist() for pod in self._lone[row])
+        return any(True for pod in lone for _ in self._site.cluster.budgets.counting_as_healthy(pod))
+
+    def _failure(self, case: _Case, answered: Answered, unplaced: int = 0) -> Failure:
+        """An answer without a simulation."""
+        return Failure(
+            kind=case.kind,
+            names=case.names,
+            nodes=len(case.node_names),
+            pods=case.pods,
+            unplaced=unplaced,
+            gone=case.gone,
+            preempted=0,
+            answered=answered,
+            lost=_by_workload((pod, _ALONE) for row in case.leaving.rows.tolist() for pod in self._lone[row]),
+            budgets=tuple(self._short_at_once(case)),
+        )
+
+    def _short_at_once(self, case: _Case) -> Iterator[ShortBudget]:
+        """The budgets that have fewer healthy pods than they demand when the nodes are lost."""
+        lost: Counter[str] = Counter()
+        for row in case.leaving.rows.tolist():
+            lost.update(self._budgets[row])
+        for key in sorted(lost):
+            status = self._site.cluster.budgets.status(key)
+            healthy = status.current_healthy - lost[key]
+            if healthy < status.desired_healthy:
+                yield ShortBudget(key, healthy, status.desired_healthy, is_lasting=False)
+
+    def _simulated(self, case: _Case) -> Failure:
+        """Lose the nodes, let the scheduler place what it can, and put everything back."""
+        found = self._lived_through(case, ())
+        # Where somebody is preempted, those who had no hope before may come by a place, and be in others' way.
+        return self._lived_through(case, self._hopeless) if found.preempted and self._hopeless else found
+
+    def _lived_through(self, case: _Case, pending: Sequence[Pod]) -> Failure:
+        site, cluster = self._site, self._site.cluster
+        at_once = list(self._short_at_once(case))
+        with Rehearsal(site) as rehearsal:
+            if pending:
+                cluster.add(pending)
+                site.settle()
+            seen = len(cluster.evictions)
+            remove_nodes(site, case.node_names, "the loss of {}")
+            site.settle()
+            losses: list[tuple[Pod, str]] = []
+            unplaced = gone = 0
+            unplaced_keys: list[str] = []
+            for key, (before, now) in rehearsal.changed_pods().items():
+                if before is None or not before.spec.node_name or is_daemon(before) or is_mirror(before):
+                    continue
+                if not is_active(before) or (now is not None and now.spec.node_name):
+                    continue
+                if now is None:
+                    gone += 1
+                    losses.append((before, _ALONE))
+                else:
+                    unplaced += 1
+                    unplaced_keys.append(key)
+                    losses.append((before, cluster.messages.get(key, "")))
+            preempted = len(cluster.evictions) - seen
+            lasting = [
+                ShortBudget(key, status.current_healthy, status.desired_healthy, is_lasting=True)
+                for key, status in cluster.budgets.violated()
+                if key not in self._strained
+            ]
+            more = self._more(unplaced_keys) if unplaced else None
+        short = {each.name: each for each in (*at_once, *lasting)}
+        return Failure(
+            kind=case.kind,
+            names=case.names,
+            nodes=len(case.node_names),
+            pods=case.pods,
+            unplaced=unplaced,
+            gone=gone,
+            preempted=preempted,
+            answered="simulated",
+            lost=_by_workload(losses),
+            budgets=tuple(short.values()),
+            more=more,
+        )
+
+    def _more(self, keys: Iterable[str]) -> MoreNodes:
+        """What it takes until the pods of these names have a place, too."""
+        cluster = self._site.cluster
+        names = list(keys)
+
+        def wanting() -> list[Pod]:
+            found = (cluster.objects.get(("Pod", key)) for key in names)
+            return [pod for pod in found if pod is not None and is_pending(pod)]
+
+        kinds = kinds_of(cluster.of(Node), self._prices)
+        return add_until_placed(self._site, kinds, wanting, by_price=self._prices is not None)
+
+
+def _looks_at_no_pods(core: Core, pod: PodInfo) -> bool:
+    profile, state = profile_of(core, pod), CycleState()
+    pre = profile.run_pre_filter(state, pod)
+    what_if = profile.what_if(state, pod)
+    is_plain = pre.status is None and what_if.is_possible and not what_if.looks_at_single_pods
+    return is_plain and pod.spec.scheduling_group is None and not profile.reserve(state)
+
+
+_ALONE = "has no controller, so that nothing replaces it"
+
+
+def _by_workload(losses: Iterable[tuple[Pod, str]]) -> tuple[LostPods, ...]:
+    found: Counter[tuple[str, str]] = Counter()
+    for pod, message in losses:
+        owner = owner_of(pod)
+        found[" ".join(owner) if owner is not None else f"Pod {pod.key}", message] += 1
+    ordered = sorted(found.items(), key=lambda each: (-each[1], natural(each[0][0])))
+    return tuple(LostPods(workload, count, message) for (workload, message), count in ordered)
+
+
+def _count(kind: Kind, at_once: int, found: Sequence[Failure], number: int, *, survives: bool = False) -> KindOfFailure:
+    """Count the failures of a kind; with `survives` those that were not looked at are survived, too."""
+    survived = sum(each.survives for each in found)
+    unknown = sum(not each.is_exact for each in found)
+    others = number - len(found)
+    return KindOfFailure(kind, at_once, number, survived + others * survives, unknown + others * (not survives))
+
+
+def _order(failure: Failure) -> tuple[object, ...]:
+    return (failure.kind, *(natural(name) for name in failure.names))
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def named(failure: Failure) -> str:
+    """Say what is lost."""
+    return f"{failure.kind} {' + '.join(failure.names)}"
+
+
+def who(failure: Failure) -> str:
+    """Say who is lost, the first few workloads."""
+    if failure.answered == "alike":
+        return f"as with {failure.alike}"
+    if not failure.is_exact:
+        return "not simulated"
+    told = [f"{each.pods} of {each.workload}" for each in failure.lost[:WORKLOADS_NAMED]]
+    more = len(failure.lost) - WORKLOADS_NAMED
+    return ", ".join(told) + (f" and {more} more workloads" if more > 0 else "")
+
+
+def takes(failure: Failure) -> str:
+    """Say how many more nodes it takes."""
+    return "" if failure.more is None else nodes_in_words(failure.more)

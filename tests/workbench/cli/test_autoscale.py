@@ -1,0 +1,57 @@
+"""`berth autoscale` as people and programs use it: outputs, exit codes, what is refused."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from berth.cli import main
+from tests.workbench.planning.test_survival import node, pod
+
+CLUSTER = [
+    node("s1"),
+    node("s2"),
+    node("c1", pool="cheap"),
+    pod("full", "s1", "4"),
+    pod("w", "c1"),
+    pod("big", cpu="5"),
+]
+GROUPS = {"groups": [{"name": "std", "price": 2}, {"name": "cheap", "price": 1, "spot": True, "max": 1}]}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def go(*args, groups=GROUPS, code=0):
+        items = [each.document for each in CLUSTER]
+        (tmp_path / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        (tmp_path / "groups.yaml").write_text(json.dumps(groups))
+        given = ["--cluster", str(tmp_path / "cluster.json"), "--groups", str(tmp_path / "groups.yaml")]
+        found = CliRunner().invoke(main, ["autoscale", *given, *args])
+        assert found.exit_code == code, found.output
+        return found.output
+
+    return go
+
+
+def test_tables_say_what_to_add_what_can_go_and_what_spot_costs(run):
+    lines = [" ".join(line.split()) for line in run("--add-nodes", "1=s1").splitlines()]
+    assert "1 pods have no place: no node of these groups helps." in lines
+    assert "2 nodes can go, which saves 3; 2 were tried." in lines
+    assert "std 2 0 1 2" in lines and "cheap 1 0 1 1 spot" in lines
+
+
+def test_json(run, tmp_path):
+    (tmp_path / "new.yaml").write_text(
+        json.dumps(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": pod("x", cpu="4").document["spec"]}
+        )
+    )
+    found = json.loads(run("-f", str(tmp_path / "new.yaml"), "--scale", "rs/web=0", "-o", "json"))
+    assert found["groups"][0] == {"name": "std", "nodes": 2, "added": 0, "removed": 1, "price": 2.0, "isSpot": False}
+    assert found["cost"] == 5.0
+    assert found["spot"][0]["names"] == ["cheap"]
+
+
+def test_what_is_wrong_with_the_groups_is_one_line(run):
+    said = run(groups={"groups": [{"name": "std", "prize": 2}]}, code=1)
+    assert "groups.yaml" in said and "prize" in said and said.count("\n") == 1

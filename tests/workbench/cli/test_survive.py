@@ -1,0 +1,59 @@
+"""`berth survive` as people and programs use it: outputs, exit codes, what is refused."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from berth.cli import main
+from berth_workbench.page.views.survive import kinds_of
+from tests.workbench.planning.test_survival import node, pod
+
+FULL = [node("n1"), node("n2", "b"), *(pod(f"w{i}", "n1") for i in range(3)), *(pod(f"v{i}", "n2") for i in range(3))]
+
+
+@pytest.fixture
+def run(tmp_path):
+    def go(*args, code=0):
+        file = tmp_path / "cluster.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [each.document for each in FULL]}))
+        found = CliRunner().invoke(main, ["survive", "--cluster", str(file), *args])
+        assert found.exit_code == code, found.output
+        return found.output
+
+    return go
+
+
+def test_tables_say_what_is_survived_who_is_lost_and_what_it_takes(run):
+    lines = [" ".join(line.split()) for line in run().splitlines()]
+    assert "zone 2 0 2 0" in lines
+    assert "node 2 0 2 0" in lines
+    assert any(line.startswith("node n1 3 2 0 2 of ReplicaSet default/web") for line in lines), lines
+    assert any("1 like n2" in line for line in lines)
+    assert "Of no number of nodes it is proven that any of them can be lost." in lines
+
+
+def test_json_has_every_failure(run):
+    found = json.loads(run("--of", "node", "-o", "json"))
+    assert found["kinds"] == [{"kind": "node", "atOnce": 1, "failures": 2, "survived": 0, "unknown": 0}]
+    assert [(each["names"], each["unplaced"]) for each in found["failures"]] == [(["n1"], 2), (["n2"], 2)]
+    assert found["failures"][0]["more"]["nodes"] == [{"like": "n2", "count": 1, "price": None}]
+    assert found["anyNodes"] == 0
+
+
+def test_bounds_are_told_as_such(run):
+    lines = [" ".join(line.split()) for line in run("--of", "node", "--at-most", "0").splitlines()]
+    assert "node 2 0 0 2" in lines
+    assert any(line.startswith("node n1 3 ≤ 3 0 not simulated") for line in lines), lines
+
+
+def test_fail_on_loss(run):
+    run("--fail-on-loss", code=1)
+    run("--fail-on-loss", "--add-nodes", "1=n1", "--of", "node")
+
+
+def test_what_is_typed_on_the_page():
+    assert kinds_of("") == ["node", "zone", "pool"]
+    assert kinds_of("zones, pool") == ["zone", "pool"]
+    with pytest.raises(ValueError, match="not 'rack'"):
+        kinds_of("rack")

@@ -1,0 +1,207 @@
+"""The autoscaler's part: counted on one's fingers, and on small random clusters against an exhaustive search."""
+
+import random
+from itertools import product
+
+import msgspec
+import pytest
+
+from berth_workbench.planning.autoscale import autoscale_of
+from berth_workbench.planning.node_groups import NodeGroupError, groups_in, read_groups
+from berth_workbench.simulation.prices import Prices
+from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.snapshot import Snapshot
+from tests.effort import examples
+from tests.workbench.planning import checker
+from tests.workbench.planning.test_survival import budget, node, pod, snapshot_of
+
+WORLDS = examples(60)
+
+
+def planned(objects, groups, **options):
+    return autoscale_of(snapshot_of(objects), read_groups({"groups": groups}), **options)
+
+
+def added(plan):
+    return {each.like: each.count for each in plan.more.nodes}
+
+
+def test_the_cheapest_group_that_takes_the_backlog_is_added():
+    objects = [node("s1", cpu="4"), node("b1", cpu="8", pool="big"), pod("full", "s1", "4"), pod("full2", "b1", "8")]
+    objects += [pod(f"w{i}", cpu="2") for i in range(4)]
+    found = planned(objects, [{"name": "std", "price": 1}, {"name": "big", "price": 3}])
+    assert (found.backlog, added(found), found.more.nodes[0].price) == (4, {"std": 2}, 2)
+    found = planned(objects, [{"name": "std", "price": 1}, {"name": "big", "price": 1.5}])
+    assert added(found) == {"big": 1}
+    assert found.cost == 2.5
+    without = planned(objects, [{"name": "std"}, {"name": "big"}])
+    assert added(without) == {"big": 1} and without.cost is None  # the fewest
+
+
+def test_max_and_what_no_group_takes():
+    objects = [node("s1"), pod("full", "s1", "4"), *(pod(f"w{i}", cpu="4") for i in range(3)), pod("huge", cpu="9")]
+    found = planned(objects, [{"name": "std", "max": 3}])
+    assert (found.backlog, added(found), found.more.placed, found.more.left) == (4, {"std": 2}, 2, 2)
+
+
+def test_groups_from_templates_like_nodes_and_prices_of_a_file():
+    template = {
+        "metadata": {"labels": {"disk": "nvme"}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+    }
+    objects = [node("s1"), pod("w", cpu="4")]
+    objects[1].set_spec(nodeSelector={"disk": "nvme"})
+    groups = [{"name": "new", "template": template}, {"name": "other", "like": "s1"}]
+    found = planned(objects, groups, prices=Prices(default=7.0))
+    assert added(found) == {"new": 1} and found.more.nodes[0].price == 7.0
+
+
+def test_nodes_that_nobody_needs_can_go_within_min_and_budgets():
+    objects = [node(f"s{i}") for i in range(4)]
+    objects += [pod("a", "s0", "2"), pod("b", "s1"), pod("c", "s2")]
+    found = planned(objects, [{"name": "std", "price": 2}])
+    # 4 CPUs in all: one node can have them.
+    assert [each.node for each in found.removable] == ["s3", "s1", "s2"] and found.saves == 6
+    assert found.removable[0].moved == 0 and sum(each.moved for each in found.removable) in (2, 3)
+    assert len(planned(objects, [{"name": "std", "min": 3}]).removable) == 1
+    assert [each.node for each in planned([*objects, budget(3)], [{"name": "std"}]).removable] == ["s3"]
+    assert planned(objects, [{"name": "std"}], tried_at_most=0).removable == ()
+
+
+def test_pods_that_would_be_lost_or_must_not_move_keep_their_nodes():
+    stays = pod("stays", "s1")
+    stays.document["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    objects = [node("s1"), node("s2"), node("s3"), stays, pod("alone", "s2", owner="")]
+    assert [each.node for each in planned(objects, [{"name": "std"}]).removable] == ["s3"]
+
+
+def test_a_spot_group_that_is_lost():
+    objects = [node("s1"), node("c1", pool="cheap"), node("c2", pool="cheap")]
+    objects += [pod(f"w{i}", f"c{i % 2 + 1}", "3") for i in range(2)]
+    (lost,) = planned(objects, [{"name": "std"}, {"name": "cheap", "spot": True}]).spot
+    assert (lost.names, lost.nodes, lost.pods, lost.unplaced) == (("cheap",), 2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("groups", "problem"),
+    [
+        ([], "1 to 200"),
+        ([{"name": "a"}, {"name": "a"}], "no other group"),
+        ([{"name": "a", "min": 3, "max": 2}], "min 3 and max 2"),
+        ([{"name": "a", "price": -1}], "a number of 0 or more"),
+        ([{"name": "a", "like": "x", "template": {}}], "not both"),
+        ([{"name": "a", "cost": 1}], "cost"),
+    ],
+)
+def test_groups_that_cannot_be_used(groups, problem):
+    with pytest.raises(NodeGroupError, match=problem):
+        read_groups({"groups": groups})
+
+
+@pytest.mark.parametrize(
+    ("group", "problem"),
+    [
+        ({"name": "none"}, "say with `like` or `template`"),
+        ({"name": "a", "like": "x"}, "no node 'x'"),
+        ({"name": "a", "template": {"metadata": {}}}, "allocatable is missing"),
+    ],
+)
+def test_groups_of_which_nobody_knows_the_nodes(group, problem):
+    with pytest.raises(NodeGroupError, match=problem):
+        groups_in(read_groups({"groups": [group]}), [node("s1").build()])
+
+
+# -- against an exhaustive search ------------------------------------------------------------------------------------
+
+
+def manifest(name, size, on="", owner=True, **spec):
+    metadata = {"name": name, "labels": {"app": name}}
+    if owner:
+        owned = {"kind": "ReplicaSet", "name": f"r{size}", "uid": f"r{size}", "apiVersion": "v1", "controller": True}
+        metadata["ownerReferences"] = [owned]
+    container = {"name": "c", "resources": {"requests": {"cpu": str(size)}}}
+    where = {"nodeName": on} if on else {}
+    return {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **where, **spec}}
+
+
+def machine(name, pool, cpu):
+    labels = {"kubernetes.io/hostname": name, "pool": pool}
+    room = {"cpu": str(cpu), "memory": "8Gi", "pods": "20"}
+    return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"allocatable": room}}
+
+
+def fit_together(sizes, rooms):
+    """Whether pods of these sizes fit into these rooms, in any way."""
+    if not sizes:
+        return True
+    first, others = sizes[0], sizes[1:]
+    seen = set()
+    for at, room in enumerate(rooms):
+        if room >= first and room not in seen:
+            seen.add(room)
+            if fit_together(others, [*rooms[:at], room - first, *rooms[at + 1 :]]):
+                return True
+    return False
+
+
+def test_what_is_added_suffices_and_is_no_less_than_the_least():
+    best = asked = 0
+    for seed in range(WORLDS):
+        rng = random.Random(seed)
+        rooms = {"a": rng.randrange(3, 6), "b": rng.randrange(6, 10)}
+        prices = {"a": rng.randrange(1, 5), "b": rng.randrange(1, 9)}
+        sizes = sorted((rng.randrange(1, 5) for _ in range(rng.randrange(1, 7))), reverse=True)
+        objects = [machine("a0", "a", rooms["a"]), machine("b0", "b", rooms["b"])]
+        objects += [manifest("fa", rooms["a"], "a0"), manifest("fb", rooms["b"], "b0")]
+        objects += [manifest(f"p{i}", size) for i, size in enumerate(sizes)]
+        snapshot = Snapshot([Document(each["kind"], msgspec.json.encode(each), "w") for each in objects])
+        specs = read_groups({"groups": [{"name": name, "price": prices[name]} for name in rooms]})
+        found = autoscale_of(snapshot, specs)
+        count = added(found)
+        possible = [size for size in sizes if size <= max(rooms.values())]
+        assert (found.backlog, found.more.left) == (len(sizes), len(sizes) - len(possible)), f"seed {seed}"
+        given = [rooms[name] for name, number in count.items() for _ in range(number)]
+        assert fit_together(possible, given), f"seed {seed}"
+        ways = [
+            (a * prices["a"] + b * prices["b"], a + b)
+            for a, b in product(range(7), repeat=2)
+            if fit_together(possible, [rooms["a"]] * a + [rooms["b"]] * b)
+        ]
+        cost = sum(prices[name] * number for name, number in count.items())
+        assert min(ways)[0] <= cost <= 2 * min(ways)[0] + max(prices.values()), f"seed {seed}"
+        assert found.more.at_least <= min(number for _, number in ways), f"seed {seed}"
+        best += cost == min(ways)[0]
+        asked += 1
+    assert best > asked / 2
+
+
+def test_what_can_go_leaves_a_place_for_everybody():
+    removed = 0
+    for seed in range(WORLDS):
+        rng = random.Random(seed)
+        nodes = [machine(f"n{i}", "a", rng.randrange(4, 9)) for i in range(rng.randrange(2, 6))]
+        running = []
+        for each in nodes:
+            free = int(each["status"]["allocatable"]["cpu"])
+            while free and rng.random() < 0.6:
+                size = rng.randrange(1, min(free, 3) + 1)
+                free -= size
+                running.append((manifest(f"p{len(running)}", size, owner=rng.random() < 0.9), each["metadata"]["name"]))
+        objects = [*nodes, *({**p, "spec": {**p["spec"], "nodeName": on}} for p, on in running)]
+        snapshot = Snapshot([Document(each["kind"], msgspec.json.encode(each), "w") for each in objects])
+        found = autoscale_of(snapshot, read_groups({"groups": [{"name": "a", "price": 1}]}), used_at_most=1.0)
+        gone = {each.node for each in found.removable}
+        removed += len(gone)
+        left = [each for each in nodes if each["metadata"]["name"] not in gone]
+        moving = [pod for pod, on in running if on in gone]
+        assert all(pod["metadata"].get("ownerReferences") for pod in moving), f"seed {seed}"
+        free = []
+        for each in left:
+            here = [pod for pod, on in running if on == each["metadata"]["name"]]
+            free.append(each["status"]["allocatable"]["cpu"])
+            free[-1] = int(free[-1]) - sum(checker.requests_of(pod)["cpu"] for pod in here) // 1000
+        sizes = sorted((checker.requests_of(pod)["cpu"] // 1000 for pod in moving), reverse=True)
+        assert fit_together(sizes, free), f"seed {seed}: {gone}"
+        # None of those that are left could go alone, the others staying where the scheduler's plan leaves room for.
+        assert found.saves == len(gone)
+    assert removed > WORLDS / 3
