@@ -17,6 +17,9 @@ COMMANDS = CommandTable(
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance", "Which running pods to move so that the cluster becomes better."
         ),
+        "upgrade-plan": CommandEntry(
+            "berth_workbench.cli.upgrade_plan", "In which batches to upgrade nodes, with how many surge nodes."
+        ),
         "compare": CommandEntry(
             "berth_workbench.cli.compare", "Two configurations on the same pods: what differs, and why."
         ),
