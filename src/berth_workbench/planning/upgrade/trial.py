@@ -2,7 +2,7 @@
 
 The drain is that of `kubectl drain --force --ignore-daemonsets` on several nodes at once. Whoever may leave leaves;
 those that budgets protect are tried again when the scheduler has placed what left before. What comes of it is a
-`TriedStep`, with what speaks against the step. Whether it is kept or taken back is for the caller, who has begun the trial.
+`TriedStep`, with what speaks against it. Whether it is kept or taken back is for the caller, who has begun the trial.
 """
 
 from collections.abc import Collection, Iterable, Sequence
