@@ -1,12 +1,14 @@
 # The scheduler's image: Python, the locked dependencies, and Berth; no compiler, no pip of its own, no development tools.
 # It runs as an unprivileged numeric user, and writes nowhere but to /tmp, so that its root file system may be read-only.
+# The image of the page has NiceGUI, too: docker build --build-arg LOCK=requirements-page.lock
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
+ARG LOCK=requirements.lock
 WORKDIR /src
-COPY requirements.lock requirements-build.lock ./
+COPY requirements.lock requirements-page.lock requirements-build.lock ./
 RUN python -m venv --without-pip /opt/berth
-RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --require-hashes --only-binary :all: --requirement requirements.lock
+RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --require-hashes --only-binary :all: --requirement ${LOCK}
 RUN python -m pip install --no-cache-dir --require-hashes --only-binary :all: --requirement requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src

@@ -7,7 +7,8 @@ STAMP   := $(VENV)/.installed
 # Tests start some forty processes: these read compiled modules, as those of an installation do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup browser demo test test-all lint types contracts unit unit-all soak pictures bench lock sbom audit clean
+.PHONY: setup browser demo test test-all lint types contracts unit unit-all soak pictures bench lock sbom audit \
+        release-check release clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -67,6 +68,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-emit-index-u
 lock:
 	$(COMPILE) --group dev --extra uvloop --output-file requirements-dev.lock
 	$(COMPILE) --extra cluster --extra uvloop --extra otel --constraint requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --extra cluster --extra uvloop --extra otel --extra ui --constraint requirements-dev.lock --output-file requirements-page.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --python-version 3.11 --custom-compile-command "make lock" --group build \
 	  --constraint requirements-dev.lock --output-file requirements-build.lock
@@ -83,10 +85,27 @@ sbom: build/supply/.installed
 	  --spec-version 1.6 --output-format JSON --output-file build/sbom.cdx.json build/shipped/bin/python
 	@echo "build/sbom.cdx.json is written"
 
+# All of a release that needs no registry, in build/release; docs/support.md says what is in it. TAG=v0.1.0 checks that, too;
+# STRICT=--strict fails where Helm is missing, and SBOM= leaves out the list of parts. Needs the network, for an empty environment.
+RELEASE := build/release
+SBOM    ?= sbom
+release-check: setup
+	$(BIN)/python deploy/release.py versions --tag "$(TAG)"
+	$(BIN)/python deploy/release.py build $(RELEASE)
+	$(BIN)/python deploy/release.py try $(RELEASE)
+	$(BIN)/python deploy/release.py chart $(RELEASE) $(STRICT)
+	$(if $(SBOM),$(MAKE) $(SBOM))
+	$(if $(SBOM),build/supply/bin/python deploy/release.py parts build/sbom.cdx.json && cp build/sbom.cdx.json $(RELEASE)/)
+	$(BIN)/python deploy/release.py sums $(RELEASE)
+
+# Publishes what release-check has made, to REGISTRY; DRY=--dry-run only says how.
+release:
+	$(PY) deploy/release.py publish $(RELEASE) $(REGISTRY) $(DRY)
+
 # Needs the network. DATABASE=pypi asks PyPI instead of OSV. Ends with 3 where not every package could be audited.
 DATABASE ?= osv
 audit: build/supply/.installed
-	build/supply/bin/python deploy/audit.py $(DATABASE) requirements.lock requirements-build.lock requirements-dev.lock
+	build/supply/bin/python deploy/audit.py $(DATABASE) requirements.lock requirements-page.lock requirements-build.lock requirements-dev.lock
 
 build/supply/.installed: requirements-supply.lock
 	$(PY) -m venv build/supply

@@ -230,7 +230,7 @@ def numa_zones(nodes: int, pods: int) -> Iterator[Json]:
 
 RESERVING = {"cacheResyncPeriodSeconds": 5, "cache": {"informerMode": "Shared"}}
 POOLS = [{"name": name, "selector": {"matchLabels": {REGION: name}}} for name in ("r1", "r2", "r0")]
-LIMITS = [{"topologyKey": "kubernetes.io/hostname", "max": 1, "labelKeys": ["app"]}]
+LIMITS = [{"topologyKey": "kubernetes.io/hostname", "max": 2, "labelKeys": ["app"]}]
 TYPICAL = [{"requests": {"cpu": str(cpu), "memory": f"{cpu * 2}Gi"}, "weight": cpu} for cpu in range(1, 11)]
 WATCHER = {"watcherAddress": "http://127.0.0.1:1"}
 SCENARIOS: Mapping[str, GuestScenario] = {

@@ -22,7 +22,14 @@ from tests.paths import ROOT
 DOCUMENTS = [
     *(
         ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/conformance/README.md")
+        for name in (
+            "README.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+            "SECURITY.md",
+            "plugins/README.md",
+            "tests/conformance/README.md",
+        )
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
@@ -36,6 +43,28 @@ def test_every_file_that_a_document_names_exists(document: Path) -> None:
     missing = [name for name in named if not (ROOT / name).exists()]
     missing += [target for target in linked if not (document.parent / target).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_to_a_section_leads_to_one(document: Path) -> None:
+    linked = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text())
+    targets = [(document.parent / path if path else document, section) for path, section in linked]
+    assert [f"{path}#{section}" for path, section in targets if section not in _sections(path)] == []
+
+
+def _sections(document: Path) -> set[str]:
+    """The headings of a document as GitHub names them in links."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_to_be_had_where_there_is_nothing(document: Path) -> None:
+    """There is no release yet (docs/support.md): no document takes Berth from an index, or an image from a registry."""
+    text = document.read_text()
+    assert re.findall(r"pip install[^`\n]*\bberth-scheduler\b.*", text) == []
+    images = re.findall(r"([\w.-]+)/berth-(?:scheduler|with-plugins)[\w-]*(?::|\s|$)", text)
+    assert {each for each in images if "." in each} <= {"registry.example.com"}
 
 
 def test_every_long_test_is_told_of() -> None:

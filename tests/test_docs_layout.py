@@ -16,7 +16,12 @@ PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster")
 NO_MODULES = {"berth.commands", "berth.dev", "berth.yaml"}
 """A group of entry points, the domain of our annotations, and a file."""
 OF_EARLIER_RELEASES = {"CHANGELOG.md": {"berth.cluster"}}
-PLACES = [SRC, *(SRC / package for package in PACKAGES), *(each for each in SRC.glob("*/*") if each.is_dir())]
+PLACES = [
+    SRC,
+    ROOT / "plugins/src/berth_plugins",
+    *(SRC / package for package in PACKAGES),
+    *(each for each in SRC.glob("*/*") if each.is_dir()),
+]
 
 
 def _rooms_told(package: str) -> Iterator[tuple[list[str], str]]:

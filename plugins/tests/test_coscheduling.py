@@ -119,3 +119,42 @@ def test_the_queue_is_by_priority_and_age_of_the_group(cluster):
 def test_wrong_args_are_refused_in_upstreams_words(cluster, args, words):
     with pytest.raises(ValueError, match=words):
         cluster(**args)
+
+
+def told_of(found, pod):
+    (profile,) = found.core.profiles.values()
+    plugin = next(each.plugin for each in profile.plugins if each.name == "Coscheduling")
+    return list(plugin.explain_rejection(pod.info())), list(plugin.remedies(pod.info()))
+
+
+def test_it_says_how_many_members_are_there_and_how_many_more_are_needed(cluster):
+    gated = member("g-2")
+    gated.spec["schedulingGates"] = [{"name": "example.com/wait"}]
+    found = cluster(node("n1"), group(least=3, minResources={"cpu": "9"}), member("g-1"), gated).run()
+    said, remedies = told_of(found, member("g-1"))
+    assert said[:3] == [
+        "PodGroup default/g: 2 members are there, 0 have a place, 3 are needed (minMember)",
+        "1 members are gated",
+        "2 more are needed",
+    ]
+    (failed,) = said[3:]  # PostFilter is asked whoever has rejected a member
+    assert failed.startswith("the group failed last at ")
+    (remedy,) = remedies  # of its 9 CPUs there are 4
+    assert remedy.patch == {"spec": {"minMember": 1, "minResources": None}}
+    assert remedy.what == "lower minMember from 3 to 1 and leave out minResources"
+    assert told_of(found, make_pod("other")) == ([], [])
+
+
+def test_it_says_who_waits_since_when_and_until_when(cluster):
+    found = cluster(
+        node("n1"), group(least=2, scheduleTimeoutSeconds=30), member("g-1"), member("g-2"), podGroupRejectPercentage=50
+    ).run()
+    found.advance(10)
+    said, _ = told_of(found, member("g-2"))
+    assert said == [
+        "PodGroup default/g: 2 members are there, 1 have a place, 2 are needed (minMember)",
+        "1 have waited with their place for 10 s, and will for 20 s more",
+    ]
+    found.advance(31)
+    said, _ = told_of(found, member("g-2"))
+    assert any(each.startswith("the group failed last at ") for each in said)

@@ -237,3 +237,20 @@ def test_nobody_starves_while_pods_come_and_go(config, seed):
 def test_wrong_args_are_refused(config, args, words):
     with pytest.raises(ValueError, match=words):
         fair(config, **args)
+
+
+def test_it_says_what_tenants_have_and_whose_turn_comes_before(config):
+    cluster = fair(config, node("n1", 10, 100), weights={"a": 2})
+    for tenant, cpu in (("a", 4), ("b", 1)):
+        cluster.put(pod(f"{tenant}0", tenant, cpu))
+    cluster.run()
+    for tenant in "ab":
+        cluster.put(pod(f"{tenant}1", tenant, 9))
+    cluster.run()
+    plugins = cluster.core.profiles["default-scheduler"].plugins
+    plugin = next(each.plugin for each in plugins if each.name == "FairShares")
+    figures = [({"tenant": "a"}, 0.2), ({"tenant": "b"}, 0.1)]
+    assert [(dict(each.labels), each.value) for each in plugin.figures()] == figures
+    told = plugin.explain_rejection(pod("a1", "a", 9).info())
+    assert told[0] == "tenant a has 40.00% of all cpu, at weight 2 a share of 0.2"
+    assert told[-1] == "tenant b has 10.00% of all cpu, at weight 1 a share of 0.1"

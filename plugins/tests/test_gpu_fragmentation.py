@@ -261,3 +261,23 @@ def test_what_is_kept_is_bounded(config):
     for number in range(100):
         scores(cluster, make_pod("p").request(cpu=f"{number + 1}m").info())
     assert len(plugin_of(cluster)._kept) == 64
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_it_says_how_many_fragments_there_are_before_and_after(config, is_there):
+    """Of 4 GPUs a typical pod of 4 can use all; once one is gone, the 3 that are left are fragments."""
+    cluster = scoring(config, node("whole", 32, **{GPU: 4}), typicalPods=[typical(cpu="4", **{GPU: "4"})])
+    pod = make_pod("p").request({"cpu": "1", GPU: "1"})
+    if is_there:
+        cluster.put(pod.copy().node("whole"))
+    table = cluster.core.cache.table
+    assert plugin_of(cluster).explain_score(pod.info(), table.view(table.row_of["whole"])) == [
+        "4 GPUs are free; 0 of them are fragments to 1 kind(s) of typical pods on average, 3 once this pod is there"
+    ]
+
+
+def test_without_typical_pods_it_says_so(config):
+    cluster = scoring(config, node("whole", 32, **{GPU: 4}))
+    table = cluster.core.cache.table
+    (told,) = plugin_of(cluster).explain_score(make_pod("p").info(), table.view(table.row_of["whole"]))
+    assert told.startswith("no pods are known yet that ask for GPUs")

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from berth.testing import VirtualCluster, make_node, make_pod
@@ -139,6 +140,40 @@ def test_it_says_which_cost_is_too_high_on_the_nearest_node(cluster):
         "from far to db on there: cost 20, at most 5",
     ]
     assert plugin.explain_rejection(make_pod("other").info()) == ()
+
+
+def plugin_of(found):
+    (profile,) = found.core.profiles.values()
+    return next(each.plugin for each in profile.plugins if each.name == "NetworkOverhead")
+
+
+def test_it_says_what_each_dependency_costs_from_a_node(cluster):
+    needs = {"web": {"db": 5, "cache": 9}, "db": {}, "cache": {}}
+    found = cluster(node("near", "z2"), node("there", "z1"), topology(COSTS), app_group(needs))
+    for name, workload, where in (("db-1", "db", "there"), ("db-2", "db", "near"), ("cache-1", "cache", "there")):
+        found.put(member(name, workload).node(where))
+    table = found.core.cache.table
+    assert plugin_of(found).explain_score(member("web-1", "web").info(), table.view(table.row_of["near"])) == [
+        "2 pod(s) of db cost 4, 4 each at most; maxNetworkCost is 5",
+        "1 pod(s) of cache cost 4, 4 each at most; maxNetworkCost is 9",
+        "together 8, and the least is best",
+    ]
+
+
+def test_the_least_that_a_maximum_could_be_raised_is_told_with_all_that_the_group_says(cluster):
+    found = cluster(node("far", "z3"), node("there", "z1").capacity(cpu="1", memory="1Gi"), topology(COSTS))
+    said = app_group(NEEDS_DB)
+    dependency = {"workload": {"selector": "db", "kind": "Deployment", "apiVersion": "apps/v1", "name": "db"}}
+    dependency |= {"maxNetworkCost": 5, "minBandwidth": "100Mi"}
+    workloads = [{"workload": {"selector": "web"}, "dependencies": [dependency]}, {"workload": {"selector": "db"}}]
+    found.put(APP_GROUPS.read({"metadata": msgspec.to_builtins(said.metadata), "spec": {"workloads": workloads}}))
+    found.put(member("db-1", "db").node("there"))
+    (remedy,) = plugin_of(found).remedies(member("web-1", "web").info())
+    assert (remedy.namespace, remedy.name) == ("default", "shop")
+    assert remedy.what == "raise maxNetworkCost of web from 5 to 20 for db"
+    changed = {**dependency, "maxNetworkCost": 20}
+    assert remedy.patch == {"spec": {"workloads": [{**workloads[0], "dependencies": [changed]}, workloads[1]]}}
+    assert plugin_of(found).remedies(make_pod("other").info()) == ()
 
 
 def test_columns_say_what_the_plain_form_says_as_everything_changes(cluster):

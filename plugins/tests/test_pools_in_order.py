@@ -110,3 +110,19 @@ def test_pools_are_tried_in_order_by_hand_as_well(config, seed):
 def test_wrong_args_are_refused(config, args, words):
     with pytest.raises(ValueError, match=words):
         VirtualCluster(plugins=PLUGINS, config=config("PoolsInOrder", args=args))
+
+
+def test_it_says_which_pools_were_looked_at(config):
+    cluster = ordered(config)
+    for each in (node("demand-1", "on-demand"), node("demand-2", "on-demand"), node("spot", "spot", cpu="1")):
+        cluster.put(each)
+    cluster.put(pod("p", "2"))
+    cluster.run()
+    plugins, table = cluster.core.profiles["default-scheduler"].plugins, cluster.core.cache.table
+    (plugin,) = [each.plugin for each in plugins if each.narrow is not None]
+    told = plugin.explain_score(cluster.core.trace["default/p"].pod, table.view(table.row_of["demand-1"]))
+    assert told == [
+        'the pod fitted on 0 node(s) of pool "spot"',
+        'the pod fitted on 2 node(s) of pool "on-demand"',
+    ]
+    assert plugin.explain_score(pod("never-tried", "1").info(), table.view(0)) == ()

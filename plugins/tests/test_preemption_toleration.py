@@ -83,3 +83,22 @@ def test_wrong_args_are_refused(config, args):
     plugins = {"PreemptionToleration": PreemptionToleration}
     with pytest.raises(ValueError, match=next(iter(args))):
         VirtualCluster(plugins=plugins, config=config("PreemptionToleration", args=args))
+
+
+@pytest.mark.parametrize("toleration_s", ["3600", "-1"])
+def test_it_says_who_is_spared_and_until_when(config, toleration_s):
+    found = cluster(config, toleration_s, scheduled_ago_s=0)
+    found.put(make_pod("idle").priority(1).node("n1"))
+    assert not preempts(found)
+    (plugin,) = [each.plugin for each in found.core.profiles["default-scheduler"].plugins if each.post_filter]
+    spared, others = plugin.explain_rejection(make_pod("new").priority(10).info())
+    soon = time.strftime("until %Y-%m-%dT", time.gmtime(time.time() + 3600))
+    until = "as long as it is there" if toleration_s == "-1" else soon
+    assert spared.startswith(f"default/victim on n1 is spared {until}")
+    assert others == "1 other pod(s) of lower priority might be preempted"
+
+
+def test_where_nobody_is_spared_there_is_nothing_to_say(config):
+    found = cluster(config, "0")
+    (plugin,) = [each.plugin for each in found.core.profiles["default-scheduler"].plugins if each.post_filter]
+    assert plugin.explain_rejection(make_pod("new").priority(10).info()) == ()

@@ -56,3 +56,15 @@ def test_nodes_that_pods_leave_are_preferred_to_others(config):
     cluster = VirtualCluster(node("a"), node("b"), node("c"), leaving, plugins=plugins, config=config("PodState"))
     cluster.put(make_pod("p"))
     assert cluster.run().nodes_of()["p"] == "b"
+
+
+def test_allocatable_says_what_the_node_has_and_weighs(config):
+    configured = config("NodeResourcesAllocatable", args={"mode": "Most", "resources": [{"name": "cpu", "weight": 2}]})
+    plugins = {"NodeResourcesAllocatable": NodeResourcesAllocatable}
+    cluster = VirtualCluster(node("small"), plugins=plugins, config=configured)
+    found = cluster.core.profiles["default-scheduler"].plugins
+    (plugin,) = [each.plugin for each in found if each.name == "NodeResourcesAllocatable"]
+    table = cluster.core.cache.table
+    assert plugin.explain_score(make_pod("p").info(), table.view(table.row_of["small"])) == [
+        "in all it has 4000 cpu x2: a mean of 4000, and the most is best"
+    ]

@@ -1,8 +1,11 @@
 """SySched in a scheduler; expectations counted by hand from the rule in upstream's README."""
 
+import random
+
 import pytest
 
 from berth.testing import VirtualCluster, make_node, make_pod
+from berth_plugins import sysched
 from berth_plugins.sysched import PROFILES, SySched, profile_named_by
 
 
@@ -96,3 +99,38 @@ def test_the_node_with_the_fewest_is_chosen(cluster):
 )
 def test_profiles_are_named_by_paths(path, named):
     assert profile_named_by(path) == named
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_it_says_what_the_risk_is_made_of(cluster, is_there):
+    if is_there:
+        cluster.put(runs("p", "few", "many"))
+    (plugin,) = [each.plugin for each in cluster.core.profiles["default-scheduler"].plugins if each.name == "SySched"]
+    table, pod = cluster.core.cache.table, pending("p", "many").info()
+    (told,) = plugin.explain_score(pod, table.view(table.row_of["few"]))
+    assert told.startswith("the pod makes 3 system calls, 1 pods there 1 together: it would see 0 that it does not ")
+    assert told.endswith("need, and they 2, a risk of 2")
+    (told,) = plugin.explain_score(pending("q").info(), table.view(table.row_of["few"]))
+    assert told.startswith("no profile says which system calls the pod makes")
+
+
+@pytest.mark.parametrize("logged", [3, 1000])
+def test_columns_say_what_the_plain_form_says_as_everything_changes(cluster, monkeypatch, logged):
+    """More calls than a word has, pods that come and go, profiles and nodes that change."""
+    monkeypatch.setattr(sysched, "LOGGED", logged)
+    rng, running = random.Random(4711), []
+    for number in range(120):
+        act = rng.random()
+        if act < 0.4:
+            pod = runs(f"r{number}", rng.choice(("few", "many", "empty")), rng.choice(("few", "many", "s1", "s2")))
+            running.append(pod)
+            cluster.put(pod)
+        elif act < 0.6 and running:
+            cluster.delete("Pod", f"default/{running.pop(rng.randrange(len(running))).metadata['name']}")
+        elif act < 0.7:
+            calls = [f"call{rng.randrange(150)}" for _ in range(rng.randrange(60))]
+            cluster.put(profile(rng.choice(("s1", "s2")), *calls))
+        elif act < 0.75:
+            cluster.put(make_node(f"n{rng.randrange(3)}").capacity(cpu="4", memory="8Gi"))
+        for name in rng.sample(("few", "many", "s1", "s2"), 2):
+            scores(cluster, pending("p", name))

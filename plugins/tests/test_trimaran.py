@@ -1,5 +1,7 @@
 """The Trimaran plugins in a scheduler; expectations from upstream's READMEs, counted by hand."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -156,3 +158,65 @@ def test_an_exponential_that_is_too_large_is_the_lowest_score(config):
     args = {"WatcherAddress": "http://watcher:2020", "NodePowerModel": {"a": {"k0": 1, "k1": 1, "k2": 20}}}
     found = cluster(config, Peaks, measured(a={"CPU_AVG": 50}), args)
     assert scores(found, make_pod("p").request(cpu="1"))["a"] == -(2**63)
+
+
+def told(found, pod, name="a"):
+    """What the plugin says of its score of a node."""
+    plugins = found.core.profiles["default-scheduler"].plugins
+    plugin = next(each.plugin for each in plugins if each.name in {p.name for p in PLUGINS})
+    table = found.core.cache.table
+    return plugin.explain_score(pod.info(), table.view(table.row_of[name]))
+
+
+def a_minute_ago():
+    return int(time.time()) - 60
+
+
+def test_target_load_packing_says_what_is_measured_and_what_would_come_of_it(config):
+    found = cluster(config, TargetLoadPacking, measured(LONG_AGO, a={"CPU_AVG": 10}))
+    there, pod = make_pod("there").request(cpu="1").node("a"), make_pod("p").request(cpu="1").node("a")
+    found.put(there)
+    found.put(pod)  # it is there by now, and counts once
+    load, outcome = told(found, pod)
+    assert load.startswith("CPU 10 % of 10000 milli-CPU, measured until ") and load.endswith(" s ago")
+    # 10 % and twice 1.5 of 10
+    assert outcome == "1 pod(s) that came since will use 1500 milli-CPU, this one 1500: 40 %, where the target is 40 %"
+    assert told(found, pod, "b") == ["the load watcher says nothing of this node"]
+
+
+def test_load_variation_says_both_risks(config):
+    found = cluster(
+        config, LoadVariationRiskBalancing, measured(None, a={"CPU_AVG": 20, "CPU_STD": 20, "Memory_AVG": 50})
+    )
+    # (0.2 + 0.1 + 0.2) / 2, and 0.5 / 2
+    assert told(found, make_pod("p").request(cpu="1")) == [
+        "CPU 20 % ± 20 %, 30 % with the pod: a risk of 0.25",
+        "Memory 50 % ± 0 %, 50 % with the pod: a risk of 0.25",
+        "measured at a time that the load watcher does not say; the higher risk counts",
+    ]
+    assert told(found, make_pod("p"), "b") == ["the load watcher says nothing of this node"]
+
+
+def test_low_risk_over_commitment_says_the_risk_of_limits_and_of_load(config):
+    found = cluster(config, LowRiskOverCommitment, measured(a={"CPU_AVG": 30}))
+    pod = make_pod("p").container(requests={"cpu": "1"}, limits={"cpu": "16"})
+    found.put(make_pod("there").container(requests={"cpu": "1"}, limits={"cpu": "5"}).node("a"))
+    cpu, memory, when = told(found, pod)
+    # 11 of the 19 that limits go beyond requests are more than the node has; 10 % are requested there, 30 % used.
+    assert cpu == "CPU 30 % ± 0 %: a risk of 0.58 by limits (weight 0.5) and 1.00 by load"
+    assert memory == "Memory is not measured: a risk of 0.00 by limits (weight 0.5) and 0.00 by load"
+    assert when.startswith("measured until ") and when.endswith(" s from now; the higher risk counts")
+    assert told(found, make_pod("nothing")) == ["the pod asks for nothing, so all nodes are the same to it"]
+
+
+def test_peaks_says_how_much_more_is_drawn(config):
+    args = {"WatcherAddress": "http://watcher:2020", "NodePowerModel": {"a": {"k1": 1, "k2": 0.1}}}
+    found = cluster(config, Peaks, measured(a_minute_ago(), a={"CPU_AVG": 10}, b={"CPU_AVG": 10}), args)
+    # e^2 - e^1 = 4.671
+    load, outcome = told(found, make_pod("p").request(cpu="1"))
+    assert load.startswith("CPU 10 %, measured until 6") and outcome == "20 % with the pod, which draws 4.671 W more"
+    assert told(found, make_pod("p").request(cpu="9500m"))[1].startswith(
+        "105 % with the pod, which is more than there is"
+    )
+    assert told(found, make_pod("p"), "b")[1] == "no model says what this node draws"
+    assert told(found, make_pod("p"), "c") == ["the load watcher says nothing of this node"]

@@ -227,3 +227,25 @@ def test_objects_from_manifests_count_as_well(config):
     cluster.put(make_object({"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n1"}}))
     cluster.put(make_pod("new").label("app", "web"))
     assert cluster.run().nodes_of()["new"] == ""
+
+
+def plugin_of(cluster):
+    plugins = cluster.core.profiles["default-scheduler"].plugins
+    return next(each.plugin for each in plugins if each.name == "WorkloadLimit")
+
+
+def test_it_says_who_is_where_and_how_many_of_how_many(config):
+    limits = {"topologyKey": HOST, "max": 1}, {"topologyKey": ZONE, "max": 9, "labelKeys": ["app"]}
+    cluster = limited(config, *limits)
+    for number in range(7):
+        cluster.put(node(f"n{number}", "z1"))
+        cluster.put(owned(f"a{number}", "a").label("app", "web").node(f"n{number}"))
+    owners, labelled = plugin_of(cluster).explain_rejection(owned("a9", "a").label("app", "web").info())
+    assert owners.startswith(f"ReplicaSet default/a may have 1 pod(s) in each {HOST}; n0 has 1, n1 has 1, n2 has ")
+    assert owners.endswith("n4 has 1 and 2 more are full")
+    assert labelled == f"pods with app=web in default may have 9 pod(s) in each {ZONE}, and none has as many"
+    assert plugin_of(cluster).explain_rejection(make_pod("of-nothing").info()) == []
+    assert [(each.name, dict(each.labels), each.value) for each in plugin_of(cluster).figures()] == [
+        ("limited_pods", {"limit": "0", "topology_key": HOST}, 7),
+        ("limited_pods", {"limit": "1", "topology_key": ZONE}, 7),
+    ]

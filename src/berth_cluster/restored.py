@@ -35,8 +35,8 @@ _NOT_PREPARED = frozenset({"Service"})
 """A service would be given an address, in time that grows with the number of services."""
 _FIRST = ("Namespace", "PriorityClass", "Node")
 _SELECTING = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
-# Snapshots have no custom resources, so that their definitions would declare nothing.
-_BY_KIND = {(each.group, each.kind): each for each in RESOURCE_TYPES if each is not DEFINITIONS}
+Kinds = dict[tuple[str, str], ResourceType]
+"""Resources by group and kind."""
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -71,46 +71,72 @@ def restore(store: Store, objects: Iterable[Object]) -> Restored:
     given: dict[ResourceType, list[Object]] = {}
     unknown: set[str] = set()
     unusable = []
-    for number, original in enumerate(objects):
-        kind = _kind_of(original)
+    numbered = list(enumerate(objects))
+    kinds: Kinds = {(each.group, each.kind): each for each in RESOURCE_TYPES}
+    for number, original in numbered:
+        if _kind_of(original, kinds) is DEFINITIONS:
+            definition = _read(DEFINITIONS, number, original, store)
+            _complete(store, DEFINITIONS, definition)
+            _put(store, DEFINITIONS, definition)  # from then on, what it declares is served
+    kinds |= {(each.group, each.kind): each for each in store.custom.stored()}
+    for number, original in numbered:
+        kind = _kind_of(original, kinds)
         if kind is None:
             unknown.add(f"{original.get('kind', '')}")
-            continue
-        try:
-            obj = own(original)
-            check_types(kind, obj, complete=False)
-            _check_names(kind, obj)
-        except (StoreError, RecursionError) as error:
-            reason = error.message if isinstance(error, StoreError) else "it is nested too deeply"
-            raise UnrestorableError(number, original, reason) from None
-        if kind.kind in _SELECTING and not isinstance((obj.get("spec") or {}).get("selector"), dict):
-            unusable.append(f"{kind.kind} {_key(obj)}")
-        else:
-            given.setdefault(kind, []).append(obj)
+        elif kind is not DEFINITIONS:
+            obj = _read(kind, number, original, store)
+            if _selects(kind) and not isinstance((obj.get("spec") or {}).get("selector"), dict):
+                unusable.append(f"{kind.kind} {_key(obj)}")
+            else:
+                given.setdefault(kind, []).append(obj)
     _add_system_objects(store, given)
-    kinds = sorted(given, key=lambda kind: (kind is PODS, kind.kind not in _FIRST))
-    for kind in kinds:
+    order = sorted(given, key=lambda kind: (kind is PODS, kind.kind not in _FIRST))
+    for kind in order:
         if kind is PODS:
             _add_accounts(store, given)
         for obj in given[kind]:
             _restore(store, kind, obj)
     _add_accounts(store, given)
     _restore_revisions(store)
-    uids = {uid_of(obj) for kind in kinds for obj in store.objects(kind)}
-    owners = {ref.get("uid", "") for kind in kinds for obj in store.objects(kind) for ref in owner_references(obj)}
+    given[DEFINITIONS] = store.objects(DEFINITIONS)
+    uids = {uid_of(obj) for kind in given for obj in store.objects(kind)}
+    owners = {ref.get("uid", "") for kind in given for obj in store.objects(kind) for ref in owner_references(obj)}
     nodes = {obj["metadata"]["name"] for obj in store.objects(resource_of("Node"))}
     used = {str(pod["spec"].get("nodeName") or "") for pod in store.objects(PODS)} - {""}
-    counts = {kind.kind: len(given[kind]) for kind in kinds}
+    counts = {kind.kind: len(found) for kind, found in given.items() if found}
     return Restored(counts, tuple(sorted(unknown)), tuple(unusable), frozenset(owners - uids), frozenset(used - nodes))
 
 
-def _kind_of(obj: Object) -> ResourceType | None:
+def _kind_of(obj: Object, kinds: Kinds) -> ResourceType | None:
     group = str(obj.get("apiVersion") or "").rpartition("/")[0]
     kind = str(obj.get("kind") or "")
-    found = _BY_KIND.get((group, kind))
+    found = kinds.get((group, kind))
     if found is None and not obj.get("apiVersion"):
-        found = next((each for each in RESOURCE_TYPES if each.kind == kind), None)
+        found = next((each for each in kinds.values() if each.kind == kind), None)
     return found
+
+
+def _selects(kind: ResourceType) -> bool:
+    """Whether it is a workload that finds its pods by a selector."""
+    return kind.kind in _SELECTING and kind.custom is None
+
+
+def _read(kind: ResourceType, number: int, original: Object, store: Store) -> Object:
+    """A copy of an object that has the types of its kind, and may have its names."""
+    try:
+        obj = own(original)
+        check_types(kind, obj, complete=False)
+        if kind is DEFINITIONS:  # in full, since kinds are made of it
+            obj["metadata"] = _metadata(obj)
+            obj["metadata"].setdefault("name", "")
+            strategy_of(kind).prepare_create(obj, store)
+            strategy_of(kind).validate_create(kind, obj)
+        else:
+            _check_names(kind, obj)
+    except (StoreError, RecursionError) as error:
+        reason = error.message if isinstance(error, StoreError) else "it is nested too deeply"
+        raise UnrestorableError(number, original, reason) from None
+    return obj
 
 
 def _add_system_objects(store: Store, given: dict[ResourceType, list[Object]]) -> None:
@@ -129,7 +155,7 @@ def _add_system_objects(store: Store, given: dict[ResourceType, list[Object]]) -
 def _add_accounts(store: Store, given: dict[ResourceType, list[Object]]) -> None:
     """Add the ServiceAccounts that pods name, without which there would be no more such pods; snapshots have none."""
     accounts = resource_of("ServiceAccount")
-    for obj in (obj for kind, found in given.items() if kind.namespaced for obj in found):
+    for obj in (obj for kind, found in given.items() if kind.namespaced and kind.custom is None for obj in found):
         spec = obj.get("spec") or {}
         template = ((spec.get("jobTemplate") or {}).get("spec") or spec).get("template") or {}
         for pod_spec in (spec, template.get("spec") or {}):
@@ -166,7 +192,7 @@ def _metadata(obj: Object) -> Object:
 def _restore(store: Store, kind: ResourceType, obj: Object) -> None:
     """Put one object into the store, which it belongs to from then on."""
     _complete(store, kind, obj)
-    if kind.kind in _SELECTING and not isinstance(obj["spec"].get("template"), dict):
+    if _selects(kind) and not isinstance(obj["spec"].get("template"), dict):
         # Enough for a controller that has all its pods; it could not make another one.
         labels = dict(obj["spec"]["selector"].get("matchLabels") or {})
         obj["spec"]["template"] = {"metadata": {"labels": labels}, "spec": {"containers": []}}
@@ -185,8 +211,12 @@ def _restore(store: Store, kind: ResourceType, obj: Object) -> None:
     prepared["metadata"] = {**prepared["metadata"], **obj["metadata"]}
     if kind is PODS:
         _fill_in(store, prepared)
+    _put(store, kind, prepared)
+
+
+def _put(store: Store, kind: ResourceType, obj: Object) -> None:
     existing = store.collection(kind).find(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-    store.commit(kind, "ADDED" if existing is None else "MODIFIED", prepared, existing)
+    store.commit(kind, "ADDED" if existing is None else "MODIFIED", obj, existing)
 
 
 def _complete(store: Store, kind: ResourceType, obj: Object) -> None:
@@ -196,6 +226,8 @@ def _complete(store: Store, kind: ResourceType, obj: Object) -> None:
     meta = {key: value for key, value in given.items() if key not in dropped and value is not None}
     meta.setdefault("uid", store.new_uid())
     meta.setdefault("creationTimestamp", store.now())
+    if kind.has_generation:
+        meta.setdefault("generation", 1)
     if not meta.get("name"):
         meta["name"] = f"{given.get('generateName', '')}{store.new_suffix()}"
     if meta.get("ownerReferences"):

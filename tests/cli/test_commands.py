@@ -37,12 +37,12 @@ def test_the_scheduler_comes_first_and_the_others_by_name(installed, monkeypatch
     module(monkeypatch, "zebra", TABLE=CommandTable("Z"))
     module(monkeypatch, "ant", TABLE=CommandTable("A"))
     installed(z="zebra:TABLE", a="ant:TABLE")
-    assert [table.title for table in finder.tables()] == ["Schedule", "A", "Z"]
+    assert [table.title for table in finder.tables()] == ["Schedule", "A", "Z", "Find your way"]
 
 
 def test_a_package_whose_files_are_gone_is_passed_over_in_silence(installed, capsys):
     installed(gone="a_package_that_is_not_there.cli:TABLE")
-    assert finder.tables() == [finder.SCHEDULER]
+    assert finder.tables() == [finder.SCHEDULER, finder.HELP]
     assert capsys.readouterr().err == ""
 
 
@@ -51,7 +51,7 @@ def test_a_package_that_cannot_be_read_is_named_and_the_others_work(installed, m
     module(monkeypatch, "odd", TABLE={"hello": "odd.hello"})
     module(monkeypatch, "sound", TABLE=TABLE)
     installed(a="broken:TABLE", b="odd:TABLE", c="sound:TABLE")
-    assert finder.tables() == [finder.SCHEDULER, TABLE]
+    assert finder.tables() == [finder.SCHEDULER, TABLE, finder.HELP]
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 2
     assert "broken:TABLE cannot be read" in told[0]
@@ -62,7 +62,8 @@ def test_nobody_takes_a_command_of_the_scheduler_away():
     impostor = CommandTable("Theirs", {"run": CommandEntry("stranger.run", "Mine now.")})
     commands = Commands([finder.SCHEDULER, impostor])
     assert [title for title, _ in commands.sections()] == ["Schedule"]
-    assert commands.load("run") is __import__("berth.cli.run", fromlist=["command"]).command
+    ours = __import__("berth.cli.run", fromlist=["command"]).command
+    assert commands.load("run").callback is ours.callback
 
 
 def test_options_are_added_to_somebody_elses_command(monkeypatch):

@@ -171,9 +171,11 @@ def test_shadows_are_told_with_their_differences(scheduler):
     assert "default/web: n1; the shadow: n2, because of ImageLocality: the scores differ" in said
     run("other/web", "--shadow", "--json", "--server", scheduler)
     assert Scheduler.asked == ["/debug/shadows?pod=", "/debug/shadows?pod=other%2Fweb"]
+    assert run("--shadow", "--server", scheduler, "-o", "name").output == "default/web\n"
 
 
-@pytest.mark.parametrize("arguments", [("web", "--node", "n1"), ("web", "--all-nodes"), ("web", "db")])
+@pytest.mark.parametrize("arguments", [("web", "--node", "n1"), ("web", "--all-nodes"), ("web", "db"), ("-l", "a=b"),
+                                       ("deploy/web",)])  # fmt: skip
 def test_a_shadow_is_asked_about_one_pod_or_all(scheduler, arguments):
     result = run(*arguments, "--shadow", "--server", scheduler)
     assert result.exit_code == 2
@@ -269,6 +271,19 @@ def test_what_plugins_say_of_a_rejection_is_said_below_it():
     details = [{"plugin": "Seats", "sentences": ["4 of 4 seats are taken", "the longest by web-1"]}]
     said = shown({**SCHEDULED, "decision": {**SCHEDULED["decision"], "details": details}})
     assert "  Seats: 4 of 4 seats are taken\n  Seats: the longest by web-1\n" in said
+
+
+def test_what_plugins_say_of_a_score_is_said_below_it():
+    node = {"node": "n1", "fits": True, "total": 50, "scores": {"NodeResourcesFit": 50}, "rejections": []}
+    told = [
+        {"node": "n1", "plugin": "NodeResourcesFit", "sentences": ["4 of 8 CPU are free"]},
+        {"node": "n2", "plugin": "NodeResourcesFit", "sentences": ["3 of 8 CPU are free"]},
+    ]
+    decision = {**SCHEDULED["decision"], "nodes": [node], "scoreDetails": told}
+    screen = io.StringIO()
+    show({**SCHEDULED, "decision": decision}, Console(file=screen, width=200))
+    assert "  NodeResourcesFit: 50 (weight 1)\n    4 of 8 CPU are free\n  total: 50" in screen.getvalue()
+    assert "3 of 8 CPU" not in screen.getvalue()
 
 
 def test_programs_get_json(scheduler):

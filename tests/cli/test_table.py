@@ -1,6 +1,7 @@
 """The one table of all commands: nothing is cut, no name is broken, and lines keep to the width where words allow."""
 
 import io
+import re
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from berth.cli.table import Table, TableColumn
+from tests.paths import SRC
 
 WORDS = st.text(alphabet="abc-/.0", min_size=1, max_size=30)
 CELLS = {"name": WORDS, "number": st.integers(0, 10**9).map(str), "text": st.lists(WORDS, max_size=30).map(" ".join)}
@@ -87,6 +89,14 @@ def test_wide_letters_take_two_places():
     table = Table("Pod", TableColumn("Nodes", "number"))
     table.add("船", 1)
     assert printed(table, 80) == ["Pod  Nodes", "船       1"]
+
+
+def test_no_other_module_makes_tables():
+    """Tables of `rich` break names and ask for a style of their own; the progress bar is no table."""
+    sources = list(SRC.rglob("*.py"))
+    theirs = [str(path) for path in sources if re.search(r"\brich\.table\b|\brich import .*table", path.read_text())]
+    assert len(sources) > 400
+    assert theirs == []
 
 
 def test_a_row_has_a_cell_for_each_column():

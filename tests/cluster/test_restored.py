@@ -185,6 +185,34 @@ def test_pending_pods_are_pending_and_what_is_lacking_is_told() -> None:
     assert found.of("ReplicaSet")["t"]["status"]["replicas"] == 0
 
 
+def test_definitions_come_first_and_custom_objects_with_them() -> None:
+    """Whatever their order, and with the uids that others refer to; a kind that nothing declares is left out."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "flocks.farm.example"},
+        "spec": {
+            "group": "farm.example",
+            "scope": "Namespaced",
+            "names": {"plural": "flocks", "kind": "Flock"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+        "status": {"conditions": [{"type": "Established", "status": "False", "reason": "Stale"}]},
+    }
+    flock = {"apiVersion": "farm.example/v1", "kind": "Flock", "metadata": {"name": "f", "uid": "u-1"}, "spec": [1]}
+    sheep = {"apiVersion": "farm.example/v1", "kind": "Sheep", "metadata": {"name": "s"}}
+    store = Store(clock=lambda: START, system_objects=False)
+    restored = restore(store, [flock, sheep, definition])
+    assert (restored.counts, restored.unknown) == ({"Flock": 1, "CustomResourceDefinition": 1}, ("Sheep",))
+    (kind,) = store.custom.served
+    found = store.get(kind, "default", "f")
+    assert (found["metadata"]["uid"], found["spec"], found["apiVersion"]) == ("u-1", [1], "farm.example/v1")
+    bad = {**definition, "spec": {**definition["spec"], "versions": []}}
+    with pytest.raises(UnrestorableError, match="must have exactly one version"):
+        restore(Store(clock=lambda: START, system_objects=False), [flock, bad])
+
+
 async def test_more_nodes_get_names_that_are_free(tmp_path: Path) -> None:
     """Neither that of a node, nor that of a node which is gone while a pod says that it runs there."""
     objects = [

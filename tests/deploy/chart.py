@@ -257,6 +257,7 @@ FUNCTIONS = {
     "fail": refuse,
     "first": lambda values: values[0],
     "fromYaml": read_yaml,
+    "int": int,
     "nindent": lambda spaces, text: "\n" + "\n".join(" " * spaces + line for line in text.split("\n")),
     "not": lambda value: not value,
     "omit": lambda values, *keys: {key: value for key, value in values.items() if key not in keys},
@@ -266,4 +267,5 @@ FUNCTIONS = {
     "splitList": lambda separator, text: text.split(separator),
     "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
     "toYaml": lambda value: yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, width=10_000).rstrip("\n"),
+    "until": lambda end: list(range(end)),
 }

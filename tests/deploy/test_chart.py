@@ -22,6 +22,7 @@ from tests.deploy.chart import (
     rendered_to_look_at,
 )
 from tests.deploy.strict_yaml import documents_of
+from tests.rbac import Authorizer
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
@@ -52,6 +53,14 @@ def test_the_defaults_keep_to_the_schema():
         {"logging": {"format": "xml"}},
         {"schedulername": "typo"},
         {"extraArgs": ["v=2"]},
+        {"shards": -1},
+        {"podLabels": {"app.kubernetes.io/name": "mine"}},
+        {"service": {"labels": {"helm.sh/chart": "mine"}}},
+        {"podAnnotations": {"a": 1}},
+        {"extraVolumes": [{"name": "tmp"}]},
+        {"extraVolumeMounts": [{"name": "mine", "mountPath": "/etc/berth"}]},
+        {"ui": {"image": {"repository": ""}}},
+        {"networkPolicy": {"ingress": []}},
     ],
 )
 def test_wrong_values_are_refused(wrong):
@@ -85,6 +94,7 @@ def test_every_value_is_explained():
 
 
 SELF_EXPLAINING = {"image", "config", "logging", "resources", "nodeSelector", "tolerations", "podDisruptionBudget"}
+SELF_EXPLAINING |= {"rbac", "networkPolicy"}
 SELF_EXPLAINING |= {"monitoring", "pullPolicy", "requests", "limits", "cpu", "memory", "operator", "effect"}
 """Kubernetes' own words, and maps whose members are explained."""
 
@@ -131,7 +141,32 @@ SETTINGS = {
     "logging.verbosity": (7, "--v=7"),
     "extraArgs": (["--feature-gates=GenericWorkload=true"], "--feature-gates=GenericWorkload=true"),
     "env": ([{"name": "MY_VARIABLE", "value": "mine"}], "MY_VARIABLE"),
+    "shards": (3, "--shards=3"),
     "resources": ({"requests": {"cpu": "333m"}}, "333m"),
+    "affinity": ({"nodeAffinity": {"my-affinity": {}}}, "my-affinity"),
+    "topologySpreadConstraints": ([{"maxSkew": 77}], 77),
+    "extraVolumes": ([{"name": "my-volume", "emptyDir": {}}], "my-volume"),
+    "extraVolumeMounts": ([{"name": "my-volume", "mountPath": "/my-mount"}], "/my-mount"),
+    "podLabels": ({"my-pod-label": "there"}, "my-pod-label"),
+    "podAnnotations": ({"my-pod-annotation": "there"}, "my-pod-annotation"),
+    "service.labels": ({"my-service-label": "there"}, "my-service-label"),
+    "service.annotations": ({"my-service-annotation": "there"}, "my-service-annotation"),
+    "rbac.guests": (True, "elasticquotas"),
+    "rbac.extraRules": ([{"apiGroups": ["my-group"], "resources": ["mine"], "verbs": ["list"]}], "my-group"),
+    "networkPolicy.enabled": (True, "NetworkPolicy"),
+    "networkPolicy.from": ([{"podSelector": {"matchLabels": {"my-peer": "there"}}}], "my-peer"),
+    "networkPolicy.pageFrom": ([{"podSelector": {"matchLabels": {"my-visitor": "there"}}}], "my-visitor"),
+    "networkPolicy.egress": ([{"ports": [{"port": 7777}]}], 7777),
+    "ui.enabled": (True, "--port=8443"),
+    "ui.image.repository": ("registry.example/page", "registry.example/page:"),
+    "ui.image.tag": ("8.8.8", ":8.8.8"),
+    "ui.hostNames": (["my-host"], "--host-name=my-host"),
+    "ui.tlsSecret": ("my-tls", "my-tls"),
+    "ui.trials": (True, "limitranges"),
+    "ui.extraArgs": (["--feature-gates=DynamicResourceAllocation=true"], "DynamicResourceAllocation"),
+    "ui.resources": ({"requests": {"cpu": "222m"}}, "222m"),
+    "ui.nodeSelector": ({"my-page-label": "there"}, "my-page-label"),
+    "ui.tolerations": ([{"key": "my-page-taint", "operator": "Exists"}], "my-page-taint"),
     "nodeSelector": ({"my-label": "there"}, "my-label"),
     "tolerations": ([{"key": "my-taint", "operator": "Exists"}], "my-taint"),
     "podDisruptionBudget.enabled": (True, "PodDisruptionBudget"),
@@ -142,6 +177,19 @@ SETTINGS = {
     "monitoring.prometheus.namespace": ("my-monitoring", "my-monitoring"),
 }
 """A value for each that can be set, and what is then to be found in the manifests. `mode` decides about all of them."""
+
+NEEDS = {
+    "monitoring.prometheus.": {"monitoring.serviceMonitor"},
+    "networkPolicy.": {"networkPolicy.enabled"},
+    "networkPolicy.pageFrom": {"ui.enabled"},
+    "ui.": {"ui.enabled"},
+}
+"""What has to be switched on, so that values are read."""
+
+
+def is_read(path, paths):
+    """Whether a value is read where these are set."""
+    return all(path.startswith(part) <= (needed <= {*paths}) for part, needed in NEEDS.items())
 
 
 def nested(path, value):
@@ -177,13 +225,21 @@ def is_there(wanted, documents):
     )
 
 
-def combinations():
-    """Each value alone, each two of them, all but one, and all."""
-    names = sorted(SETTINGS)
-    yield from itertools.combinations(names, 1)
-    yield from itertools.combinations(names, 2)
-    yield from itertools.combinations(names, len(names) - 1)
-    yield tuple(names)
+ALL = tuple(sorted(SETTINGS))
+
+
+def combinations(among=ALL):
+    """Each value alone, each two that one template reads, all but one, and all.
+
+    Nothing goes from one template to another but by what the helpers define.
+    """
+    texts = [path.read_text() for path in (CHART / "templates").iterdir()]
+    helpers = (CHART / "templates/_helpers.tpl").read_text()
+    reading = [{path for path in among if f".Values.{path}" in text + helpers} for text in texts]
+    yield from itertools.combinations(among, 1)
+    yield from (pair for pair in itertools.combinations(among, 2) if any({*pair} <= read for read in reading))
+    yield from itertools.combinations(among, len(among) - 1)
+    yield tuple(among)
 
 
 def test_each_value_has_a_setting_that_is_looked_for():
@@ -198,17 +254,16 @@ def test_what_is_set_arrives_whatever_else_is_set(mode):
         values = set_to(*paths, mode=mode)
         VALUES.validate(merged(defaults(), values))
         documents = rendered_to_look_at(**values)
-        needs_monitor = "monitoring.serviceMonitor" in paths
         for path in paths:
-            is_read = needs_monitor or not path.startswith("monitoring.prometheus")
-            if is_read and not is_there(SETTINGS[path][1], documents):
+            if is_read(path, paths) and not is_there(SETTINGS[path][1], documents):
                 lost.setdefault(path, paths)
     assert lost == {}
 
 
 @pytest.mark.parametrize("mode", ["beside", "instead"])
 def test_the_configuration_loads_with_every_combination(mode):
-    for paths in combinations():
+    template = (CHART / "templates/config.yaml").read_text() + (CHART / "templates/_helpers.tpl").read_text()
+    for paths in combinations(tuple(path for path in sorted(SETTINGS) if f".Values.{path}" in template)):
         values = set_to(*(path for path in paths if path != "config.profiles"), mode=mode)
         name = values.get("name", "berth")
         (text,) = (each["data"]["config.yaml"] for each in rendered_to_look_at(**values) if is_config(each, name))
@@ -245,6 +300,61 @@ def test_a_scheduler_name_that_no_profile_has_is_refused():
 def test_whose_pods_are_scheduled_is_told_of_profiles_too():
     told = notes(config={"profiles": [{"schedulerName": "a"}, {}]})
     assert '"a", "berth"' in told and '"schedulerName": "a"' in told
+
+
+def container(**values):
+    (deployment,) = (each for each in rendered(**values) if each["kind"] == "Deployment")
+    return deployment["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_an_affinity_of_ones_own_takes_the_place_of_the_charts():
+    own = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    spread = [{"maxSkew": 2, "topologyKey": "example.com/room", "whenUnsatisfiable": "DoNotSchedule"}]
+    (deployment,) = (
+        each for each in rendered(affinity=own, topologySpreadConstraints=spread) if each["kind"] == "Deployment"
+    )
+    spec = deployment["spec"]["template"]["spec"]
+    assert (spec["affinity"], spec["topologySpreadConstraints"]) == (own, spread)
+
+
+def test_each_shard_has_a_lease_that_may_be_taken():
+    """docs/several.md: `<resourceName>-shard-<number>`, counted from 0."""
+    for mode, lease in (("beside", "berth"), ("instead", "kube-scheduler")):
+        roles = Authorizer(rendered(mode=mode, shards=3))
+        mine = [
+            number
+            for number in range(9)
+            if roles.allows("update", "coordination.k8s.io", "leases", "kube-system", f"{lease}-shard-{number}")
+        ]
+        assert mine == [0, 1, 2]
+    assert "--shards=3" in container(shards=3)["args"]
+    assert not any("shards" in argument for argument in container()["args"])
+    assert "kube-scheduler does not stand by" in notes(mode="instead", shards=3)
+
+
+def test_a_policy_lets_everybody_in_or_whom_it_names():
+    (open_to_all,) = policies(networkPolicy={"enabled": True})
+    assert open_to_all["policyTypes"] == ["Ingress"]
+    assert open_to_all["ingress"] == [{"ports": [{"port": 10259, "protocol": "TCP"}]}]
+    peers, egress = [{"podSelector": {}}], [{"ports": [{"port": 443}]}]
+    narrowed = {"enabled": True, "from": peers, "egress": egress}
+    scheduler, page = policies(networkPolicy=narrowed, ui={"enabled": True})
+    assert scheduler["ingress"] == [{"ports": [{"port": 10259, "protocol": "TCP"}], "from": peers}]
+    assert page["ingress"] == [{"ports": [{"port": 8443, "protocol": "TCP"}]}]
+    assert scheduler["policyTypes"] == page["policyTypes"] == ["Ingress", "Egress"]
+    assert scheduler["egress"] == page["egress"] == egress
+
+
+def policies(**values):
+    return [each["spec"] for each in rendered(**values) if each["kind"] == "NetworkPolicy"]
+
+
+def test_a_page_that_could_not_find_its_scheduler_is_refused():
+    """A lease names a pod of its own namespace, and the pods are in the namespace of the release."""
+    with pytest.raises(RefusedError, match="install the chart there"):
+        rendered("infra", mode="instead", ui={"enabled": True})
+    assert rendered("infra", mode="instead")
+    assert "service/berth-page 8443:443" in notes(ui={"enabled": True}) and "berth-page" not in notes()
 
 
 def test_texts_stay_texts():

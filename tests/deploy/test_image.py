@@ -9,7 +9,13 @@ import pytest
 
 from tests.deploy.chart import ROOT
 
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock", "requirements-supply.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-page.lock",
+    "requirements-dev.lock",
+    "requirements-build.lock",
+    "requirements-supply.lock",
+)
 
 
 def instructions():
@@ -54,9 +60,21 @@ def test_the_last_stage_has_no_root_and_no_build_tools():
 
 
 def test_the_base_is_pinned_by_tag():
-    (default,) = [rest for instruction, rest in instructions() if instruction == "ARG"]
+    (default,) = [rest for instruction, rest in instructions() if rest.startswith("PYTHON_IMAGE=")]
     assert fnmatch.fnmatch(default, "PYTHON_IMAGE=python:3.*-slim-*")
     assert {rest.split()[0] for instruction, rest in instructions() if instruction == "FROM"} == {"${PYTHON_IMAGE}"}
+
+
+def test_without_an_argument_the_image_has_what_the_scheduler_needs():
+    assert ("ARG", "LOCK=requirements.lock") in instructions()
+    (installing,) = [rest for _, rest in instructions() if "${LOCK}" in rest]
+    assert "--require-hashes" in installing
+
+
+def test_the_pages_image_has_the_page_and_the_same_of_everything_else():
+    page, scheduler = pins("requirements-page.lock"), pins("requirements.lock")
+    assert scheduler < page <= pins("requirements-dev.lock")
+    assert "nicegui" in {name for name, _ in page} and "nicegui" not in {name for name, _ in scheduler}
 
 
 def test_nothing_is_installed_without_its_hash():

@@ -36,7 +36,31 @@ VARIANTS = {
         "resources": {},
         "podDisruptionBudget": {"enabled": False},
     },
+    "the page": {
+        "ui": {"enabled": True, "tlsSecret": "page-tls", "hostNames": ["berth.example.com"]},
+        "networkPolicy": {
+            "enabled": True,
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+            "egress": [{"ports": [{"port": 443}, {"port": 6443}]}, {"ports": [{"port": 53, "protocol": "UDP"}]}],
+        },
+    },
+    "the page beside other names": {"name": "second", "namespace": "infra", "ui": {"enabled": True}},
+    "shards": {"replicas": 3, "shards": 4},
+    "plugins": {
+        "extraVolumes": [{"name": "plugins", "persistentVolumeClaim": {"claimName": "plugins", "readOnly": True}}],
+        "extraVolumeMounts": [{"name": "plugins", "mountPath": "/plugins", "readOnly": True}],
+        "env": [{"name": "PYTHONPATH", "value": "/plugins"}],
+        "rbac": {
+            "guests": True,
+            "extraRules": [{"apiGroups": ["example.com"], "resources": ["racks"], "verbs": ["list", "watch"]}],
+        },
+        "podLabels": {"example.com/team": "platform"},
+        "podAnnotations": {"example.com/on-call": "platform"},
+        "service": {"labels": {"example.com/team": "platform"}, "annotations": {"example.com/on-call": "platform"}},
+    },
 }
+MORE_RIGHTS = {"the page", "the page beside other names", "shards", "plugins"}
+"""Variants in which there is more to be allowed."""
 
 
 def documents(variant):
@@ -56,6 +80,15 @@ def pod_specs(manifests):
     ]
 
 
+def of_the_scheduler(manifests):
+    """The pod specs of the scheduler itself."""
+    return [spec for spec in pod_specs(manifests) if spec["containers"][0]["name"] != "page"]
+
+
+def of_the_page(manifests):
+    return [spec for spec in pod_specs(manifests) if spec["containers"][0]["name"] == "page"]
+
+
 # -- the two ways to install say the same ---------------------------------------------------------------------------
 
 
@@ -69,17 +102,42 @@ def test_chart_and_kustomize_make_the_same_objects(mode):
         assert without_helm_labels(built[name]) == without_helm_labels(charted[name]), name
 
 
-@needs_kubectl
-def test_they_monitor_alike(tmp_path):
-    overlay = {
-        "resources": [str(KUSTOMIZE / "base")],
-        "components": [str(KUSTOMIZE / "components/monitoring")],
-    }
+def with_component(component, tmp_path):
+    """The base with a component, as people put them together."""
     # Kustomize takes relative paths only.
     (tmp_path / "up").symlink_to("/")
-    overlay = {key: ["up" + path for path in paths] for key, paths in overlay.items()}
+    overlay = {"resources": [f"up{KUSTOMIZE}/base"], "components": [f"up{KUSTOMIZE}/components/{component}"]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    built = by_identity(kustomized(tmp_path))
+    return by_identity(kustomized(tmp_path))
+
+
+COMPONENTS = {
+    "guests": {"rbac": {"guests": True}},
+    "network-policy": {"networkPolicy": {"enabled": True}},
+    "page": {"ui": {"enabled": True}},
+    "shards": {"replicas": 3, "shards": 4},
+}
+"""What the chart's values say for each component."""
+
+
+@needs_kubectl
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_is_what_the_charts_value_is(component, tmp_path):
+    built, charted = with_component(component, tmp_path), by_identity(rendered(**COMPONENTS[component]))
+    assert built.keys() == charted.keys()
+    for name in built:
+        left, right = (without_labels(without_helm_labels(each[name])) for each in (built, charted))
+        assert left == right, name
+
+
+def without_labels(document):
+    """Components do not label what is the scheduler's own."""
+    return {**document, "metadata": {key: value for key, value in document["metadata"].items() if key != "labels"}}
+
+
+@needs_kubectl
+def test_they_monitor_alike(tmp_path):
+    built = with_component("monitoring", tmp_path)
     charted = by_identity(rendered(monitoring=MONITORING))
     assert built.keys() == charted.keys()
     for name in built:
@@ -134,6 +192,11 @@ def test_selectors_select_the_schedulers_pods(variant):
     selectors += [
         each["spec"]["selector"]["matchLabels"] for each in manifests if each["kind"] == "PodDisruptionBudget"
     ]
+    selectors += [
+        each["spec"]["podSelector"]["matchLabels"]
+        for each in manifests
+        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == name
+    ]
     selectors += [each["labelSelector"]["matchLabels"] for each in spec["topologySpreadConstraints"]]
     (term,) = spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     selectors.append(term["podAffinityTerm"]["labelSelector"]["matchLabels"])
@@ -156,8 +219,8 @@ def test_names_lead_to_objects(variant):
     assert one(manifests, "ConfigMap", volume["configMap"]["name"])
     for binding in (each for each in manifests if each["kind"].endswith("RoleBinding")):
         subject, reference = binding["subjects"][0], binding["roleRef"]
-        if subject["name"] == name:
-            account = one(manifests, "ServiceAccount", name)
+        if subject["name"] in (name, f"{name}-page"):
+            account = one(manifests, "ServiceAccount", subject["name"])
             assert subject["namespace"] == account["metadata"]["namespace"]
         if reference["name"].startswith(name):
             assert one(manifests, reference["kind"], reference["name"])
@@ -165,7 +228,7 @@ def test_names_lead_to_objects(variant):
 
 @pytest.mark.parametrize("variant", [*VARIANTS, "kubeadm"])
 def test_probes_ask_where_it_serves(variant):
-    for spec in pod_specs(documents(variant)):
+    for spec in of_the_scheduler(documents(variant)):
         (container,) = spec["containers"]
         (port,) = container["ports"]
         assert port["containerPort"] == 10259
@@ -182,21 +245,26 @@ def test_probes_ask_where_it_serves(variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_pod_keeps_to_the_restricted_profile(variant):
     """The rows of "Restricted" in Kubernetes' Pod Security Standards that a Linux pod has to state or must not."""
-    (spec,) = pod_specs(documents(variant))
-    assert not any(spec.get(field) for field in ("hostNetwork", "hostPID", "hostIPC"))
-    assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] > 0
-    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    kinds = {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
-    assert kinds <= {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "projected", "secret"}
-    for container in spec["containers"]:
-        context = container["securityContext"]
-        assert context["allowPrivilegeEscalation"] is False and not context.get("privileged")
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert "hostPort" not in str(container["ports"])
+    allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "projected", "secret"}
+    allowed |= {"persistentVolumeClaim"}
+    for spec in pod_specs(documents(variant)):
+        assert not any(spec.get(field) for field in ("hostNetwork", "hostPID", "hostIPC"))
+        assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} <= allowed
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False and not context.get("privileged")
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert "hostPort" not in str(container["ports"])
 
 
 def test_nothing_can_be_written_but_tmp_and_the_decision_log(manifests):
-    for spec in pod_specs(manifests):
+    for spec in of_the_page(manifests):
+        (container,) = spec["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")] == ["/tmp"]
+    for spec in of_the_scheduler(manifests):
         for container in spec["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             writable = {each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")}
@@ -249,7 +317,7 @@ def parsed(arguments):
 
 @pytest.mark.parametrize("variant", [*VARIANTS, "kubeadm"])
 def test_the_command_takes_the_flags(variant):
-    for spec in pod_specs(documents(variant)):
+    for spec in of_the_scheduler(documents(variant)):
         (container,) = spec["containers"]
         first, *flags = container.get("command", container.get("args"))
         assert first == ("kube-scheduler" if variant == "kubeadm" else "run")
@@ -322,7 +390,7 @@ def test_only_the_lease_of_the_configuration_may_be_taken(mode, own, other):
         assert not roles.allows(verb, "coordination.k8s.io", "leases", "default", own)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [each for each in VARIANTS if each not in MORE_RIGHTS])
 def test_whatever_the_names_the_same_is_granted(variant):
     def outline(manifests):
         return {(grant.verb, grant.group, grant.resource, bool(grant.name)) for grant in granted(manifests)}

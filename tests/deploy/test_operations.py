@@ -31,6 +31,7 @@ def kubectl(scheduled_cluster, tmp_path_factory):
     kubectl("run", "web-0", "--image=nginx", "--overrides", '{"spec": {"schedulerName": "nobody"}}')
     yield kubectl
     kubectl("delete", "pod", "web-0", "--grace-period=0", "--force")
+    kubectl("delete", "serviceaccount,clusterrolebinding", "page-reader", "--ignore-not-found")
     kubectl("delete", "-k", str(ROOT / "deploy/kustomize/base"), "--ignore-not-found")
 
 
@@ -42,7 +43,7 @@ def test_every_kubectl_command_on_the_page_works(kubectl, monkeypatch):
         document = f'{{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {{"name": "{lease}"}}}}'
         kubectl("apply", "-n", "kube-system", "-f", "-", text=document)
     for words in found:
-        if words[:1] in (["port-forward"], ["proxy"]):
+        if {*words} & {"port-forward", "proxy"}:
             continue  # nothing runs in the containers of a hollow node
         kubectl(*words)
 

@@ -68,6 +68,7 @@ ARGUMENTS = {
     "signature": (POD,),
     "figures": (),
     "explain_rejection": (POD,),
+    "explain_score": (POD, NODE),
     "remedies": (POD,),
     "lesser_requests": (POD, NODE),
     "reserve": (STATE, POD, "n0"),
@@ -112,6 +113,7 @@ def asked(method, answer):
         ("figures", [Figure("seats_taken", {"rack": "r1"}, 3), Figure("seats_taken", {"rack": "r2"}, 0.5)]),
         ("figures", ()),
         ("explain_rejection", ["all seats are taken"]),
+        ("explain_score", ["3 seats are free"]),
         ("remedies", []),
         ("lesser_requests", {"cpu": 500}),
         ("permit", (Status(Code.WAIT), 10)),
@@ -168,6 +170,7 @@ def test_what_the_contract_allows_passes_as_it_is(method, answer):
         ("figures", [Figure("seats", {"a": "1"}, 1), Figure("seats", {}, 1)], "all figures called seats have the same"),
         ("figures", [Figure("seats", {}, True)], "but the figure seats is a number"),
         ("explain_rejection", "no seats", "but a list of strings is expected"),
+        ("explain_score", 3, "but a list of strings is expected"),
         ("remedies", [{"spec": {}}], "but a list of Remedy is expected"),
         (
             "lesser_requests",

@@ -1,11 +1,13 @@
 """What a running scheduler serves, asked over HTTP."""
 
+import platform
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from berth import __version__
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.server import HealthServer, Listener, PortTaken
@@ -138,6 +140,12 @@ async def test_the_configuration_is_shown_as_a_document(world):
     async with at_work(world) as client:
         _, shown = await client.json("/configz")
     assert shown["componentconfig"]["profiles"][0]["schedulerName"] == "default-scheduler"
+
+
+async def test_the_version_is_told(world):
+    async with at_work(world) as client:
+        _, told = await client.json("/debug/version")
+    assert told == {"version": __version__, "generation": "v1.36", "python": platform.python_version()}
 
 
 async def test_decisions_and_queue_are_shown(world):

@@ -11,8 +11,8 @@ them, not by any pod that comes. Pods that have finished are no siblings any mor
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import ClassVar, NamedTuple, final
+from datetime import UTC, datetime
+from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
 
@@ -25,6 +25,7 @@ from berth.plugin import (
     CycleState,
     Diagnosis,
     EventsPlugin,
+    ExplainingPlugin,
     Handle,
     NodeTable,
     ObjectMeta,
@@ -40,6 +41,8 @@ from berth.plugin import (
     QueuedPod,
     QueueingHint,
     QueueSortPlugin,
+    Remedy,
+    RemedyPlugin,
     ReservePlugin,
     SortKeyPlugin,
     Status,
@@ -183,6 +186,8 @@ class Coscheduling(
     PodEventHandlerPlugin,
     PodUpdateHandlerPlugin,
     EventsPlugin,
+    ExplainingPlugin,
+    RemedyPlugin,
 ):
     """QueueSort, PreFilter, PostFilter, Reserve (to give back) and Permit."""
 
@@ -280,7 +285,7 @@ class Coscheduling(
                 f"pre-filter pod {pod.name} cannot find enough sibling pods, "
                 f"current pods number: {len(siblings)}, minMember of group: {least}"
             )
-        if sum(bool(other.spec.scheduling_gates) for other in siblings.values()) > len(siblings) - least:
+        if self._gated(group) > len(siblings) - least:
             return unresolvable(f"pre-filter pod {pod.name} cannot proceed due to gated pods in the same PodGroup")
         return self._lack_of_resources(group, found)
 
@@ -381,6 +386,59 @@ class Coscheduling(
         self._failed_at[group] = self._handle.wall_clock()
         self._undisturbed_until[group] = self._handle.now() + UNDISTURBED_S
 
+    # -- what is told of it --
+
+    def explain_rejection(self, pod: PodInfo) -> Sequence[str]:
+        """Return how many members are there, have a place and are needed, and since when and how long they wait."""
+        group = group_named_by(pod)
+        found = None if group is None else self._find(group)
+        if group is None or found is None:
+            return ()
+        siblings, assigned = self._siblings.get(group, {}), self._assigned.get(group, set())
+        least, gated = found.spec.min_member, self._gated(group)
+        said = f"{len(siblings)} members are there, {len(assigned)} have a place, {least} are needed (minMember)"
+        told = [f"PodGroup {group}: {said}"]
+        if gated:
+            told.append(f"{gated} members are gated")
+        if (missing := least - len(siblings) + gated) > 0:
+            told.append(f"{missing} more are needed")
+        now = self._handle.now()
+        waiting = self._waiting(group)
+        if waiting:
+            since = now - min(each.waiting_since for each in waiting)
+            until = min((each.deadlines.get(self.name, now) for each in waiting), default=now)
+            told.append(
+                f"{len(waiting)} have waited with their place for {since:.0f} s, and will for {until - now:.0f} s more"
+            )
+        failed_at = self._failed_at.get(group)
+        if failed_at is not None:
+            told.append(f"the group failed last at {_rfc3339(failed_at)}")
+        rest = self._rests_until.get(group, 0.0) - now
+        if rest > 0:
+            told.append(f"it rests for {rest:.0f} s more")
+        return told
+
+    def remedies(self, pod: PodInfo) -> Sequence[Remedy]:
+        """Return how the group could ask for no more members than there are, and for no resources that are lacking."""
+        group = group_named_by(pod)
+        found = None if group is None else self._find(group)
+        if group is None or found is None:
+            return ()
+        spec, there = found.spec, len(self._siblings.get(group, {})) - self._gated(group)
+        patch: dict[str, Any] = {}
+        words = []
+        if 0 < there < spec.min_member:
+            patch["minMember"] = there
+            words.append(f"lower minMember from {spec.min_member} to {there}")
+        members = patch.get("minMember", spec.min_member)
+        if spec.min_resources and resource_gap(spec.min_resources, members, self._handle.cache.table, group):
+            patch["minResources"] = None
+            words.append("leave out minResources")
+        return [Remedy(GROUPS, group.namespace, group.name, {"spec": patch}, " and ".join(words))] if patch else []
+
+    def _gated(self, group: GroupName) -> int:
+        return sum(bool(other.spec.scheduling_gates) for other in self._siblings.get(group, {}).values())
+
     # -- events and hints --
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -414,3 +472,7 @@ class Coscheduling(
 
 def _seconds(timestamp: str | None) -> float:
     return 0.0 if timestamp is None else datetime.fromisoformat(timestamp).timestamp()
+
+
+def _rfc3339(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -11,7 +11,7 @@ that has one pod is tried at least once while each of the others is tried twice.
 pods (`system-cluster-critical`) are first whoever they belong to.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, final
 
@@ -19,6 +19,9 @@ import msgspec
 
 from berth.plugin import (
     CycleState,
+    ExplainingPlugin,
+    Figure,
+    FiguresPlugin,
     Handle,
     PodEventHandlerPlugin,
     PodInfo,
@@ -37,6 +40,8 @@ HIGHEST_USER_PRIORITY = 1_000_000_000
 """The highest priority that a PriorityClass of users may have."""
 MOST_REMEMBERED = 1000
 """How many tenants are remembered at least, whether or not they have pods in the queue."""
+NAMED = 5
+"""So many tenants that come before another are named."""
 CRITICAL = ""
 """Stands for the pods that are first whoever they belong to; no namespace has this name."""
 
@@ -71,7 +76,14 @@ class Holding(NamedTuple):
 
 @final
 class FairShares(
-    QueueSortPlugin, SortKeyPlugin, TenantSortPlugin, ReservePlugin, PodEventHandlerPlugin, PodUpdateHandlerPlugin
+    QueueSortPlugin,
+    SortKeyPlugin,
+    TenantSortPlugin,
+    ReservePlugin,
+    PodEventHandlerPlugin,
+    PodUpdateHandlerPlugin,
+    FiguresPlugin,
+    ExplainingPlugin,
 ):
     """QueueSort and Reserve. A turn costs a step for each tenant that has pods in the queue."""
 
@@ -222,3 +234,33 @@ class FairShares(
         if not used:
             del self._used[holding.tenant]
         self._shares.pop(holding.tenant, None)
+
+    # -- what is told of it ------------------------------------------------------------------------------------------
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the share of each tenant that has anything, divided by its weight, as turns go by it."""
+        return [Figure("weighted_share", {"tenant": tenant}, self.share(tenant)) for tenant in sorted(self._used)]
+
+    def explain_rejection(self, pod: PodInfo) -> Sequence[str]:
+        """Return what the pod's tenant has, and which tenants have less and so come before it."""
+        if pod.priority > self._args.first_above_priority:
+            return ()
+        own = self.share(pod.namespace)
+        found = [self._in_words(pod.namespace)]
+        if self._rejected_at.get(pod.namespace):
+            found.append(
+                f"tenant {pod.namespace} has passed its turn: the others with pods in the queue have theirs first"
+            )
+        others = (str(tenant) for tenant in self._last_turn if tenant not in (pod.namespace, CRITICAL))
+        before = sorted((self.share(tenant), tenant) for tenant in others)
+        found += [self._in_words(tenant) for share, tenant in before[:NAMED] if share < own]
+        return found
+
+    def _in_words(self, tenant: str) -> str:
+        share = self.share(tenant)
+        weight = self._args.weights.get(tenant, self._args.default_weight)
+        used = self._used.get(tenant, {})
+        parts = {name: amount / self._totals[name] for name, amount in used.items() if self._totals.get(name)}
+        most = max(parts, key=lambda name: (parts[name], name), default="")
+        of = f"{parts[most]:.2%} of all {most}" if most else "nothing"
+        return f"tenant {tenant} has {of}, at weight {weight} a share of {share:.4g}"

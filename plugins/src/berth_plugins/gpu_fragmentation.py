@@ -33,6 +33,7 @@ from berth.plugin import (
     Quantity,
     ReservePlugin,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     Status,
@@ -307,7 +308,13 @@ class Kept(NamedTuple):
 
 @final
 class GpuFragmentation(
-    ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, ReservePlugin, PodEventHandlerPlugin, PodUpdateHandlerPlugin
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    ReservePlugin,
+    PodEventHandlerPlugin,
+    PodUpdateHandlerPlugin,
+    ScoreExplainingPlugin,
 ):
     """Score. Scores are kept by what pods take, and renewed for nodes where something has changed."""
 
@@ -382,12 +389,7 @@ class GpuFragmentation(
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return minus the fragments that the pod adds, in thousandths of a GPU."""
         self._renew()
-        free = {name: amount - node.requested.get(name, 0) for name, amount in node.allocatable.items()}
-        free |= {name: self._devices.free(name).get(node.name, 0) for name in self._classes}
-        free[PODS] = node.allowed_pods - len(node.pods)
-        names = self._expected.names
-        column = np.array([[free.get(name, 0)] for name in names], dtype=np.int64)
-        return int(self._expected.scores(column, self._taken(pod))[0])
+        return int(self._expected.scores(self._free_on(node), self._taken(pod))[0])
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Do the same for many rows; only those are computed where something has changed."""
@@ -413,6 +415,29 @@ class GpuFragmentation(
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Stretch the scores over the nodes that are left."""
         return stretched(scores)
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return the node's expected fragments without the pod and with it, in GPUs."""
+        self._renew()
+        weight = int(self._expected.weights.sum())
+        if not weight:
+            return ["no pods are known yet that ask for GPUs, so no fragments are expected"]
+        taken = self._taken(pod)
+        without = self._free_on(node) + (taken[:, None] if pod.uid in node.pods else 0)
+        before, after = (
+            int(self._expected.fragments(free)[0]) / (weight * MILLI) for free in (without, without - taken[:, None])
+        )
+        free = int((without[:, 0] * self._expected.worth).sum()) / MILLI
+        kinds = len(self._expected.weights)
+        fragments = f"{before:.4g} of them are fragments to {kinds} kind(s) of typical pods on average"
+        return [f"{free:.4g} GPUs are free; {fragments}, {after:.4g} once this pod is there"]
+
+    def _free_on(self, node: NodeView) -> Int64:
+        """Return what is free on a node, (names, 1)."""
+        free = {name: amount - node.requested.get(name, 0) for name, amount in node.allocatable.items()}
+        free |= {name: self._devices.free(name).get(node.name, 0) for name in self._classes}
+        free[PODS] = node.allowed_pods - len(node.pods)
+        return np.array([[free.get(name, 0)] for name in self._expected.names], dtype=np.int64)
 
     def _amounts(self, pod: PodInfo) -> Amounts:
         return amounts_of(pod.requests, self._devices.wanted(pod) if pod.spec.resource_claims else {})

@@ -5,7 +5,7 @@ the rest in units), negative in the mode Least, stretched over the nodes that ar
 Other resources than cpu, memory, ephemeral-storage, extended ones, hugepages and attachable volumes count as 0.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, final
 
 import msgspec
@@ -22,6 +22,7 @@ from berth.plugin import (
     PodInfo,
     Promises,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
@@ -73,7 +74,9 @@ def as_int64(number: int) -> int:
 
 
 @final
-class NodeResourcesAllocatable(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugin):
+class NodeResourcesAllocatable(
+    ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugin, ScoreExplainingPlugin
+):
     """Score."""
 
     name: ClassVar[str] = "NodeResourcesAllocatable"
@@ -85,6 +88,7 @@ class NodeResourcesAllocatable(ScorePlugin, ColumnScorePlugin, NormalizeScorePlu
         sign = -1 if args.mode == LEAST else 1
         self._weights = {name: sign * weight for name, weight in weights.items() if is_counted(name)}
         self._total = sum(weights.values())
+        self._mode = args.mode
 
     def signature(self, pod: PodInfo) -> tuple[()]:
         """All pods get the same scores."""
@@ -108,3 +112,10 @@ class NodeResourcesAllocatable(ScorePlugin, ColumnScorePlugin, NormalizeScorePlu
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Stretch the means over the nodes that are left."""
         return stretched(scores)
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return what the node has of each resource with its weight, and the mean."""
+        parts = [f"{node.allocatable.get(name, 0)} {name} x{abs(weight)}" for name, weight in self._weights.items()]
+        mean = abs(self.score(CycleState(), pod, node))
+        better = "the least" if self._mode == LEAST else "the most"
+        return [f"in all it has {' and '.join(parts)}: a mean of {mean}, and {better} is best"]

@@ -5,7 +5,7 @@ that pass all filters, only those of the first pool that has any are left. Nodes
 where the pod fits into no pool at all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, final
 
 import msgspec
@@ -20,8 +20,10 @@ from berth.plugin import (
     Narrowed,
     NarrowingPlugin,
     NodeTable,
+    NodeView,
     PodInfo,
     Promises,
+    ScoreExplainingPlugin,
     SelectorError,
     compile_selector,
     invalid,
@@ -30,6 +32,10 @@ from berth.plugin import (
 )
 
 LATER = 'node(s) were in later pools, as the pod fits on {count} node(s) of pool "{pool}"'
+
+
+REMEMBERED = 1000
+"""Of so many pods is remembered how many nodes of each pool they fitted on."""
 
 
 class Pool(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -62,7 +68,7 @@ class PoolsInOrderArgs(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @final
-class PoolsInOrder(NarrowingPlugin):
+class PoolsInOrder(NarrowingPlugin, ScoreExplainingPlugin):
     """PreScore: a step for each pool, over all nodes at once."""
 
     name: ClassVar[str] = "PoolsInOrder"
@@ -75,18 +81,36 @@ class PoolsInOrder(NarrowingPlugin):
         self._pods = compile_selector(args.pod_selector)
         self._pools: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._position = -1
+        self._fitted: dict[str, NDArray[np.intp]] = {}
+        """On how many nodes of each pool, and of none, a pod fitted when it was tried last, by uid; the latest last."""
 
     def narrow(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Narrowed | None:
         """Keep the nodes of the first pool that has any."""
         if not self._pods.matches(pod.labels):
             return None
         pools = self._pools_of(nodes.table)
-        first = int(pools[nodes.mask].min())
+        fitted = np.bincount(pools[nodes.mask], minlength=len(self._names) + 1)
+        self._remember(pod.uid, fitted)
+        first = int(np.flatnonzero(fitted)[0])
         if first == len(self._names):
             return None
         mask = nodes.mask & (pools == first)
         count = int(np.count_nonzero(mask))
         return Narrowed(mask, unschedulable(LATER.format(count=count, pool=self._names[first])))
+
+    def _remember(self, uid: str, fitted: NDArray[np.intp]) -> None:
+        self._fitted.pop(uid, None)
+        self._fitted[uid] = fitted
+        if len(self._fitted) > REMEMBERED:
+            del self._fitted[next(iter(self._fitted))]
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return, pool by pool up to the one that was taken, on how many of its nodes the pod fitted."""
+        fitted = self._fitted.get(pod.uid)
+        if fitted is None:
+            return ()
+        looked_at = self._names[: int(np.flatnonzero(fitted)[0]) + 1]
+        return [f'the pod fitted on {fitted[at]} node(s) of pool "{name}"' for at, name in enumerate(looked_at)]
 
     def _pools_of(self, table: NodeTable) -> NDArray[np.int32]:
         """Return the number of each row's pool; only nodes that have changed are looked at again."""

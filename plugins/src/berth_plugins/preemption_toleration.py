@@ -6,10 +6,13 @@ it is enabled in place of, but that any pod of lower priority that leaves the no
 
 Deviation: when a pod was scheduled is read from the pods that this plugin follows by itself, as Berth keeps no times of
 conditions. Where that has not come yet, the pod counts as one without the condition, and is spared.
+
+As upstream, no event says that a toleration has ended or that a PriorityClass says something else: PostFilter is not
+among those that rejected the pod. A pod that nothing else wakes is tried again after five minutes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar, NamedTuple, final
 
 import msgspec
@@ -22,6 +25,7 @@ from berth.plugin import (
     CycleState,
     Diagnosis,
     EventsPlugin,
+    ExplainingPlugin,
     Handle,
     NodeView,
     ObjectMeta,
@@ -38,6 +42,8 @@ from berth.plugin import (
     unresolvable,
 )
 
+NAMED = 5
+"""So many of the pods that are spared are named in an explanation."""
 PREFIX = "preemption-toleration.scheduling.x-k8s.io"
 MINIMUM_PREEMPTABLE_PRIORITY = f"{PREFIX}/minimum-preemptable-priority"
 TOLERATION_SECONDS = f"{PREFIX}/toleration-seconds"
@@ -121,7 +127,7 @@ def _number(text: str, bits: int) -> int:
 
 
 @final
-class PreemptionToleration(PostFilterPlugin, EventsPlugin, VictimRules):
+class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, VictimRules):
     """PostFilter."""
 
     name: ClassVar[str] = "PreemptionToleration"
@@ -131,6 +137,7 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, VictimRules):
     def __init__(self, args: PreemptionTolerationArgs, handle: Handle) -> None:
         self._classes = handle.objects
         self._pods = handle.follow(PODS)
+        self._table = handle.cache.table
         self._wall_clock = handle.wall_clock
         self._preemption = handle.preemption(
             self, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
@@ -169,6 +176,35 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, VictimRules):
         """Filters alone say whether the pod fits."""
         return None
 
+    def explain_rejection(self, pod: PodInfo) -> Sequence[str]:
+        """Return which pods of lower priority are spared, until when, and how many are not."""
+        self._now_s = self._wall_clock()
+        spared: list[tuple[float, str]] = []
+        others = 0
+        for row in self._table.rows().tolist():
+            node = self._table.view(row)
+            for other in node.pods.values():
+                if other.priority < pod.priority:
+                    if self._is_exempt(other, pod) is True:
+                        until_s = self._spared_until_s(other)
+                        spared.append((until_s, f"{other.key} on {node.name} is spared {_until(until_s)}"))
+                    else:
+                        others += 1
+        if not spared:
+            return ()
+        more = [f"so are {len(spared) - NAMED} more"] if len(spared) > NAMED else []
+        named = [said for _, said in sorted(spared)[:NAMED]]
+        return [*named, *more, f"{others} other pod(s) of lower priority might be preempted"]
+
+    def _spared_until_s(self, victim: PodInfo) -> float:
+        """Return until when a pod that is exempt stays so, since 1970; infinite where no time ends that."""
+        found = self._classes.get("PriorityClass", victim.spec.priority_class_name)
+        policy = None if found is None else policy_of(found.value, found.metadata.annotations)
+        scheduled_s = self._scheduled_s(victim)
+        if policy is None or policy.toleration_s < 0 or scheduled_s is None:
+            return float("inf")
+        return scheduled_s + policy.toleration_s
+
     def _is_exempt(self, victim: PodInfo, preemptor: PodInfo) -> bool | Status:
         """Say whether a pod is spared by the preemptor, or that its PriorityClass is gone."""
         name = victim.spec.priority_class_name
@@ -203,3 +239,10 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, VictimRules):
 
 def _after_deletion(_pod: PodInfo, _old: PodInfo | None, _new: PodInfo | None) -> QueueingHint:
     return QueueingHint.SKIP
+
+
+def _until(at_s: float) -> str:
+    """Return a time since 1970 in words."""
+    if at_s == float("inf"):
+        return "as long as it is there"
+    return f"until {datetime.fromtimestamp(at_s, UTC).isoformat(timespec='seconds').replace('+00:00', 'Z')}"

@@ -6,7 +6,8 @@ annotation may give another number for that pod. Nodes without the topology's la
 All pods count that have a node or are about to get one, whoever placed them, until they are gone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple, final
 
 import msgspec
@@ -21,6 +22,9 @@ from berth.plugin import (
     ColumnFilterPlugin,
     CycleState,
     EventsPlugin,
+    ExplainingPlugin,
+    Figure,
+    FiguresPlugin,
     FilterColumn,
     FilterPlugin,
     Handle,
@@ -51,6 +55,8 @@ from berth.plugin import (
 )
 
 FULL = "node(s) had {most} pod(s) of the workload in their {key}, which is the most allowed"
+NAMED = 5
+"""So many full domains are named in an explanation."""
 WRONG_ANNOTATION = 'annotation {key} is "{text}", which is no number of pods'
 
 
@@ -102,6 +108,15 @@ def workload_of(pod: PodInfo, limit: Limit) -> Workload | None:
         return None if None in values else (pod.namespace, *(value for value in values if value is not None))
     owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
     return None if owner is None else (pod.namespace, owner.kind, owner.name, owner.uid)
+
+
+def named_workload(workload: Workload, limit: Limit) -> str:
+    """Return a workload in words."""
+    namespace, *rest = workload
+    if not limit.label_keys:
+        return f"{rest[0]} {namespace}/{rest[1]}"
+    labels = ",".join(f"{key}={value}" for key, value in zip(limit.label_keys, rest, strict=True))
+    return f"pods with {labels} in {namespace}"
 
 
 Counts = dict[str, int]
@@ -252,6 +267,12 @@ class Census:
         if domain is not None:
             domains.add(domain, change)
 
+    def sizes(self) -> Iterator[tuple[int, Workload, int]]:
+        """Yield, by the number of the limit, each workload that has pods somewhere and how many."""
+        for index, by_workload in enumerate(self._by_node):
+            for workload, by_node in by_workload.items():
+                yield index, workload, sum(by_node.values())
+
 
 def _add(counts: Counts, key: str, change: int) -> None:
     """Change a count; what comes to 0 is forgotten."""
@@ -270,6 +291,8 @@ class WorkloadLimit(
     PodEventHandlerPlugin,
     PodUpdateHandlerPlugin,
     EventsPlugin,
+    FiguresPlugin,
+    ExplainingPlugin,
 ):
     """PreFilter, Filter and Reserve.
 
@@ -379,6 +402,32 @@ class WorkloadLimit(
             domain = node.labels.get(limit.key)
             if domain is not None and workloads[limit.number] == limit.workload:
                 limit.changes[domain] = limit.changes.get(domain, 0) + sign
+
+    # -- what is told of it ------------------------------------------------------------------------------------------
+
+    def figures(self) -> Sequence[Figure]:
+        """Return for each limit how many pods count under it, those included that are about to get a node."""
+        pods = Counter(dict.fromkeys(range(len(self._limits)), 0))
+        for index, _, count in self._census.sizes():
+            pods[index] += count
+        labels = ({"limit": str(index), "topology_key": limit.topology_key} for index, limit in enumerate(self._limits))
+        return [Figure("limited_pods", said, pods[index]) for index, said in enumerate(labels)]
+
+    def explain_rejection(self, pod: PodInfo) -> Sequence[str]:
+        """Return for each limit who is where, how many of how many, the fullest domains first."""
+        found = []
+        for index, workload in enumerate(self._census.workloads(pod)):
+            limit = self._limits[index]
+            most = None if workload is None else self._most(pod, limit)
+            if workload is None or not isinstance(most, int):
+                continue
+            counts = self._census.domains(index, workload).counts
+            full = sorted((-count, domain) for domain, count in counts.items() if count >= most)
+            named = ", ".join(f"{domain} has {-count}" for count, domain in full[:NAMED])
+            more = f" and {len(full) - NAMED} more are full" if len(full) > NAMED else ""
+            whose = f"{named_workload(workload, limit)} may have {most} pod(s) in each {limit.topology_key}"
+            found.append(f"{whose}; {named}{more}" if full else f"{whose}, and none has as many")
+        return found
 
     # -- what helps --------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,26 @@ difflib's share of equal letters would take `pre_filter_all` for `pre_filter`.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a clause that names the known words that look like `name`, or nothing."""
+    return meant(alike(name, known))
+
+
+def meant(names: Sequence[str]) -> str:
+    """Return a clause that asks whether one of these was meant; nothing where there are none."""
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def alike(name: str, known: Iterable[str]) -> list[str]:
+    """Return at most three known words that look like `name`, the likeliest first."""
     by_folded = {word.lower(): word for word in known}
     near = difflib.get_close_matches(name.lower(), by_folded, n=3, cutoff=0.7)
-    return f"; did you mean {' or '.join(by_folded[word] for word in near)}?" if near else ""
+    if not near and len(name) > 2:  # the neighbours of `n9` are all the other nodes
+        near = [word for word in by_folded if looks_like(name, word)][:3]  # `wbe` shares too little with `web`
+    return [by_folded[word] for word in near]
 
 
 def looks_like(name: str, meant: str) -> bool:

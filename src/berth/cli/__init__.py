@@ -8,12 +8,16 @@ import gc
 import os
 import sys
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from berth.api.user_error import UserError
 from berth.cli.commands import Commands, tables
+from berth.cli.help_text import UnbrokenContext
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 YOUNG_OBJECTS = 20_000
 """How many new objects there may be before cycles are looked for. A scheduler keeps most of what it makes, and makes no
@@ -25,6 +29,8 @@ NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
 
 class _LazyGroup(click.Group):
     """A group that imports a command's module when the command is named."""
+
+    context_class = UnbrokenContext
 
     @cached_property
     def _found(self) -> Commands:
@@ -62,9 +68,20 @@ class _LazyGroup(click.Group):
         gc.set_threshold(YOUNG_OBJECTS)
         os.environ.setdefault(NUMPY_THREADS, "1")
         name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in self._found.names:
-            ctx.fail(f"there is no command {name!r}; the commands are {', '.join(self._found.names)}")
+        if name and not name.startswith("-") and name not in self._found.names and not ctx.resilient_parsing:
+            from berth.api.near_names import nearest
+
+            hint = nearest(name, self._found.names)
+            ctx.fail(f"there is no command {name!r}; the commands are {', '.join(self._found.names)}{hint}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """The commands that begin so, from the tables alone; Click would import each of them."""
+        from click.shell_completion import CompletionItem
+
+        rows = [row for _, rows in self._found.sections() for row in rows]
+        found = [CompletionItem(name, help=says) for name, says in rows if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _legible(text: str) -> str:

@@ -14,15 +14,18 @@ from typing import NamedTuple
 
 import click
 
+from berth.cli.help_text import CommandExample, with_examples
+
 GROUP = "berth.commands"
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives, and its line in the help."""
+    """Where a command lives, its line in the help, and how it is used."""
 
     module: str
     """The module that has the click command as `command`."""
     help: str
+    examples: tuple[CommandExample, ...] = ()
 
 
 class CommandTable(NamedTuple):
@@ -38,19 +41,100 @@ class CommandTable(NamedTuple):
 SCHEDULER = CommandTable(
     "Schedule",
     {
-        "run": CommandEntry("berth.cli.run", "The scheduler, against a real API server."),
-        "explain": CommandEntry("berth.cli.explain", "Why a pod went where it went, or why it is pending."),
-        "extender": CommandEntry("berth.cli.extender", "Our plugins for a stock kube-scheduler, as an extender."),
-        "plugins": CommandEntry("berth.cli.plugins", "Which plugins there are, and whether they work."),
-        "new-plugin": CommandEntry("berth.cli.new_plugin", "Write a package with a plugin, ready to install."),
+        "run": CommandEntry(
+            "berth.cli.run",
+            "The scheduler, against a real API server.",
+            (
+                CommandExample("Schedule the cluster that kubectl talks to.", "berth run --kubeconfig ~/.kube/config"),
+                CommandExample(
+                    "As kube-scheduler is configured, and with a recording of all decisions.",
+                    "berth run --config scheduler.yaml --record /var/lib/berth/recording",
+                ),
+            ),
+        ),
+        "explain": CommandEntry(
+            "berth.cli.explain",
+            "Why a pod went where it went, or why it is pending.",
+            (
+                CommandExample("Everything that is pending, by reason.", "berth explain"),
+                CommandExample("One pod: its scores, what ruled nodes out, its story.", "berth explain web-1 -n shop"),
+                CommandExample("All pods of a Deployment, a row each.", "berth explain deploy/web -n shop"),
+                CommandExample(
+                    "The nodes of pods with a label, for a script.",
+                    "berth explain -A -l app=web -o jsonpath='{.pods[*].decision.node}'",
+                ),
+                CommandExample("What would let it in?", "berth explain web-1 --what-would-help"),
+            ),
+        ),
+        "extender": CommandEntry(
+            "berth.cli.extender",
+            "Our plugins for a stock kube-scheduler, as an extender.",
+            (
+                CommandExample(
+                    "Serve one plugin to a kube-scheduler.", "berth extender --plugin quiet_rack.py:QuietRack"
+                ),
+                CommandExample(
+                    "Follow no cluster: judge the nodes that requests bring.",
+                    "berth extender --config scheduler.yaml --without-cluster --port 8888",
+                ),
+            ),
+        ),
+        "plugins": CommandEntry(
+            "berth.cli.plugins",
+            "Which plugins there are, and whether they work.",
+            (
+                CommandExample(
+                    "Does mine load, and which points does it have?", "berth plugins --plugin quiet_rack.py:QuietRack"
+                ),
+                CommandExample("What does this configuration enable?", "berth plugins --config scheduler.yaml -o wide"),
+            ),
+        ),
+        "new-plugin": CommandEntry(
+            "berth.cli.new_plugin",
+            "Write a package with a plugin, ready to install.",
+            (
+                CommandExample("A package ./quiet-rack with the plugin QuietRack.", "berth new-plugin quiet-rack"),
+                CommandExample("Beside your other ones.", "berth new-plugin spread-licences"),
+            ),
+        ),
     },
 )
+HELP = CommandTable(
+    "Find your way",
+    {
+        "version": CommandEntry(
+            "berth.cli.version",
+            "This version, and that of the scheduler in use.",
+            (
+                CommandExample("Here and in the cluster.", "berth version"),
+                CommandExample("Only here, for a script.", "berth version --client -o jsonpath={.client.version}"),
+            ),
+        ),
+        "completion": CommandEntry(
+            "berth.cli.completion",
+            "Let the shell complete commands, options and names.",
+            (
+                CommandExample("For bash; the same with zsh.", "berth completion bash >> ~/.bashrc"),
+                CommandExample("For fish.", "berth completion fish > ~/.config/fish/completions/berth.fish"),
+            ),
+        ),
+        "man": CommandEntry(
+            "berth.cli.man",
+            "The manual page of a command.",
+            (
+                CommandExample("Read one.", "berth man explain | man -l -"),
+                CommandExample("Keep one.", "berth man > ~/.local/share/man/man1/berth.1"),
+            ),
+        ),
+    },
+)
+"""Comes last in the help."""
 
 
 def tables() -> list[CommandTable]:
     """The scheduler's own table and those of all packages that are installed, by the names of their entry points."""
     found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
-    return [SCHEDULER, *_read(found)]
+    return [SCHEDULER, *_read(found), HELP]
 
 
 def _read(points: Sequence[EntryPoint]) -> Iterator[CommandTable]:
@@ -92,8 +176,13 @@ class Commands:
             if rows:
                 yield table.title, rows
 
+    def examples(self) -> Iterator[tuple[str, CommandExample]]:
+        """Yield each example with the name of its command."""
+        for name, entry in self._entries.items():
+            yield from ((name, example) for example in entry.examples)
+
     def load(self, name: str) -> click.Command | None:
-        """Import a command, with the options that other packages add to it; None where there is none."""
+        """Import a command, with its examples and the options that other packages add; None where there is none."""
         entry = self._entries.get(name)
         if entry is None:
             return None
@@ -101,4 +190,4 @@ class Commands:
         for table in self._tables:
             if name in table.extensions:
                 command = importlib.import_module(table.extensions[name]).extend(command)
-        return command
+        return with_examples(command, entry.examples, f"berth {name}") if entry.examples else command

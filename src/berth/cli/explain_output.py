@@ -6,16 +6,19 @@ in a column of its own. No answer can steer the terminal: control characters are
 
 import re
 import textwrap
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from berth.cli.table import Table, TableColumn
+from berth.cli.table import Table, TableColumn, wrapped
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from berth.cli.chosen_pods import ChosenPod
 
 NAMES_IN_A_CELL = 8
 STEPS_SHOWN = 12
@@ -68,6 +71,10 @@ def _line(console: "Console", text: str, style: str = "") -> None:
         words, console.width, initial_indent=indent, subsequent_indent=indent and indent + "  ", break_on_hyphens=False
     ) or [""]:
         console.print(part, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _put_as_it_is(console: "Console", line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_permit(permit: Json, console: "Console") -> None:
@@ -192,6 +199,10 @@ def _show_node(node: Json, decision: Json, console: "Console") -> None:
         _line(console, f"  {said['plugin']}: {', '.join(said['reasons'])} ({said['code']})")
     for plugin, score in node["scores"].items():
         _line(console, f"  {plugin}: {score} (weight {decision['weights'][plugin]})")
+        for told in decision.get("scoreDetails") or ():
+            if (told["node"], told["plugin"]) == (node["node"], plugin):
+                for sentence in told["sentences"]:
+                    _line(console, f"    {sentence}")
     if node["total"] is not None:
         _line(console, f"  total: {node['total']}")
 
@@ -221,22 +232,79 @@ def _show_story(story: list[Json], console: "Console", *, in_full: bool) -> None
     _line(console, "Story (UTC)", "bold")
     if len(shown) < len(story):
         _line(console, f"  {len(story) - len(shown)} earlier steps; -o wide shows all", "dim")
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    from rich.text import Text
-
     date = ""
     for line in shown:
         day, _, time = line["time"].removesuffix("Z").partition("T")
-        table.add_row(
-            f"  {time}" if day == date else f"  {day}\n  {time}",
-            Text(line["text"] if day == date else f"\n{line['text']}"),
-        )
+        if day != date:
+            _line(console, f"  {day}")
         date = day
-    console.print(table, highlight=False)
+        for number, part in enumerate(wrapped(line["text"], max(console.width - len(time) - 4, 20))):
+            _put_as_it_is(console, f"  {time if not number else ' ' * len(time)}  {part}")
+
+
+# --- several pods -----------------------------------------------------------------------------------------------------
+
+
+def show_table(reports: Sequence[Json], not_asked: Sequence["ChosenPod"], console: "Console") -> None:
+    """Print a row for each pod; of those that were not asked about only how many more there are."""
+    rows = [row_of(legible_values(report)) for report in reports]
+    placed = sum(bool(row.node) for row in rows) + sum(bool(pod.node) for pod in not_asked)
+    count = len(rows) + len(not_asked)
+    if placed in (0, count):
+        _line(console, f"{count:,} pods, {'all' if placed else 'none'} of them on nodes", "bold")
+    else:
+        _line(console, f"{count:,} pods: {placed:,} have a node, {count - placed:,} have none", "bold")
+    table = Table("Pod", "Node", "State", TableColumn("Why", "text"))
+    for row in rows:
+        table.add(row.pod, row.node or "-", row.state, row.why, style="" if row.node else "yellow")
+    for pod in not_asked:
+        table.add(pod.key, pod.node or "-", "", "")
+    table.print(console, shown=len(rows))
+
+
+class PodRow(NamedTuple):
+    """A pod in a line."""
+
+    pod: str
+    node: str
+    state: str
+    why: str
+
+
+def row_of(report: Json) -> PodRow:
+    """Return what a report, or the cluster's own record of a pod, comes to."""
+    pod = report["pod"]
+    if "phase" in report:
+        condition = report["condition"] or {}
+        why = "" if report["node"] else condition.get("message") or "no scheduler has said why"
+        return PodRow(pod, report["node"] or "", report["phase"].lower(), why)
+    decision, pending, permit = report["decision"], report["pending"], report.get("permit")
+    if permit is not None:
+        held = "; ".join(": ".join(filter(None, (each["plugin"], each["says"]))) for each in permit["heldBy"])
+        return PodRow(pod, permit["node"], "at permit", f"held by {held}" if held else "")
+    if pending is not None:
+        return PodRow(pod, "", "gated" if pending["queue"] == "gated" else "pending", _why_pending(pending, decision))
+    state = "gone" if report.get("isGone") else "placed"
+    if decision is None:
+        steps = report.get("story") or []
+        return PodRow(pod, "", state, steps[-1]["text"] if steps else "")
+    return PodRow(pod, decision["node"] or "", state, _tail(decision["summary"]))
+
+
+def _why_pending(pending: Json, decision: Json | None) -> str:
+    if pending["gatedBy"]:
+        said = ", ".join(pending.get("gateReasons") or ())
+        return f"held back by {pending['gatedBy']}" + (f": {said}" if said else "")
+    if decision is None:
+        return "has not been tried yet"
+    said, stop, _ = decision["message"].partition(". ")  # what Filter said; what PostFilter did follows
+    return said + stop.rstrip() or _tail(decision["summary"])
+
+
+def _tail(summary: str) -> str:
+    """Return what a summary says behind the name of pod and node, which have columns of their own."""
+    head, colon, rest = summary.partition(": ")
+    return rest if colon and " goes to " in head else summary
 
 
 # --- everything pending -----------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def command(
         prioritizeVerb: prioritize
         weight: 1
         preemptVerb: preempt
-        nodeCacheCapable: true     # the cluster is followed here too, so names are enough
+        nodeCacheCapable: true     # it is followed here, too: names are enough
 
     Set bindVerb: bind where the profile's Bind plugins are to bind. With --without-cluster leave nodeCacheCapable out:
     nodes then come whole with each request, and nothing is known of the pods on them. Anybody who can connect may ask

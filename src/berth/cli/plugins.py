@@ -1,19 +1,23 @@
 """`berth plugins`: which plugins there are, where each comes from, which profiles use it, and whether it works.
 
-A table, or with `-o json` one object a plugin. What is wrong with a plugin stands below the table in whole sentences.
-Exit code 1 where the profiles cannot be made, 2 where the configuration or a `--plugin` cannot be read.
+A table, or with `-o json` one object for each plugin. What is wrong with a plugin stands below the table in whole
+sentences. Exit code 1 where the profiles cannot be made, 2 where the configuration or a `--plugin` cannot be read.
 """
 
 import random
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from berth.cli.output import console_for
+from berth.cli.output import Output, console_for, is_structured, output_option_naming, print_structured
 from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 IN_TREE_SHOWN = "in-tree"
 
@@ -34,10 +38,8 @@ class PluginListing(msgspec.Struct, frozen=True, rename="camel"):
 @config_option
 @plugin_option
 @gates_option
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How to print."
-)
-def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
+@output_option_naming("the plugins")
+def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, output: Output) -> None:
     """List the plugins there are: points, origin, the profiles that enable them, and whether they work.
 
     Plugins of other people come first. Those that a profile of --config (or the default one) enables are made, to see
@@ -46,10 +48,10 @@ def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, outp
     setup = read_setup(config_file, plugins, feature_gates)
     problems = problems_of(setup)
     listed = listing(setup, problems)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(listed)).decode())
+    if is_structured(output):
+        print_structured(listed, output, (each.name for each in listed))
     else:
-        _print(listed, problems)
+        _print(listed, problems, console_for(output), single=len(setup.config.profiles) == 1)
     if problems:
         sys.exit(1)
 
@@ -100,25 +102,28 @@ def _profiles_with(setup: Setup, name: str) -> tuple[str, ...]:
     return tuple(scheduler_name for scheduler_name, config in single if name in names_enabled(config))
 
 
-def _print(listed: list[PluginListing], problems: Iterable[str]) -> None:
-    console = console_for()
+def _print(listed: list[PluginListing], problems: Iterable[str], console: "Console", *, single: bool) -> None:
+    """Print tables, then what is wrong; of a `single` profile the name is not said in each row."""
     theirs = [each for each in listed if each.origin != IN_TREE_SHOWN]
     if theirs:
-        _table(theirs, with_origin=True).print(console)
+        _table(theirs, with_origin=True, single=single).print(console)
         console.print()
-    _table([each for each in listed if each.origin == IN_TREE_SHOWN], with_origin=False).print(console)
+    ours = [each for each in listed if each.origin == IN_TREE_SHOWN]
+    _table(ours, with_origin=False, single=single).print(console)
     told = list(dict.fromkeys([problem for each in listed for problem in each.problems]))
     told += [problem for problem in problems if not any(problem.endswith(each) for each in told)]
     for problem in told:
         click.echo(f"\n{problem}")
 
 
-def _table(listed: list[PluginListing], *, with_origin: bool) -> Table:
+def _table(listed: list[PluginListing], *, with_origin: bool, single: bool) -> Table:
     name = "Plugin" if with_origin else "Berth's own plugins"
     origins = [TableColumn("From", "text")] if with_origin else []
-    table = Table(name, "State", TableColumn("Points", "text"), *origins, TableColumn("Enabled in", "text"))
+    enabled = "Enabled" if single else TableColumn("Enabled in", "text")
+    table = Table(name, "State", enabled, TableColumn("Points", "text"), *origins)
     for each in listed:
         origin = [each.origin.removeprefix("the distribution ").removeprefix("the ")] if with_origin else []
         state, style = ("ok", "") if each.healthy else ("broken", "bold red")
-        table.add(each.name, state, ", ".join(each.points), *origin, ", ".join(each.profiles) or "-", style=style)
+        where = "yes" if single and each.profiles else ", ".join(each.profiles) or "no"
+        table.add(each.name, state, where, ", ".join(each.points), *origin, style=style)
     return table

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -15,10 +16,15 @@ REASONS = ("Scheduled", "FailedScheduling", "Preempted")
 class NoRecord(Exception):  # noqa: N818 - it is only ever shown
     """The record cannot be read; the message says why."""
 
+    def __init__(self, message: str, *, is_not_found: bool = False) -> None:
+        super().__init__(message)
+        self.is_not_found = is_not_found
+        """Whether the cluster has no such pod."""
+
 
 def read_record(kubeconfig: str, namespace: str, name: str) -> Json:
     """The record of a pod as JSON; raises `NoRecord`."""
-    from berth.api.errors import TransportError
+    from berth.api.errors import ApiError, TransportError
     from berth.kube.credentials.access import load_access
     from berth.kube.credentials.kubeconfig import KubeconfigError
 
@@ -26,10 +32,17 @@ def read_record(kubeconfig: str, namespace: str, name: str) -> Json:
         access = load_access(kubeconfig)
         pod, events = asyncio.run(_read(access, namespace, name))
     except (KubeconfigError, TransportError) as error:
-        raise NoRecord(str(error)) from None
+        is_not_found = isinstance(error, ApiError) and error.is_not_found
+        raise NoRecord(str(error), is_not_found=is_not_found) from None
+    return record_of(pod, events)
+
+
+def record_of(pod: Json, events: Iterable[Json] = ()) -> Json:
+    """The record of a pod that has been read."""
+    metadata = pod["metadata"]
     conditions = (pod.get("status") or {}).get("conditions") or []
     return {
-        "pod": f"{namespace}/{name}",
+        "pod": f"{metadata.get('namespace', '')}/{metadata['name']}",
         "node": pod["spec"].get("nodeName"),
         "phase": (pod.get("status") or {}).get("phase", ""),
         "condition": next((one for one in conditions if one["type"] == "PodScheduled"), None),

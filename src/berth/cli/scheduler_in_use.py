@@ -13,13 +13,15 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from berth.api.redaction import redact_url
 from berth.api.user_error import UserError
+from berth.cli.option_rules import never_with, only_with
 
 if TYPE_CHECKING:
     from berth.cli.connection import Answered
@@ -30,12 +32,27 @@ PLAIN_SERVER = "http://127.0.0.1:10259"
 """Where `berth up` serves."""
 TIMEOUT_S = 10.0
 REFUSED = (401, 403)
+AT_ONCE = 8
+"""How many questions are on their way at a time."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 Json = dict[str, Any]
 
 
 class UnknownPodError(click.ClickException):
     """The scheduler knows nothing of a pod."""
+
+
+class _Unreachable(click.ClickException):
+    """No scheduler answers."""
+
+
+class SchedulerQuestion(NamedTuple):
+    """A path to get from the scheduler, and in words what for."""
+
+    path: str
+    about: str
 
 
 class SchedulerAddress(NamedTuple):
@@ -46,6 +63,42 @@ class SchedulerAddress(NamedTuple):
     kubeconfig: str = ""
     context: str = ""
     lease: str = ""
+
+
+def scheduler_options(command: Command) -> Command:
+    """The options that make up a `SchedulerAddress`, received by the names of its fields."""
+    for decorate in (
+        only_with(certificate_authority="server"),
+        never_with("server", "lease", because="which says whom to ask"),
+        click.option(
+            "--lease",
+            default="",
+            metavar="NAMESPACE/NAME",
+            help="The lease whose holder to ask, where it is not kube-system/kube-scheduler.",
+        ),
+        click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use."),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="The cluster, and the credentials to ask with; by default those that kubectl would use.",
+        ),
+        click.option(
+            "--certificate-authority",
+            default="",
+            metavar="FILE",
+            help="With an https:// --server: the certificate, or its authority's, that is expected there.",
+        ),
+        click.option(
+            "--server",
+            default="",
+            envvar="BERTH_SCHEDULER",
+            metavar="URL",
+            help="Where the scheduler serves; by default it is looked for on this machine, then in the cluster.",
+        ),
+    ):
+        command = decorate(command)
+    return command
 
 
 class SchedulerInUse:
@@ -76,18 +129,51 @@ class SchedulerInUse:
         """Whether a cluster is known whose own record can be read."""
         return self._access is not None and not self._address.server
 
+    @property
+    def access(self) -> "ClusterAccess":
+        """How the API server of the kubeconfig in use is asked. Raises `click.ClickException` where there is none."""
+        if self._access is None:
+            raise click.ClickException(f"the cluster has to be asked which pods these are: {self._problem}")
+        return self._access
+
     def ask(self, path: str, about: str) -> Json:
         """Return what the scheduler answers.
 
         Raises `UnknownPodError` for a 404 in words, else `click.ClickException` with a sentence; `about` is what was
         asked for.
         """
+        found = self.ask_all([SchedulerQuestion(path, about)])[0]
+        if isinstance(found, click.ClickException):
+            raise found
+        return found
+
+    def ask_all(self, questions: "Sequence[SchedulerQuestion]") -> list[Json | click.ClickException]:
+        """Return for each question the answer, or what `ask` would raise.
+
+        Raises `click.ClickException` where the first shows that the scheduler cannot be reached.
+        """
+        return asyncio.run(self._ask_all(questions))
+
+    async def _ask_all(self, questions: "Sequence[SchedulerQuestion]") -> list[Json | click.ClickException]:
         from berth.cli.connection import UnreachableError
 
-        try:
-            answered = asyncio.run(self.reach(path))
-        except UnreachableError as error:
-            raise click.ClickException(f"{error}; is `berth run` up? --server says where it serves") from None
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def answer(question: SchedulerQuestion) -> Json | click.ClickException:
+            async with at_once:
+                try:
+                    return self._read(await self.reach(question.path), question.about)
+                except click.ClickException as error:
+                    return error
+                except UnreachableError as error:
+                    return _Unreachable(f"{error}; is `berth run` up? --server says where it serves")
+
+        first = [await answer(each) for each in questions[:1]]
+        if first and isinstance(first[0], _Unreachable):
+            raise first[0]
+        return first + list(await asyncio.gather(*(answer(each) for each in questions[1:])))
+
+    def _read(self, answered: "Answered", about: str) -> Json:
         try:
             found: Json = json.loads(answered.body)
             is_told = isinstance(found, dict)
@@ -96,7 +182,7 @@ class SchedulerInUse:
         if answered.status == 200 and is_told:
             return found
         if answered.status == 404 and is_told and isinstance(found.get("error"), str):
-            raise UnknownPodError(f"{found['error']}; check the name and --namespace")
+            raise UnknownPodError(found["error"])
         said = f": {found['message']}" if is_told and isinstance(found.get("message"), str) else ""
         if answered.status == 404:
             said = ", so it is of an older version that does not tell this"

@@ -163,7 +163,7 @@ def _under(columns: Sequence[TableColumn], cells: Sequence[str], under: Sequence
     for at, part in told:
         if _is_text(columns[at]):
             continue
-        if line and INDENT + _cell_len(line) + 2 + _cell_len(part) > width:
+        if line and INDENT + _cell_len(f"{line}, {part},") > width:
             yield f"{' ' * INDENT}{line},"
             line = part
         else:

@@ -4,7 +4,7 @@ look for what would help.
 A plugin's bug costs its own answer and nothing else: the guard has logged it by then.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple, TypeVar, TypeVarTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from berth.cycle.decision import Decision
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
 from berth.framework.telling import Figure, Remedy
+from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 
 Answer = TypeVar("Answer")
@@ -25,6 +26,14 @@ PLUGINS_JOINED_BY = ","
 class RejectionDetails(msgspec.Struct, frozen=True):
     """What a plugin says about its rejection, as things are now."""
 
+    plugin: str
+    sentences: tuple[str, ...]
+
+
+class ScoreDetails(msgspec.Struct, frozen=True):
+    """What a plugin says about its score of a node, as things are now."""
+
+    node: str
     plugin: str
     sentences: tuple[str, ...]
 
@@ -49,19 +58,45 @@ def figures_of(profiles: Iterable[Profile]) -> list[PluginFigure]:
 
 
 def rejection_details(decision: Decision, profile: Profile | None) -> tuple[RejectionDetails, ...]:
-    """Return what the plugins say that have rejected a pod; nothing of a pod that has a node."""
+    """Return what the plugins say that have rejected a pod; nothing of a pod that has a node.
+
+    The plugin that says whose turn it is has a say in every wait, and so has PostFilter where it was asked.
+    """
     if profile is None or decision.chosen is not None:
         return ()
     statuses = [status for status, _ in decision.rejected]
     if decision.pre_filter is not None and decision.pre_filter.status is not None:
         statuses.append(decision.pre_filter.status)
     rejecting = {name.strip() for status in statuses for name in status.plugin.split(PLUGINS_JOINED_BY)}
+    if decision.post_filter is not None:
+        rejecting |= {plugin.name for plugin in profile.plugins if plugin.post_filter is not None}
+    rejecting |= {plugin.name for plugin in profile.plugins if plugin.tenants is not None}
     asked = [
         (plugin.name, plugin.explain_rejection)
         for plugin in profile.plugins
         if plugin.explain_rejection is not None and plugin.name in rejecting
     ]
     told = (RejectionDetails(name, tuple(_answer(each.explain_rejection, decision.pod))) for name, each in asked)
+    return tuple(details for details in told if details.sentences)
+
+
+def score_details(
+    pod: PodInfo, profile: Profile, scoring: Container[str], nodes: Iterable[NodeView]
+) -> tuple[ScoreDetails, ...]:
+    """Return what the plugins say that have scored these nodes for a pod; `scoring` are the names of those.
+
+    Plugins that narrow the nodes down are asked besides: what they leave was chosen, as the best are.
+    """
+    asked = [
+        (plugin.name, plugin.explain_score)
+        for plugin in profile.plugins
+        if plugin.explain_score is not None and (plugin.name in scoring or plugin.narrow is not None)
+    ]
+    told = (
+        ScoreDetails(node.name, name, tuple(_answer(each.explain_score, pod, node)))
+        for node in (nodes if asked else ())
+        for name, each in asked
+    )
     return tuple(details for details in told if details.sentences)
 
 

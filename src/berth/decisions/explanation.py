@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.cycle.decision import Decision
-from berth.decisions.by_plugins import RejectionDetails
+from berth.decisions.by_plugins import RejectionDetails, ScoreDetails, score_details
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.engine.profile import Profile
 from berth.engine.scores import PluginScores, Scored
@@ -27,6 +27,8 @@ TOP_NODES = 10
 """How many of the best nodes are shown with their scores, unless asked otherwise."""
 FEW = 8
 """For more nodes than this, putting all in order is cheaper than looking for the best one after the other."""
+SCORES_TOLD = 3
+"""Of so many of the best nodes plugins tell what stands behind their scores."""
 NAMES_SHOWN = 20
 """How many node names are listed for one reason."""
 
@@ -113,6 +115,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """Where room is being made for the pod."""
     details: tuple[RejectionDetails, ...] = ()
     """What plugins that have rejected the pod say about it as things are now."""
+    score_details: tuple[ScoreDetails, ...] = ()
+    """What plugins say about their scores of the best nodes, and of those that were asked for, as things are now."""
 
 
 def explain(
@@ -125,14 +129,24 @@ def explain(
     time: str = "",
     table: NodeTable | None = None,
     details: tuple[RejectionDetails, ...] = (),
+    profile: Profile | None = None,
 ) -> Explanation:
     """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest.
 
     With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
-    `details` are what plugins say besides (`rejection_details`).
+    `details` are what plugins say besides (`rejection_details`). With the profile as well its plugins are asked what
+    stands behind their scores.
     """
     full = _Scored(decision)
     scored: _Fresh | _Scored = _Fresh.of(decision, top) or full
+    best = tuple(scored.best(top))
+    shown = tuple(_node(decision, full, name) for name in nodes)
+    told: tuple[ScoreDetails, ...] = ()
+    if table is not None and profile is not None and decision.chosen is not None:
+        names = dict.fromkeys(each.node for each in best[:SCORES_TOLD])
+        names |= dict.fromkeys(each.node for each in shown if each.fits)
+        there = (table.view(table.row_of[name]) for name in names if name in table.row_of)
+        told = score_details(decision.pod, profile, scored.weights, there)
     return Explanation(
         pod=decision.pod.key,
         uid=decision.pod.uid,
@@ -145,12 +159,12 @@ def explain(
         node_count=decision.node_count,
         feasible_count=scored.count,
         weights=scored.weights,
-        best=tuple(scored.best(top)),
+        best=best,
         rejected=() if scored.count == decision.node_count else tuple(rejected_nodes(decision, names_shown)),
         pre_filter=_pre_filter(decision),
         post_filter=None if decision.post_filter is None else _said(decision.post_filter),
         waits_for=dict(waits_for or {}),
-        nodes=tuple(_node(decision, full, name) for name in nodes),
+        nodes=shown,
         extenders=tuple(
             ExtenderCall(asked.extender, asked.verb, asked.note, asked.problem, asked.is_ignored)
             for asked in decision.asked
@@ -159,6 +173,7 @@ def explain(
         shortfalls=() if table is None or decision.chosen is not None else tuple(shortfalls(decision, table)),
         nominated_node=decision.nominated,
         details=details,
+        score_details=told,
     )
 
 

@@ -172,7 +172,9 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
     return watched
 
 
-_NO_WORK = frozenset({"figures", "explain_rejection", "remedies", "lesser_requests", "events_to_register"})
+_NO_WORK = frozenset(
+    {"figures", "explain_rejection", "explain_score", "remedies", "lesser_requests", "events_to_register"}
+)
 """The methods on which no attempt depends: what they raise says nothing about how the plugin does its work."""
 
 
@@ -506,6 +508,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "signature": _signature,
         "figures": _figures,
         "explain_rejection": _sentences,
+        "explain_score": _sentences,
         "remedies": _remedies,
         "lesser_requests": _amounts,
         "reserve": _status(),

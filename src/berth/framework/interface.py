@@ -144,12 +144,26 @@ class FiguresPlugin(Plugin, Protocol):
 class ExplainingPlugin(Plugin, Protocol):
     """Tells in sentences what stands behind its rejection of a pod, as things are now.
 
-    It is asked only if somebody wants to know, between cycles, about a pod that it has rejected. That may be over.
+    It is asked only if somebody wants to know, between cycles, about a pod that it has rejected. With PostFilter it is
+    asked, too, about a pod that it found no node for; where it says which tenant is next, about any that fits nowhere.
+    All that may be over.
     """
 
     __slots__ = ()
 
     def explain_rejection(self, pod: PodInfo) -> Sequence[str]: ...
+
+
+class ScoreExplainingPlugin(Plugin, Protocol):
+    """Tells in sentences, with numbers, what stands behind its score of a node for a pod, as things are now.
+
+    It is asked only if somebody wants to know, between cycles, about a node that it has scored, or has left when it
+    narrowed the nodes down. The pod may be on that node by then, and is to be left out of what is told of it.
+    """
+
+    __slots__ = ()
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]: ...
 
 
 class RemedyPlugin(Plugin, Protocol):

@@ -28,6 +28,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     pod_updates: interface.PodUpdateHandlerPlugin | None = None
     figures: interface.FiguresPlugin | None = None
     explain_rejection: interface.ExplainingPlugin | None = None
+    explain_score: interface.ScoreExplainingPlugin | None = None
     remedies: interface.RemedyPlugin | None = None
     lesser_requests: interface.LesserRequestsPlugin | None = None
     signature: interface.SignaturePlugin | None = None
@@ -95,6 +96,7 @@ FORMS: Mapping[str, PluginForm] = MappingProxyType(
         "pod_updates": _form(interface.PodUpdateHandlerPlugin, beside=("pod_added",)),
         "figures": _form(interface.FiguresPlugin),
         "explain_rejection": _form(interface.ExplainingPlugin),
+        "explain_score": _form(interface.ScoreExplainingPlugin, beside=("score", "score_columns", "narrow")),
         "remedies": _form(interface.RemedyPlugin),
         "lesser_requests": _form(interface.LesserRequestsPlugin),
         "signature": _form(interface.SignaturePlugin),

@@ -215,7 +215,7 @@ def _relocate(target: Any, path: list[str], source: Any, work: _PatchWork, *, ke
         raise _BadOperationError
     from_path = _pointer(source)
     if keep:
-        value = _copied(_lookup(target, from_path))
+        value = copied(_lookup(target, from_path))
     elif path[: len(from_path)] == from_path and len(path) > len(from_path):  # a value cannot be moved into itself
         raise _BadOperationError
     else:
@@ -223,7 +223,8 @@ def _relocate(target: Any, path: list[str], source: Any, work: _PatchWork, *, ke
     return _add(target, path, value, work)
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """A JSON value of its own."""
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value

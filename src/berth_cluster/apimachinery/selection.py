@@ -51,48 +51,28 @@ def _at(path: str, default: str = "") -> Getter:
     return get
 
 
-def _fields(*paths: str, **defaults: str) -> dict[str, Getter]:
-    return {path: _at(path, defaults.get(path.rpartition(".")[2], "")) for path in paths}
+def _fields(text: str) -> dict[str, Getter]:
+    """The getters for fields, each with what counts where it is absent if that is not the empty text."""
+    given = (word.partition("=") for word in text.split())
+    return {path: _at(path, default) for path, _, default in given}
 
 
-def _pod_ip(obj: Object) -> str:
-    return str(obj.get("status", {}).get("podIP", ""))
-
-
-_COMMON = MappingProxyType(_fields("metadata.name", "metadata.namespace"))
-_EVENT_OBJECT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_COMMON = MappingProxyType(_fields("metadata.name metadata.namespace"))
+_OF_POD = "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork=false"
+_OF_EVENT = "{0}.kind {0}.namespace {0}.name {0}.uid {0}.apiVersion {0}.resourceVersion {0}.fieldPath reason type {1}"
 _FIELDS: MappingProxyType[ResourceKey, dict[str, Getter]] = MappingProxyType(
     {
-        ("", "pods"): {
-            **_fields(
-                "spec.nodeName",
-                "spec.restartPolicy",
-                "spec.schedulerName",
-                "spec.serviceAccountName",
-                "status.phase",
-                "status.nominatedNodeName",
-            ),
-            **_fields("spec.hostNetwork", hostNetwork="false"),
-            "status.podIP": _pod_ip,
-        },
-        ("", "nodes"): _fields("spec.unschedulable", unschedulable="false"),
+        ("", "pods"): _fields(f"{_OF_POD} status.phase status.nominatedNodeName status.podIP"),
+        ("", "nodes"): _fields("spec.unschedulable=false"),
         ("", "namespaces"): _fields("status.phase"),
         ("", "secrets"): _fields("type"),
-        ("", "services"): _fields("spec.clusterIP", "spec.type"),
-        ("", "replicationcontrollers"): _fields("status.replicas", replicas="0"),
-        ("apps", "replicasets"): _fields("status.replicas", replicas="0"),
-        ("batch", "jobs"): _fields("status.successful", successful="0"),
-        ("", "events"): _fields(
-            *(f"involvedObject.{name}" for name in _EVENT_OBJECT),
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ),
-        ("events.k8s.io", "events"): _fields(
-            *(f"regarding.{name}" for name in _EVENT_OBJECT), "reason", "reportingController", "type"
-        ),
-        ("resource.k8s.io", "resourceslices"): _fields("spec.nodeName", "spec.driver"),
+        ("", "services"): _fields("spec.clusterIP spec.type"),
+        ("", "replicationcontrollers"): _fields("status.replicas=0"),
+        ("apps", "replicasets"): _fields("status.replicas=0"),
+        ("batch", "jobs"): _fields("status.successful=0"),
+        ("", "events"): _fields(_OF_EVENT.format("involvedObject", "reportingComponent source")),
+        ("events.k8s.io", "events"): _fields(_OF_EVENT.format("regarding", "reportingController")),
+        ("resource.k8s.io", "resourceslices"): _fields("spec.nodeName spec.driver"),
     }
 )
 _SAID_OF_UNKNOWN: MappingProxyType[ResourceKey, str] = MappingProxyType(
@@ -186,3 +166,16 @@ def compile_json(selector: Any, name: str) -> Selector:
     except (SelectorError, msgspec.ValidationError) as error:
         logger.warning("%s: spec.selector selects nothing, because it cannot be read: %s", name, error)
         return NOTHING
+
+
+def selector_text(selector: Object) -> str:
+    """A label selector on one line, in the order of its keys; that of a ReplicationController is a plain map."""
+    is_plain = not {"matchLabels", "matchExpressions"} & set(selector)
+    labels = selector if is_plain else selector.get("matchLabels") or {}
+    terms = [(key, f"{key}={value}") for key, value in labels.items()]
+    for term in () if is_plain else selector.get("matchExpressions") or ():
+        key, operator, values = term.get("key", ""), term.get("operator"), ",".join(sorted(term.get("values") or []))
+        has_values = operator in ("In", "NotIn")
+        said = f"{key} {operator.lower()} ({values})" if has_values else f"{'!' * (operator == 'DoesNotExist')}{key}"
+        terms.append((key, said))
+    return ",".join(said for _, said in sorted(terms))

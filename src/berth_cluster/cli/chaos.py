@@ -8,11 +8,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from berth.api.errors import ApiError, TransportError
+from berth.api.near_names import nearest
 from berth.api.resources import RESOURCES
 from berth.kube.credentials.access import load_access
 from berth.kube.credentials.kubeconfig import KubeconfigError
@@ -24,6 +26,7 @@ from berth_workloads.node_lifecycle import DOWN_SINCE, GRACE_S
 
 USUAL_KUBECONFIG = Path(".berth/kubeconfig")
 LONGEST_MS = 60_000
+ZONE = "topology.kubernetes.io/zone"
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -73,7 +76,7 @@ async def _carry_out(access: ClusterAccess, what: str, targets: Sequence[str], *
 async def _mark(transport: HttpTransport, names: Sequence[str], since: str | None) -> str:
     """Say of nodes since when they are down, None for not at all; all are looked up before one is changed."""
     for name in names:
-        if not is_hollow(msgspec.json.decode(await transport.get(RESOURCES["Node"], "", name))):
+        if not is_hollow(await _node(transport, name)):
             raise click.ClickException(f"node {name} is not hollow: only the nodes of an embedded cluster play dead")
     patch = msgspec.json.encode({"metadata": {"annotations": {DOWN_SINCE: since}}})
     for name in names:
@@ -82,11 +85,29 @@ async def _mark(transport: HttpTransport, names: Sequence[str], since: str | Non
 
 
 async def _nodes_of(transport: HttpTransport, zones: Sequence[str]) -> list[str]:
-    selector = f"topology.kubernetes.io/zone in ({','.join(zones)})"
-    nodes = msgspec.json.decode(await transport.list(RESOURCES["Node"], label_selector=selector))["items"]
+    selector = f"{ZONE} in ({','.join(zones)})"
+    nodes = await _nodes(transport, selector)
     if not nodes:
-        raise click.ClickException(f"no node is in zone {' or '.join(zones)}")
+        known = {(node["metadata"].get("labels") or {}).get(ZONE, "") for node in await _nodes(transport)} - {""}
+        hints = (nearest(zone, known) for zone in zones)
+        hint = next(filter(None, hints), f"; there are {', '.join(sorted(known))}" if known else "")
+        raise click.ClickException(f"no node is in zone {' or '.join(zones)}{hint}")
     return [node["metadata"]["name"] for node in nodes]
+
+
+async def _node(transport: HttpTransport, name: str) -> Any:
+    try:
+        return msgspec.json.decode(await transport.get(RESOURCES["Node"], "", name))
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+    known = [node["metadata"]["name"] for node in await _nodes(transport)]
+    raise click.ClickException(f"there is no node {name}{nearest(name, known)}")
+
+
+async def _nodes(transport: HttpTransport, selector: str = "") -> list[Any]:
+    found: list[Any] = msgspec.json.decode(await transport.list(RESOURCES["Node"], label_selector=selector))["items"]
+    return found
 
 
 async def _slow_down(transport: HttpTransport, milliseconds: int) -> str:

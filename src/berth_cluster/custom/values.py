@@ -9,6 +9,7 @@ from typing import Any
 
 from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.patches import copied
 from berth_cluster.apimachinery.schema import OBJECT_META, message
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -83,13 +84,7 @@ def set_defaults(value: Any, schema: Object) -> None:
     """Fill in what is left open."""
     for key, part in (schema.get("properties") or {}).items() if isinstance(value, dict) else ():
         if key not in value and part.get("default") is not None:
-            value[key] = _copied(part["default"])
+            value[key] = copied(part["default"])
     for _, element, part, _ in parts_of_value(value, schema):
         if isinstance(part, dict):
             set_defaults(element, part)
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(element) for key, element in value.items()}
-    return [_copied(element) for element in value] if isinstance(value, list) else value

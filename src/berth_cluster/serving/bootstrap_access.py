@@ -5,7 +5,8 @@ components that delegate authentication find the CA of client certificates. Made
 there already stays as it is, but for the ConfigMap.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import CONFIG_MAPS, ResourceType, resource_of
@@ -15,8 +16,8 @@ from berth_cluster.storage.store import Store
 
 _ADDRESS_NAME = "kubernetes"
 _ADDRESS = "10.96.0.1"
-_READ = ("get", "list", "watch")
-_HEALTH = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_READ, _WRITE = "get,list,watch", "create,delete,deletecollection,patch,update"
+_HEALTH = "/healthz,/livez,/readyz,/version,/version/"
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
 
@@ -54,46 +55,71 @@ def _put(store: Store, kind: ResourceType, namespace: str, obj: Object) -> None:
         store.update(kind, namespace, obj["metadata"]["name"], obj)
 
 
+# Under a ClusterRole, and whom it is bound to, its rules: verbs, group (`-` for the first one) and resources, perhaps
+# with the only name that they count for; or verbs and paths.
+_ROLES = f"""
+cluster-admin Group system:masters
+  * * *
+  * *
+system:discovery Group system:authenticated
+  get {_HEALTH},/api,/api/*,/apis,/apis/*,/openapi,/openapi/*
+system:public-info-viewer Group system:authenticated,system:unauthenticated
+  get {_HEALTH}
+system:basic-user Group system:authenticated
+  create authentication.k8s.io selfsubjectreviews
+  create authorization.k8s.io selfsubjectaccessreviews,selfsubjectrulesreviews
+system:auth-delegator
+  create authentication.k8s.io tokenreviews
+  create authorization.k8s.io subjectaccessreviews
+system:monitoring Group system:monitoring
+  get {_HEALTH},/metrics
+system:kube-scheduler User system:kube-scheduler
+  create,patch,update - events
+  create,patch,update events.k8s.io events
+  create coordination.k8s.io leases
+  get,update,list,watch coordination.k8s.io leases kube-scheduler
+  {_READ} - nodes,namespaces,services,replicationcontrollers
+  {_READ},delete - pods
+  create - pods/binding,bindings
+  patch,update - pods/status
+  {_READ} apps replicasets,statefulsets
+  {_READ} policy poddisruptionbudgets
+  {_READ},patch,update - persistentvolumeclaims,persistentvolumes
+  {_READ} storage.k8s.io *
+  create authentication.k8s.io tokenreviews
+  create authorization.k8s.io subjectaccessreviews
+  {_READ} resource.k8s.io deviceclasses,resourceslices,devicetaintrules
+  {_READ},create,delete,patch,update resource.k8s.io resourceclaims
+  patch,update resource.k8s.io resourceclaims/status
+  update - pods/finalizers
+  {_READ} scheduling.k8s.io podgroups,workloads
+  patch,update scheduling.k8s.io podgroups/status
+"""
+_READER = f"{AUTHENTICATION_CONFIG}-reader"
+
+
 def _objects() -> Iterator[tuple[ResourceType, str, Object]]:
-    yield _cluster_role("cluster-admin", [_rule("*", ["*"], ["*"]), {"verbs": ["*"], "nonResourceURLs": ["*"]}])
-    yield _bound("cluster-admin", "Group", "system:masters")
-    paths = [*_HEALTH, "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
-    yield _cluster_role("system:discovery", [{"verbs": ["get"], "nonResourceURLs": paths}])
-    yield _bound("system:discovery", "Group", "system:authenticated")
-    yield _cluster_role("system:public-info-viewer", [{"verbs": ["get"], "nonResourceURLs": list(_HEALTH)}])
-    yield _bound("system:public-info-viewer", "Group", "system:authenticated", "system:unauthenticated")
-    reviews = [
-        _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
-        _rule("authorization.k8s.io", ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], ["create"]),
-    ]
-    yield _cluster_role("system:basic-user", reviews)
-    yield _bound("system:basic-user", "Group", "system:authenticated")
-    yield _cluster_role("system:auth-delegator", list(_delegating()))
-    yield _cluster_role("system:monitoring", [{"verbs": ["get"], "nonResourceURLs": [*_HEALTH, "/metrics"]}])
-    yield _bound("system:monitoring", "Group", "system:monitoring")
-    yield _cluster_role("system:kube-scheduler", list(_scheduling()))
-    yield _bound("system:kube-scheduler", "User", "system:kube-scheduler")
+    for text in re.split(r"\n(?! )", _ROLES.strip()):
+        head, *rules = text.split("\n")
+        name, *bound = head.split()
+        yield CLUSTER_ROLES, "", {"metadata": _meta(name), "rules": [_rule(rule) for rule in rules]}
+        if bound:
+            yield CLUSTER_ROLE_BINDINGS, "", _binding(name, "ClusterRole", name, bound[0], bound[1].split(","))
+    rule = _rule(f"{_READ} - configmaps {AUTHENTICATION_CONFIG}")
+    yield ROLES, "kube-system", {"metadata": _meta(_READER), "rules": [rule]}
+    users = ("system:kube-scheduler", "system:kube-controller-manager")
+    yield ROLE_BINDINGS, "kube-system", _binding(f"system::{_READER}", "Role", _READER, "User", users)
     yield from _for_users()
-    reader = f"{AUTHENTICATION_CONFIG}-reader"
-    rule = {**_rule("", ["configmaps"], _READ), "resourceNames": [AUTHENTICATION_CONFIG]}
-    yield ROLES, "kube-system", {"metadata": _meta(reader), "rules": [rule]}
-    yield (
-        ROLE_BINDINGS,
-        "kube-system",
-        {
-            "metadata": _meta(f"system::{reader}"),
-            "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": reader},
-            "subjects": [_subject("User", "system:kube-scheduler"), _subject("User", "system:kube-controller-manager")],
-        },
-    )
 
 
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
-_WRITE = ("create", "delete", "deletecollection", "patch", "update")
 # group -> what users of a namespace work with; "+" stands for the status beside it, "*" for scale and status
 _WORKED_WITH = (
-    ("", ("configmaps", "endpoints", "persistentvolumeclaims+", "pods+", "replicationcontrollers*", "serviceaccounts")),
-    ("", ("services+", "events")),
+    (
+        "-",
+        ("configmaps", "endpoints", "persistentvolumeclaims+", "pods+", "replicationcontrollers*", "serviceaccounts"),
+    ),
+    ("-", ("services+", "events")),
     ("events.k8s.io", ("events",)),
     ("apps", ("controllerrevisions", "daemonsets+", "deployments*", "replicasets*", "statefulsets*")),
     ("autoscaling", ("horizontalpodautoscalers+",)),
@@ -108,31 +134,22 @@ _READ_ONLY = ("endpoints", "controllerrevisions")
 def _for_users() -> Iterator[tuple[ResourceType, str, Object]]:
     """The roles `view`, `edit` and `admin` of a namespace's users: each has the rules of those that are labelled so."""
     reading = [
-        _rule(group, [part for name in names for part in _with_parts(name)], _READ) for group, names in _WORKED_WITH
+        f"{_READ} {group} {','.join(part for name in names for part in _with_parts(name))}"
+        for group, names in _WORKED_WITH
     ]
-    reading.append(
-        _rule("", ["bindings", "limitranges", "namespaces", "resourcequotas", "resourcequotas/status"], _READ)
-    )
-    reading.append(_rule("discovery.k8s.io", ["endpointslices"], _READ))
-    writing = [
-        _rule("", ["secrets"], _READ),
-        _rule("", ["secrets"], _WRITE),
-        _rule("", ["serviceaccounts"], ["impersonate"]),
-    ]
-    writing += [_rule("", ["pods/eviction", "serviceaccounts/token"], ["create"])]
-    writing.append(_rule("coordination.k8s.io", ["leases"], [*_WRITE, *_READ]))
+    reading.append(f"{_READ} - bindings,limitranges,namespaces,resourcequotas,resourcequotas/status")
+    reading.append(f"{_READ} discovery.k8s.io endpointslices")
+    writing = [f"{_READ} - secrets", f"{_WRITE} - secrets", "impersonate - serviceaccounts"]
+    writing += ["create - pods/eviction,serviceaccounts/token", f"{_WRITE},{_READ} coordination.k8s.io leases"]
     for group, names in _WORKED_WITH:
         plain = [name.rstrip("+*") for name in names if name not in _READ_ONLY]
         scales = [f"{name.rstrip('*')}/scale" for name in names if name.endswith("*")]
-        writing.append(_rule(group, plain + scales, _WRITE))
-    ruling = [
-        _rule("authorization.k8s.io", ["localsubjectaccessreviews"], ["create"]),
-        _rule(GROUP, ["rolebindings", "roles"], [*_WRITE, *_READ]),
-    ]
+        writing.append(f"{_WRITE} {group} {','.join(plain + scales)}")
+    ruling = ["create authorization.k8s.io localsubjectaccessreviews", f"{_WRITE},{_READ} {GROUP} rolebindings,roles"]
     for name, rules, above in (("view", reading, "edit"), ("edit", writing, "admin"), ("admin", ruling, "")):
         label = {f"{_AGGREGATE}{name}": "true"}
         meta = {"name": f"system:aggregate-to-{name}", "labels": {**_LABELS, **label}}
-        yield CLUSTER_ROLES, "", {"metadata": meta, "rules": rules}
+        yield CLUSTER_ROLES, "", {"metadata": meta, "rules": [_rule(rule) for rule in rules]}
         labels = {**_LABELS, **({f"{_AGGREGATE}{above}": "true"} if above else {})}
         rule = {"clusterRoleSelectors": [{"matchLabels": label}]}
         yield CLUSTER_ROLES, "", {"metadata": {"name": name, "labels": labels}, "aggregationRule": rule, "rules": []}
@@ -143,57 +160,19 @@ def _with_parts(name: str) -> list[str]:
     return [plain, *([f"{plain}/scale"] if "*" in name else []), *([f"{plain}/status"] if plain != name else [])]
 
 
-def _delegating() -> Iterator[Object]:
-    yield _rule("authentication.k8s.io", ["tokenreviews"], ["create"])
-    yield _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"])
-
-
-def _scheduling() -> Iterator[Object]:
-    yield _rule("", ["events"], ["create", "patch", "update"])
-    yield _rule("events.k8s.io", ["events"], ["create", "patch", "update"])
-    leases = _rule("coordination.k8s.io", ["leases"], ["get", "update", "list", "watch"])
-    yield _rule("coordination.k8s.io", ["leases"], ["create"])
-    yield {**leases, "resourceNames": ["kube-scheduler"]}
-    yield _rule("", ["nodes", "namespaces", "services", "replicationcontrollers"], _READ)
-    yield _rule("", ["pods"], [*_READ, "delete"])
-    yield _rule("", ["pods/binding", "bindings"], ["create"])
-    yield _rule("", ["pods/status"], ["patch", "update"])
-    yield _rule("apps", ["replicasets", "statefulsets"], _READ)
-    yield _rule("policy", ["poddisruptionbudgets"], _READ)
-    yield _rule("", ["persistentvolumeclaims", "persistentvolumes"], [*_READ, "patch", "update"])
-    yield _rule("storage.k8s.io", ["*"], _READ)
-    yield from _delegating()
-    yield _rule("resource.k8s.io", ["deviceclasses", "resourceslices", "devicetaintrules"], _READ)
-    yield _rule("resource.k8s.io", ["resourceclaims"], [*_READ, "create", "delete", "patch", "update"])
-    yield _rule("resource.k8s.io", ["resourceclaims/status"], ["patch", "update"])
-    yield _rule("", ["pods/finalizers"], ["update"])
-    yield _rule("scheduling.k8s.io", ["podgroups", "workloads"], _READ)
-    yield _rule("scheduling.k8s.io", ["podgroups/status"], ["patch", "update"])
-
-
-def _rule(group: str, resources: list[str], verbs: Sequence[str]) -> Object:
-    return {"verbs": list(verbs), "apiGroups": [group], "resources": resources}
+def _rule(text: str) -> Object:
+    verbs, *rest = (word.split(",") for word in text.split())
+    if len(rest) == 1:
+        return {"verbs": verbs, "nonResourceURLs": rest[0]}
+    rule = {"verbs": verbs, "apiGroups": [group.strip("-") for group in rest[0]], "resources": rest[1]}
+    return rule | ({"resourceNames": rest[2]} if rest[2:] else {})
 
 
 def _meta(name: str) -> Object:
     return {"name": name, "labels": _LABELS}
 
 
-def _cluster_role(name: str, rules: list[Object]) -> tuple[ResourceType, str, Object]:
-    return CLUSTER_ROLES, "", {"metadata": _meta(name), "rules": rules}
-
-
-def _bound(role: str, kind: str, *names: str) -> tuple[ResourceType, str, Object]:
-    return (
-        CLUSTER_ROLE_BINDINGS,
-        "",
-        {
-            "metadata": _meta(role),
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-            "subjects": [_subject(kind, name) for name in names],
-        },
-    )
-
-
-def _subject(kind: str, name: str) -> Object:
-    return {"kind": kind, "apiGroup": GROUP, "name": name}
+def _binding(name: str, role_kind: str, role: str, kind: str, names: Iterable[str]) -> Object:
+    subjects = [{"kind": kind, "apiGroup": GROUP, "name": name} for name in names]
+    reference = {"apiGroup": GROUP, "kind": role_kind, "name": role}
+    return {"metadata": _meta(name), "roleRef": reference, "subjects": subjects}

@@ -126,11 +126,6 @@ class ClusterAuthority:
         subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._sign(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def server_certificate(self, host: str) -> KeyPair:
-        """A certificate for a server at `host`, and at the usual local names."""
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-        return self._sign(name, ExtendedKeyUsageOID.SERVER_AUTH, (*_LOCAL_NAMES, host))
-
     def _sign(self, subject: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[str] = ()) -> KeyPair:
         key = new_key()
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())

@@ -6,7 +6,7 @@ How long says a ConfigMap, which `berth chaos slow-api` writes; without it, none
 import asyncio
 
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.resource_types import ResourceType, resource_of
 from berth_cluster.storage.store import Store
 
 NAMESPACE, NAME, KEY = "kube-system", "berth-chaos", "slow-api-ms"
@@ -19,7 +19,7 @@ class ApiDelay:
     __slots__ = ("seconds",)
 
     def __init__(self, store: Store) -> None:
-        self.seconds = 0.0
+        self._follow(store.find(resource_of("ConfigMap"), NAMESPACE, NAME))
         store.subscribe(self._on_change)
 
     async def wait(self) -> None:
@@ -28,7 +28,10 @@ class ApiDelay:
             await asyncio.sleep(self.seconds)
 
     def _on_change(self, change_type: str, resource: ResourceType, obj: Object, _old: Object | None) -> None:
-        if resource.kind != "ConfigMap" or (obj["metadata"]["namespace"], obj["metadata"]["name"]) != (NAMESPACE, NAME):
-            return
-        text = "" if change_type == "DELETED" else str((obj.get("data") or {}).get(KEY, ""))
+        place = (resource.kind, obj["metadata"].get("namespace"), obj["metadata"]["name"])
+        if place == ("ConfigMap", NAMESPACE, NAME):
+            self._follow(None if change_type == "DELETED" else obj)
+
+    def _follow(self, config_map: Object | None) -> None:
+        text = str(((config_map or {}).get("data") or {}).get(KEY, ""))
         self.seconds = min(int(text) / 1000, LONGEST_S) if text.isdecimal() and len(text) < 10 else 0.0

@@ -2,125 +2,100 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.serving.responses import encode, metadata_only
 from berth_cluster.serving.tables.table import make_table
-from berth_cluster.serving.watching import Liner, plain_line
 from berth_cluster.storage.watch import Entry, WatchEvent
 
-Query = Mapping[str, str]
-Clock = Callable[[], datetime]
 SLICE = 200  # objects that are encoded before others have their turn
 
 
-class ResponseForm(Protocol):
-    """One form of answers: how single objects, lists and the events of watches are encoded."""
+class ResponseForm:
+    """The form of one answer: how its objects, its lists and the events of its watch are encoded. Here, whole."""
 
-    def one(self, kind: ResourceType, entry: Entry, query: Query, now: datetime) -> bytes:
+    __slots__ = ("_clock", "_include", "_kind")
+
+    def __init__(self, kind: ResourceType, query: Mapping[str, str], clock: Callable[[], datetime]) -> None:
+        self._kind = kind
+        self._include = query.get("includeObject", "")
+        self._clock = clock
+
+    def one(self, entry: Entry) -> bytes:
         """A single object."""
-        ...
-
-    def many(
-        self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], query: Query, now: datetime
-    ) -> Iterator[bytes]:
-        """A list, in pieces each of which is soon made."""
-        ...
-
-    def liner(self, kind: ResourceType, query: Query, clock: Clock) -> Liner:
-        """A function that encodes the events of one watch."""
-        ...
-
-    def bookmark(self, kind: ResourceType) -> Object:
-        """The object of a bookmark, all but its metadata."""
-        ...
-
-
-class _Whole:
-    def one(self, _kind: ResourceType, entry: Entry, _query: Query, _now: datetime) -> bytes:
         return entry.encoded
 
-    def many(
-        self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
-    ) -> Iterator[bytes]:
-        head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta}
-        return in_slices(head, "items", entries, lambda part: [_item(kind, entry) for entry in part])
+    def many(self, entries: Sequence[Entry], meta: dict[str, Any]) -> Iterator[bytes]:
+        """A list, in pieces each of which is soon made."""
+        head = {"kind": self._kind.list_kind, "apiVersion": self._kind.api_version, "metadata": meta}
+        # Custom objects say in lists, too, of what kind they are.
+        encoded = attrgetter("listed" if self._kind.custom is None else "encoded")
+        return _in_slices(head, "items", entries, lambda part: map(encoded, part))
 
-    def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
-        return plain_line
+    def line(self, event: WatchEvent) -> bytes:
+        """The next event of a watch."""
+        return event.line
 
-    def bookmark(self, kind: ResourceType) -> Object:
-        return {"kind": kind.kind, "apiVersion": kind.api_version}
+    def bookmark(self) -> Object:
+        """The object of a bookmark, all but its metadata."""
+        return {"kind": self._kind.kind, "apiVersion": self._kind.api_version}
 
 
-class _Table:
-    def one(self, kind: ResourceType, entry: Entry, query: Query, now: datetime) -> bytes:
-        meta = {"resourceVersion": entry.obj["metadata"].get("resourceVersion", "")}
-        return b"".join(self.many(kind, (entry,), meta, query, now))
+class _Table(ResponseForm):
+    __slots__ = ("_columns_told",)
 
-    def many(
-        self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], query: Query, now: datetime
-    ) -> Iterator[bytes]:
-        include = query.get("includeObject", "")
+    def __init__(self, kind: ResourceType, query: Mapping[str, str], clock: Callable[[], datetime]) -> None:
+        super().__init__(kind, query, clock)
+        self._columns_told = False
 
-        def rows(part: Sequence[Entry]) -> list[bytes]:
-            return [encode(row) for row in make_table(kind, [entry.obj for entry in part], meta, include, now)["rows"]]
+    def one(self, entry: Entry) -> bytes:
+        return b"".join(self.many((entry,), {"resourceVersion": entry.obj["metadata"].get("resourceVersion", "")}))
 
-        head = make_table(kind, [], meta, include, now)
+    def many(self, entries: Sequence[Entry], meta: dict[str, Any]) -> Iterator[bytes]:
+        def rows(part: Sequence[Entry]) -> Iterator[bytes]:
+            return map(encode, self._table([entry.obj for entry in part], meta)["rows"])
+
+        head = self._table([], meta)
         del head["rows"]
-        return in_slices(head, "rows", entries, rows)
+        return _in_slices(head, "rows", entries, rows)
 
-    def liner(self, kind: ResourceType, query: Query, clock: Clock) -> Liner:
-        include = query.get("includeObject", "")
-        with_columns = True
+    def line(self, event: WatchEvent) -> bytes:
+        table = self._table([event.object], {"resourceVersion": event.object["metadata"]["resourceVersion"]})
+        if self._columns_told:  # only the first event of a watch defines the columns, as upstream
+            table["columnDefinitions"] = None
+        self._columns_told = True
+        return encode({"type": event.type, "object": table})
 
-        def line(event: WatchEvent) -> bytes:
-            # Only the first event of a watch defines the columns, as upstream.
-            nonlocal with_columns
-            meta = {"resourceVersion": event.object["metadata"]["resourceVersion"]}
-            table = make_table(kind, [event.object], meta, include, clock())
-            if not with_columns:
-                table["columnDefinitions"] = None
-            with_columns = False
-            return encode({"type": event.type, "object": table})
-
-        return line
-
-    def bookmark(self, _kind: ResourceType) -> Object:
+    def bookmark(self) -> Object:
         return {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": []}
 
+    def _table(self, objects: list[Object], meta: dict[str, Any]) -> dict[str, Any]:
+        return make_table(self._kind, objects, meta, self._include, self._clock())
 
-class _MetadataOnly:
-    def _encoded(self, obj: Object) -> bytes:
-        return encode(metadata_only(obj["metadata"]))
 
-    def one(self, _kind: ResourceType, entry: Entry, _query: Query, _now: datetime) -> bytes:
-        return self._encoded(entry.obj)
+class _MetadataOnly(ResponseForm):
+    __slots__ = ()
 
-    def many(
-        self, _kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
-    ) -> Iterator[bytes]:
+    def one(self, entry: Entry) -> bytes:
+        return encode(metadata_only(entry.obj["metadata"]))
+
+    def many(self, entries: Sequence[Entry], meta: dict[str, Any]) -> Iterator[bytes]:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
-        return in_slices(
-            head, "items", entries, lambda part: [encode(metadata_only(entry.obj["metadata"])) for entry in part]
-        )
+        return _in_slices(head, "items", entries, lambda part: map(self.one, part))
 
-    def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
-        return lambda event: encode({"type": event.type, "object": metadata_only(event.object["metadata"])})
+    def line(self, event: WatchEvent) -> bytes:
+        return encode({"type": event.type, "object": metadata_only(event.object["metadata"])})
 
-    def bookmark(self, _kind: ResourceType) -> Object:
+    def bookmark(self) -> Object:
         return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
-def _item(kind: ResourceType, entry: Entry) -> bytes:
-    return entry.listed if kind.custom is None else entry.encoded  # which say in lists, too, of what kind they are
-
-
-def in_slices(
-    head: Object, field: str, entries: Sequence[Entry], encoded: Callable[[Sequence[Entry]], list[bytes]]
+def _in_slices(
+    head: Object, field: str, entries: Sequence[Entry], encoded: Callable[[Sequence[Entry]], Iterator[bytes]]
 ) -> Iterator[bytes]:
     """`head` as JSON, with a further field that lists what `encoded` makes of a slice of entries at a time."""
     yield b'%s,"%s":[' % (encode(head)[:-1], field.encode())
@@ -130,6 +105,6 @@ def in_slices(
     yield b"]}"
 
 
-FORMS: Mapping[str, ResponseForm] = MappingProxyType(
-    {"object": _Whole(), "Table": _Table(), "PartialObjectMetadata": _MetadataOnly()}
+FORMS: Mapping[str, type[ResponseForm]] = MappingProxyType(
+    {"object": ResponseForm, "Table": _Table, "PartialObjectMetadata": _MetadataOnly}
 )

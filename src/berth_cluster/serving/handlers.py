@@ -4,7 +4,6 @@ The application (`app`) has done authentication and routing; what is refused her
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -21,7 +20,7 @@ from berth_cluster.apimachinery.errors import (
 from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, PODS, ResourceType
-from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
+from berth_cluster.serving.bodies import delete_options, is_apply, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.hollow_log import hollow_log
 from berth_cluster.serving.listing import Listing, Page, refuse_future
@@ -44,7 +43,7 @@ from berth_cluster.serving.responses import (
     success,
 )
 from berth_cluster.serving.watching import WatchStream
-from berth_cluster.storage.field_managers import Writer
+from berth_cluster.storage.field_managers import Writer, refuse_untyped
 from berth_cluster.storage.metadata import parse_revision
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import Entry
@@ -101,10 +100,8 @@ class Handlers:
         method = request.method
         if method == "GET":
             return self._get(kind, target, request)
-        if method == "PUT":
-            return await _warned(self._update, kind, target, request)
-        if method == "PATCH":
-            return await _warned(self._patch, kind, target, request)
+        if method in ("PUT", "PATCH"):
+            return await self._warned(kind, target, request)
         if method == "DELETE" and not target.subresource:
             return await self._delete(kind, target, request)
         if method == "POST" and target.subresource:
@@ -113,7 +110,7 @@ class Handlers:
 
     async def _on_collection(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST" and (target.namespace or not kind.namespaced):
-            return await _warned(self._create, kind, target, request)
+            return await self._warned(kind, target, request)
         if request.method == "DELETE" and (target.namespace or not kind.namespaced):
             return await self._delete_collection(kind, target, request)
         if request.method != "GET":
@@ -138,20 +135,19 @@ class Handlers:
     def _get(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
         if target.subresource in ("binding", "eviction", "finalize"):
             raise method_not_allowed()
-        form = _form(request)
+        form = self._form(kind, request)
         if target.subresource == "scale":
             return json_response(self._store.get(kind, target.namespace, target.name, "scale"))
-        entry = self._store.shown_entry(kind, target.namespace, target.name)
-        return bytes_response(form.one(kind, entry, request.query, self._store.clock()))
+        return bytes_response(form.one(self._store.shown_entry(kind, target.namespace, target.name)))
 
     async def _list(
         self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest
     ) -> web.StreamResponse:
-        form = _form(request)
+        form = self._form(kind, request)
         page = await self._page(kind, target, options)
         meta = list_meta(page.revision, page.continue_token, page.remaining)
         self._store.flush()  # since long lists are sent as they are made
-        return await streamed_response(request, form.many(kind, page.entries, meta, request.query, self._store.clock()))
+        return await streamed_response(request, form.many(page.entries, meta))
 
     async def _page(self, kind: ResourceType, target: Target, options: ListOptions) -> Page:
         listing = Listing(self._store, kind, target.namespace, options)
@@ -169,7 +165,7 @@ class Handlers:
             raise no_streaming_lists()
         asked = parse_revision(options.resource_version)
         refuse_future(self._store.revision, asked)
-        form = _form(request)
+        form = self._form(kind, request)
         fields = options.field_selector
         if target.name:
             fields = ",".join(part for part in (fields, f"metadata.name={target.name}") if part)
@@ -177,8 +173,7 @@ class Handlers:
         if options.send_initial_events is not None and (options.send_initial_events or not asked):
             since = "" if options.send_initial_events else str(self._store.revision)
         watch = self._store.watch(kind, target.namespace, options.label_selector, fields, since)
-        liner = form.liner(kind, request.query, self._store.clock)
-        stream = WatchStream(watch, options, request, self._store, liner, form.bookmark(kind))
+        stream = WatchStream(watch, options, request, self._store, form)
         self._streams.add(stream)
         try:
             return await stream.run()
@@ -187,50 +182,37 @@ class Handlers:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    async def _create(
-        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
-    ) -> web.Response:
-        body = await read_body(kind, request, warnings)
-        made = self._store.create(
-            kind, target.namespace, body, dry_run=is_dry_run(request.query), writer=_writer(kind, request, warnings)
-        )
-        return self._answer(kind, made, request, 201)
+    async def _warned(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        """The answer to a write, with warnings, which a refusal has too."""
+        warnings: list[str] = []
+        try:
+            response = await self._write(kind, target, request, warnings)
+        except StoreError as error:
+            if not warnings:
+                raise
+            response = error_response(error)
+        return add_warnings(response, warnings)
 
-    async def _update(
+    async def _write(
         self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
     ) -> web.Response:
-        if target.subresource in ("binding", "eviction"):
+        """POST of a new object, PUT and PATCH."""
+        method, content_type = request.method, request.headers.get("Content-Type", "")
+        if method == "PUT" and target.subresource in ("binding", "eviction"):
             raise method_not_allowed()
-        body = await read_body(kind, request, warnings, target.subresource)
-        written = self._store.update(
-            kind,
-            target.namespace,
-            target.name,
-            body,
-            target.subresource,
-            dry_run=is_dry_run(request.query),
-            writer=_writer(kind, request, warnings),
-        )
+        read = read_patch if method == "PATCH" else read_body
+        body = await read(kind, request, warnings, target.subresource)
+        if method == "PATCH" and is_apply(content_type):
+            return self._apply(kind, target, request, body, warnings)
+        place, store = (kind, target.namespace, target.name), self._store
+        options: Any = {"dry_run": is_dry_run(request.query), "writer": _writer(kind, request, warnings)}
+        if method == "POST":
+            return self._answer(kind, store.create(*place[:2], body, **options), request, 201)
+        if method == "PATCH":
+            written = store.patch(*place, body, content_type, target.subresource, **options)
+        else:
+            written = store.update(*place, body, target.subresource, **options)
         return self._answer(kind, written, request, 200)
-
-    async def _patch(
-        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
-    ) -> web.Response:
-        content_type = request.headers.get("Content-Type", "")
-        patch = await read_patch(kind, request, warnings, target.subresource)
-        if content_type.startswith("application/apply-patch"):
-            return self._apply(kind, target, request, patch, warnings)
-        patched = self._store.patch(
-            kind,
-            target.namespace,
-            target.name,
-            patch,
-            content_type,
-            target.subresource,
-            dry_run=is_dry_run(request.query),
-            writer=_writer(kind, request, warnings),
-        )
-        return self._answer(kind, patched, request, 200)
 
     def _apply(
         self, kind: ResourceType, target: Target, request: web.BaseRequest, applied: Any, warnings: list[str]
@@ -243,6 +225,7 @@ class Handlers:
             errors = FieldErrors()
             errors.required("fieldManager", "is required for apply patch")
             raise errors.refusal("PatchOptions", "meta.k8s.io", "")
+        refuse_untyped(kind, applied)
         dry_run = is_dry_run(query)
         writer = _writer(kind, request, warnings)._replace(is_apply=True, force=flag(query, "force"))
         if self._store.find(kind, target.namespace, target.name) is None:
@@ -291,7 +274,7 @@ class Handlers:
         entries = [Entry(obj, 0) for obj in gone]
         meta = list_meta(self._store.revision)
         self._store.flush()
-        return await streamed_response(request, FORMS["object"].many(kind, entries, meta, {}, self._store.clock()))
+        return await streamed_response(request, ResponseForm(kind, {}, self._store.clock).many(entries, meta))
 
     async def _act(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
         """POST to a pod's binding or eviction."""
@@ -306,32 +289,13 @@ class Handlers:
     def _answer(self, kind: ResourceType, obj: Object, request: web.BaseRequest, status: int) -> web.Response:
         if obj.get("kind") == "Scale":
             return json_response(obj, status)
-        body = _form(request).one(kind, Entry(obj, 0), request.query, self._store.clock())
-        return bytes_response(body, status)
+        return bytes_response(self._form(kind, request).one(Entry(obj, 0)), status)
+
+    def _form(self, kind: ResourceType, request: web.BaseRequest) -> ResponseForm:
+        return FORMS[wanted_form(request.headers.get("Accept", ""))](kind, request.query, self._store.clock)
 
 
 def _writer(kind: ResourceType, request: web.BaseRequest, warnings: list[str]) -> Writer:
     """The client, under the name that it gives itself, or that of its program."""
     program = request.headers.get("User-Agent", "").partition("/")[0]
     return Writer(request.query.get("fieldManager") or program or "unknown", kind.api_version, warnings)
-
-
-async def _warned(
-    write: Callable[[ResourceType, Target, web.BaseRequest, list[str]], Awaitable[web.Response]],
-    kind: ResourceType,
-    target: Target,
-    request: web.BaseRequest,
-) -> web.Response:
-    """The answer to a write, with warnings, which a refusal has too."""
-    warnings: list[str] = []
-    try:
-        response = await write(kind, target, request, warnings)
-    except StoreError as error:
-        if not warnings:
-            raise
-        response = error_response(error)
-    return add_warnings(response, warnings)
-
-
-def _form(request: web.BaseRequest) -> ResponseForm:
-    return FORMS[wanted_form(request.headers.get("Accept", ""))]

@@ -1,7 +1,7 @@
 """Answers as bytes: JSON objects, lists built from shared encodings, `metav1.Status`."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -104,12 +104,6 @@ def list_meta(revision: int, continue_token: str = "", remaining: int | None = N
         if remaining is not None:
             meta["remainingItemCount"] = remaining
     return meta
-
-
-def encoded_list(kind: ResourceType, meta: dict[str, Any], items: Iterable[bytes]) -> bytes:
-    """A `<Kind>List` around items that are already encoded."""
-    head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta})
-    return b'%s,"items":[%s]}' % (head[:-1], b",".join(items))
 
 
 def metadata_only(meta: dict[str, Any]) -> dict[str, Any]:

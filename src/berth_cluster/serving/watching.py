@@ -10,12 +10,13 @@ after that revision.
 
 import asyncio
 import random
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.serving.forms import ResponseForm
 from berth_cluster.serving.requests import ListOptions
 from berth_cluster.serving.responses import begin_chunks, encode
 from berth_cluster.storage.object_file import ObjectFileError
@@ -25,40 +26,25 @@ from berth_cluster.storage.watch import Watch, WatchEvent
 BOOKMARK_PERIOD_S = 60.0
 MIN_TIMEOUT_S = 1800.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_JSON = {"Content-Type": "application/json"}
 SLICE = 200  # events that are encoded and written before others have their turn
 
-Liner = Callable[[WatchEvent], bytes]
 
-
-def plain_line(event: WatchEvent) -> bytes:
-    """The event with the object as it is."""
-    return event.line
-
-
+@dataclass(slots=True, eq=False, repr=False)
 class WatchStream:
     """One watch request being answered."""
 
-    __slots__ = ("_bookmarked", "_liner", "_options", "_request", "_response", "_stopping", "_store", "_wake", "_watch")
+    _watch: Watch
+    _options: ListOptions
+    _request: web.BaseRequest
+    _store: Store  # up to whose revision everything has been offered to the watch
+    _form: ResponseForm
+    _stopping: bool = field(default=False, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _response: web.StreamResponse = field(default_factory=lambda: web.StreamResponse(headers=_JSON), init=False)
 
-    def __init__(
-        self,
-        watch: Watch,
-        options: ListOptions,
-        request: web.BaseRequest,
-        store: Store,
-        liner: Liner,
-        bookmarked: Object,
-    ) -> None:
-        self._watch = watch
-        self._options = options
-        self._request = request
-        self._store = store  # up to whose revision everything has been offered to the watch
-        self._stopping = False
-        self._liner = liner
-        self._bookmarked = bookmarked  # the object of a bookmark, all but its metadata
-        self._wake = asyncio.Event()
-        self._response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        watch.wake = self._wake.set
+    def __post_init__(self) -> None:
+        self._watch.wake = self._wake.set
 
     def stop(self) -> None:
         """End the stream cleanly; the server is going down."""
@@ -88,14 +74,14 @@ class WatchStream:
             if loop.time() >= deadline:
                 return
         if self._options.send_initial_events:
-            await self._bookmark(self._watch.start_revision, {INITIAL_EVENTS_END: "true"})
+            await self._bookmark(self._watch.start_revision, is_initial=True)
         next_bookmark = loop.time() + BOOKMARK_PERIOD_S
         while not self._stopping and loop.time() < deadline:
             if events := self._watch.events(SLICE):
                 await self._send(events)
             elif self._watch.overflowed:
                 return
-            elif not await self._woken(min(deadline, next_bookmark) - loop.time()) and loop.time() < deadline:
+            elif not await woken(self._wake, min(deadline, next_bookmark)) and loop.time() < deadline:
                 await self._bookmark(self._store.revision)
                 next_bookmark = loop.time() + BOOKMARK_PERIOD_S
         await self._end()
@@ -109,30 +95,34 @@ class WatchStream:
         if not self._watch.overflowed:
             await self._bookmark(now)
 
-    async def _woken(self, timeout_s: float) -> bool:
-        """Wait for events; False when none have come, so that everything up to the present revision has been sent."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._wake.wait()
-        except TimeoutError:
-            if not self._wake.is_set():
-                return False
-        self._wake.clear()
-        return True
-
     async def _send(self, events: list[WatchEvent]) -> None:
-        liner = self._liner
+        line = self._form.line
         self._store.flush()
-        await self._response.write(b"".join([liner(event) + b"\n" for event in events]))
+        await self._response.write(b"".join([line(event) + b"\n" for event in events]))
         if len(events) == SLICE:
             await asyncio.sleep(0)  # a reader that keeps up never makes `write` wait
 
-    async def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> None:
-        if not self._options.allow_bookmarks:
-            return
-        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
-        if annotations:
-            meta["annotations"] = annotations
-        self._store.flush()
-        event = {"type": "BOOKMARK", "object": {**self._bookmarked, "metadata": meta}}
-        await self._response.write(encode(event) + b"\n")
+    async def _bookmark(self, revision: int, *, is_initial: bool = False) -> None:
+        if self._options.allow_bookmarks:
+            self._store.flush()
+            await self._response.write(bookmark(self._form.bookmark(), revision, is_initial=is_initial) + b"\n")
+
+
+def bookmark(of: Object, revision: int, *, is_initial: bool = False) -> bytes:
+    """The line that says that a watch has seen everything up to a revision, or all that was there in the beginning."""
+    meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if is_initial:
+        meta["annotations"] = {INITIAL_EVENTS_END: "true"}
+    return encode({"type": "BOOKMARK", "object": {**of, "metadata": meta}})
+
+
+async def woken(wake: asyncio.Event, deadline: float) -> bool:
+    """Wait for events; False when none have come by then, so that everything up to now has been told."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await wake.wait()
+    except TimeoutError:
+        if not wake.is_set():
+            return False
+    wake.clear()
+    return True

@@ -10,15 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth_cluster.apimachinery.errors import bad_request, forbidden
-from berth_cluster.apimachinery.meta import Object, timestamp
+from berth_cluster.apimachinery.meta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, timestamp
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
 from berth_cluster.storage import metadata
 
 DEFAULT_GRACE_S = 30
 # A longer period would only overflow the date at which the pod is to be gone.
 MAX_GRACE_S = 100 * 365 * 24 * 3600
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 # The namespaces that upstream refuses to delete, too.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
@@ -97,11 +95,11 @@ def _set_finalizers(meta: Object, options: Object) -> None:
     policy = _policy(options)
     if policy is None:
         return
-    kept = [name for name in meta.get("finalizers") or [] if name not in (FOREGROUND, ORPHAN)]
+    kept = [name for name in meta.get("finalizers") or [] if name not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER)]
     if policy == "Foreground":
-        kept.append(FOREGROUND)
+        kept.append(FOREGROUND_FINALIZER)
     elif policy == "Orphan":
-        kept.append(ORPHAN)
+        kept.append(ORPHAN_FINALIZER)
     if kept:
         meta["finalizers"] = kept
     else:

@@ -4,14 +4,10 @@ Pure functions over pods and budgets; the store writes what they return, in the 
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-import msgspec
-
-from berth.api.meta import LabelSelector
-from berth.api.selectors import SelectorError, compile_selector
 from berth_cluster.apimachinery.errors import StoreError, bad_request, forbidden
-from berth_cluster.apimachinery.meta import Object, is_condition_true
+from berth_cluster.apimachinery.meta import Object, is_condition_true, key_of, with_condition
+from berth_cluster.apimachinery.selection import compile_json
 from berth_cluster.storage import metadata
 from berth_workloads.disruption_budgets import NOT_ENOUGH, SEVERAL_BUDGETS, goes_anyway, unhealthy_may_go
 
@@ -41,9 +37,7 @@ def disruption_target(pod: Object, now: str) -> Object:
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
     }
-    status = pod.get("status") or {}
-    others = [known for known in status.get("conditions") or [] if known.get("type") != "DisruptionTarget"]
-    return {**pod, "status": {**status, "conditions": [*others, condition]}}
+    return {**pod, "status": with_condition(pod.get("status"), condition)}
 
 
 def budget_to_spend(pod: Object, budgets: Iterable[Object]) -> Object | None:
@@ -54,7 +48,9 @@ def budget_to_spend(pod: Object, budgets: Iterable[Object]) -> Object | None:
     if _goes_anyway(pod):
         return None
     labels = pod["metadata"].get("labels") or {}
-    chosen = [budget for budget in budgets if _selects((budget.get("spec") or {}).get("selector"), labels)]
+    chosen = [
+        one for one in budgets if compile_json((one.get("spec") or {}).get("selector"), key_of(one)).matches(labels)
+    ]
     if not chosen:
         return None
     if len(chosen) > 1:
@@ -82,15 +78,6 @@ def _goes_anyway(pod: Object) -> bool:
     """Whether the eviction disrupts nobody: the pod has ended, never ran, or is being deleted already."""
     phase = (pod.get("status") or {}).get("phase") or ""
     return goes_anyway(phase, is_being_deleted=bool(pod["metadata"].get("deletionTimestamp")))
-
-
-def _selects(selector: Any, labels: dict[str, str]) -> bool:
-    if selector is None:
-        return False
-    try:
-        return compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels)
-    except (SelectorError, msgspec.ValidationError):
-        return False
 
 
 def _unhealthy_may_go(budget: Object) -> bool:

@@ -15,7 +15,8 @@ import msgspec
 
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.schema import Field, Message, message, type_of
+from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.schema import Field, Message, message, message_of, type_of
 from berth_cluster.apimachinery.strategic_merge import identity
 
 _NOT_OWNED = frozenset(
@@ -170,6 +171,35 @@ def _of_field(value: Any, field: Field | None, path: Path) -> Iterator[tuple[Pat
         yield path, value
 
 
+def refuse_untyped(kind: ResourceType, applied: Object) -> None:
+    """500, as upstream, for what is applied and has fields that its kind does not have."""
+    meta, known = applied.get("metadata"), message_of(kind.group, kind.version, kind.kind)
+    mistakes = []
+    if meta is not None and not isinstance(meta, dict):
+        mistakes, meta = [f".metadata: expected map, got &{{{meta}}}"], None
+    elif kind.custom is None and known is not None:
+        mistakes = [f"{shown(path)}: field not declared in schema" for path in _undeclared(applied, known, ())]
+    if mistakes:
+        place = f"{(meta or {}).get('namespace', '')}/{(meta or {}).get('name', '')}"
+        said = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
+        why = f"({place}; {kind.group}/{kind.version}, Kind={kind.kind}): {said}"
+        raise StoreError(500, "", f"failed to create typed patch object {why}")
+
+
+def _undeclared(obj: Object, known: Message, path: Path) -> Iterator[Path]:
+    for name, value in obj.items():
+        field = known.fields.get(name)
+        if field is None:
+            yield (*path, name)
+        elif not field.is_scalar and isinstance(value, dict) and not field.is_map:
+            yield from _undeclared(value, message(field.type), (*path, name))
+        elif not field.is_scalar and isinstance(value, list):
+            for number, part in enumerate(value):
+                if isinstance(part, dict):
+                    element = _element(part, field) if field.list_keys else number
+                    yield from _undeclared(part, message(field.type), (*path, name, element))
+
+
 def _is_atomic(field: Field) -> bool:
     return field.is_atomic or message(field.type).is_atomic
 
@@ -216,10 +246,10 @@ def _remove(obj: Any, path: Path) -> None:
     *holders, last = path
     for name in holders:
         if isinstance(name, _Entry):
-            place = next((at for at, one in enumerate(obj) if all(one.get(k) == v for k, v in name.keys)), None)
+            place = next((at for at, one in enumerate(obj) if _is_entry(one, name)), None)
         else:
             place = name if isinstance(obj, dict) and name in obj else None
-        if place is None:
+        if place is None or not isinstance(obj[place], dict | list):
             return
         part = obj[place]
         obj[place] = part = dict(part) if isinstance(part, dict) else list(part)
@@ -227,14 +257,20 @@ def _remove(obj: Any, path: Path) -> None:
     if isinstance(obj, dict):
         obj.pop(last, None)
     elif isinstance(last, _Entry):
-        obj[:] = [one for one in obj if any(one.get(key) != value for key, value in last.keys)]
+        obj[:] = [one for one in obj if not _is_entry(one, last)]
     elif isinstance(last, _Value):
         obj[:] = [one for one in obj if one != last.value]
 
 
+def _is_entry(value: Any, entry: _Entry) -> bool:
+    return isinstance(value, dict) and all(value.get(key) == wanted for key, wanted in entry.keys)
+
+
 def shown(path: Path) -> str:
     """A path as conflicts name it: `.spec.containers[name="c"].image`."""
-    return "".join(str(part) if isinstance(part, _Entry | _Value) else f".{part}" for part in path)
+    return "".join(
+        f".{part}" if isinstance(part, str) else f"[{part}]" if isinstance(part, int) else str(part) for part in path
+    )
 
 
 def _conflict(conflicts: dict[Owner, list[Path]]) -> StoreError:

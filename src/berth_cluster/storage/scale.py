@@ -3,6 +3,7 @@
 from berth_cluster.apimachinery.errors import FieldErrors, bad_request, not_found
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.selection import selector_text
 
 SCALE = ResourceType("autoscaling", "v1", "scales", "Scale")
 
@@ -22,7 +23,7 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
     }
     if kind.custom is not None:
         return {**scale, **kind.custom.scale_of(obj)}
-    selector = _selector_text(spec.get("selector") or {})
+    selector = selector_text(spec.get("selector") or {})
     if selector:
         scale["status"]["selector"] = selector
     return scale
@@ -54,21 +55,3 @@ def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
 def _check_scalable(kind: ResourceType, obj: Object) -> None:
     if "scale" not in kind.subresources:
         raise not_found(f"{kind.plural}/scale", kind.group, obj["metadata"]["name"])
-
-
-def _selector_text(selector: Object) -> str:
-    """A label selector as text; replication controllers have a plain map."""
-    labels = selector.get("matchLabels", {}) if {"matchLabels", "matchExpressions"} & set(selector) else selector
-    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
-    terms.extend(_expression_text(term) for term in selector.get("matchExpressions") or [])
-    return ",".join(terms)
-
-
-def _expression_text(term: Object) -> str:
-    key, operator = term.get("key", ""), term.get("operator", "")
-    values = ",".join(sorted(term.get("values") or []))
-    if operator == "In":
-        return f"{key} in ({values})"
-    if operator == "NotIn":
-        return f"{key} notin ({values})"
-    return f"!{key}" if operator == "DoesNotExist" else str(key)

@@ -60,16 +60,18 @@ class RESTStrategy:
     change: Callable[[Object, Object, FieldErrors], None] | None = None
     """Says what is wrong with the change to the first object from the second."""
     kept: tuple[str, ...] = ()
-    """What an update that leaves it out of the spec does not change."""
+    """What an update that leaves it out does not change: fields, or fields of the spec."""
     complete: Callable[[Object, ClusterView], None] | None = None
     """What admission computes for a new object beyond its defaults."""
+    amend: Callable[[Object, Object, ClusterView], None] | None = None
+    """The same for the first object in place of the second; not for subresources."""
     admission: Callable[[Object, ClusterView], None] | None = None
     """Refuses a new object, which is valid, for what else there is in the cluster."""
     name: Check = names.check_subdomain
     told: Callable[[Object], list[str]] | None = None
     """What the client that makes an object is warned of."""
     times: int = 1
-    """How often upstream checks an updated object; each time counts as causes of its own."""
+    """How often upstream checks an updated object, before the change; each time counts as causes of its own."""
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Fill in defaults, the first status, and what admission computes."""
@@ -79,15 +81,18 @@ class RESTStrategy:
         if self.complete is not None:
             self.complete(obj, view)
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
         """Fill in defaults again: an update may leave out what the creation left out."""
         if subresource:
             return
-        was = old.get("spec") or {}
-        for name in self.kept:
+        for path in self.kept:
+            holder, _, name = path.rpartition(".")
+            was = (old.get(holder) or {}) if holder else old
             if name in was:
-                new["spec"].setdefault(name, was[name])
+                (new[holder] if holder else new).setdefault(name, was[name])
         defaults.fill_in(new)
+        if self.amend is not None:
+            self.amend(new, old, view)
 
     def admit(self, obj: Object, view: ClusterView) -> None:
         """Refuse a new object, which is valid, for what else there is in the cluster."""

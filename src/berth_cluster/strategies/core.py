@@ -21,26 +21,22 @@ NOT_READY = "node.kubernetes.io/not-ready"
 _ADDRESS_MESSAGE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
-class NamespaceStrategy(RESTStrategy):
-    """Namespaces: labelled with their name, and emptied before they go."""
+def _complete_namespace(obj: Object, _view: ClusterView) -> None:
+    """The label, the finalizer, the phase."""
+    obj["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = obj["metadata"]["name"]
+    obj["spec"] = {"finalizers": ["kubernetes"]}
 
-    __slots__ = ()
 
-    def __init__(self) -> None:
-        super().__init__(name=names.check_label_name)
+def _amend_namespace(new: Object, old: Object, _view: ClusterView) -> None:
+    """The label stays, and only the `finalize` subresource changes the finalizers."""
+    new["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = new["metadata"]["name"]
+    new["spec"] = old.get("spec", {})
 
-    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """The label, the finalizer, the phase."""
-        meta = obj["metadata"]
-        meta.setdefault("labels", {})[NAMESPACE_LABEL] = meta["name"]
-        obj["spec"] = {"finalizers": ["kubernetes"]}
-        obj["status"] = {"phase": "Active"}
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
-        """The label stays, and only the `finalize` subresource changes the finalizers."""
-        if not subresource:
-            new["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = new["metadata"]["name"]
-            new["spec"] = old.get("spec", {})
+# Labelled with their name, and emptied before they go.
+NAMESPACE = RESTStrategy(
+    status={"phase": "Active"}, name=names.check_label_name, complete=_complete_namespace, amend=_amend_namespace
+)
 
 
 def _is_hollow(node: Object) -> bool:
@@ -185,35 +181,29 @@ _SERVICE = both(
 SERVICE = RESTStrategy(
     check=always("spec", _SERVICE),
     status={"loadBalancer": {}},
-    kept=("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"),
+    kept=("spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"),
     complete=_give_address,
     name=names.check_label_name,
 )
 
 
-class SecretStrategy(RESTStrategy):
-    """Secrets: `stringData` is written, `data` is kept."""
+def _encode_texts(secret: Object, _view: ClusterView) -> None:
+    """`stringData` is written, `data` is kept."""
+    for key, value in (secret.pop("stringData", None) or {}).items():
+        secret.setdefault("data", {})[key] = base64.b64encode(str(value).encode()).decode()
 
-    __slots__ = ()
 
-    def __init__(self) -> None:
-        super().__init__(check=always("data", self._check_data, default={}))
+def _check_data(data: Object, field: str, errors: FieldErrors) -> None:
+    for key, value in data.items():
+        try:
+            base64.b64decode(value or "", validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            errors.invalid(f"{field}[{key}]", Raw("<secret>"), "must be base64")
 
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """Type and data."""
-        super().prepare_create(obj, view)
-        for key, value in (obj.pop("stringData", None) or {}).items():
-            obj.setdefault("data", {})[key] = base64.b64encode(str(value).encode()).decode()
 
-    def prepare_update(self, new: Object, old: Object, _subresource: str, view: ClusterView) -> None:
-        """As on creation; the type stays."""
-        new.setdefault("type", old.get("type", "Opaque"))
-        self.prepare_create(new, view)
-
-    @staticmethod
-    def _check_data(data: Object, field: str, errors: FieldErrors) -> None:
-        for key, value in data.items():
-            try:
-                base64.b64decode(value or "", validate=True)
-            except (binascii.Error, TypeError, ValueError):
-                errors.invalid(f"{field}[{key}]", Raw("<secret>"), "must be base64")
+SECRET = RESTStrategy(
+    check=always("data", _check_data, default={}),
+    kept=("type",),
+    complete=_encode_texts,
+    amend=lambda new, _old, view: _encode_texts(new, view),
+)

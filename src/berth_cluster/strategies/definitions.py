@@ -7,6 +7,7 @@ of definitions hardly get wrong (formats of columns, say) is not checked.
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_text
 from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition_true
@@ -14,7 +15,7 @@ from berth_cluster.custom import paths
 from berth_cluster.custom.structural import check_schema
 from berth_cluster.custom.values import PRESERVE
 from berth_cluster.strategies import names
-from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.base import RESTStrategy
 from berth_cluster.strategies.checks import IMMUTABLE, always, both, chosen, may, need, wrong_unless
 
 LABEL_1035_MESSAGE = (
@@ -35,17 +36,8 @@ class DefinitionStrategy(RESTStrategy):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(check=_check)
-
-    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """Names that follow from others, and the version in which objects will be stored."""
-        obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
-        _set_defaults(obj)
-
-    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: ClusterView) -> None:
-        """The same, and a new storage version is noted."""
-        if not subresource:
-            _set_defaults(new)
+        status = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
+        super().__init__(check=_check, status=status, complete=_set_defaults, amend=_set_defaults, change=_keep_names)
 
     def check_name(self, obj: Object, errors: FieldErrors) -> None:
         """The name says what the resource is called."""
@@ -54,28 +46,30 @@ class DefinitionStrategy(RESTStrategy):
         if name != f"{spec['names'].get('plural', '')}.{spec.get('group', '')}":
             errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """What is served under a name stays what it is."""
-        before, after = old["spec"], new["spec"]
-        fixed = [("group", before["group"], after.get("group"))]
-        if is_condition_true(old, "Established"):
-            fixed += [("scope", before["scope"], after.get("scope"))]
-            fixed += [(f"names.{key}", before["names"][key], after["names"].get(key)) for key in ("plural", "kind")]
-        for path, was, value in fixed:
-            if value != was:
-                errors.invalid(f"spec.{path}", value, IMMUTABLE)
-        kept = {version["name"] for version in after["versions"]}
-        for number, name in enumerate(new["status"]["storedVersions"] or []):
-            if name not in kept:
-                why = (
-                    f"missing from spec.versions; {name} was previously a storage version, and must remain in "
-                    f"spec.versions until a storage migration ensures no data remains persisted in {name} and "
-                    f"removes {name} from status.storedVersions"
-                )
-                errors.invalid(f"status.storedVersions[{number}]", name, why)
+
+def _keep_names(new: Object, old: Object, errors: FieldErrors) -> None:
+    """What is served under a name stays what it is."""
+    before, after = old["spec"], new["spec"]
+    fixed = [("group", before["group"], after.get("group"))]
+    if is_condition_true(old, "Established"):
+        fixed += [("scope", before["scope"], after.get("scope"))]
+        fixed += [(f"names.{key}", before["names"][key], after["names"].get(key)) for key in ("plural", "kind")]
+    for path, was, value in fixed:
+        if value != was:
+            errors.invalid(f"spec.{path}", value, IMMUTABLE)
+    kept = {version["name"] for version in after["versions"]}
+    for number, name in enumerate(new["status"]["storedVersions"] or []):
+        if name not in kept:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and "
+                f"removes {name} from status.storedVersions"
+            )
+            errors.invalid(f"status.storedVersions[{number}]", name, why)
 
 
-def _set_defaults(obj: Object) -> None:
+def _set_defaults(obj: Object, *_: Any) -> None:
+    """Names that follow from others, and the version in which objects are stored."""
     spec = obj["spec"] = obj.get("spec") or {}
     spec["versions"] = spec.get("versions") or []
     called = spec["names"] = spec.get("names") or {}

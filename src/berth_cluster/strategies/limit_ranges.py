@@ -22,25 +22,13 @@ _BOUNDS = ("min", "max", "maxLimitRequestRatio")
 _TYPES = ("Container", "Pod", "PersistentVolumeClaim")
 
 
-class LimitRangeStrategy(RESTStrategy):
-    """LimitRanges."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(check=_CHECK)
-
-    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """Defaults for containers follow from one another."""
-        for item in objects_in(obj.get("spec") or {}, "limits"):
-            if item.get("type") == "Container":
-                parts = [item.get(name) or {} for name in ("default", "defaultRequest", "min", "max")]
-                limits, requests = with_defaults(*parts)
-                item.update({name: part for name, part in (("default", limits), ("defaultRequest", requests)) if part})
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """As on creation."""
-        self.prepare_create(new, view)
+def _complete(obj: Object, _view: ClusterView) -> None:
+    """Defaults for containers follow from one another."""
+    for item in objects_in(obj.get("spec") or {}, "limits"):
+        if item.get("type") == "Container":
+            parts = [item.get(name) or {} for name in ("default", "defaultRequest", "min", "max")]
+            limits, requests = with_defaults(*parts)
+            item.update({name: part for name, part in (("default", limits), ("defaultRequest", requests)) if part})
 
 
 def _check_item(item: Object, field: str, errors: FieldErrors) -> None:
@@ -97,6 +85,9 @@ def _check_order(item: Object, field: str, errors: FieldErrors) -> None:
             if smaller is not None and larger is not None and smaller.value > larger.value:
                 why = f"{low_words} {smaller} is greater than {high_words} {larger}"
                 errors.invalid(f"{field}.{place}[{name}]", str(parts[shown][name]), why)
+
+
+LIMIT_RANGE = RESTStrategy(check=_CHECK, complete=_complete, amend=lambda new, _old, view: _complete(new, view))
 
 
 def default_limits(pod: Object, view: ClusterView) -> None:

@@ -1,6 +1,7 @@
 """The syntax of names, labels and annotations, with upstream's messages."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from berth_cluster.apimachinery.errors import FieldErrors
@@ -126,25 +127,15 @@ def value_mistakes(value: Any) -> list[str]:
 
 def check_labels(labels: Any, field: str, errors: FieldErrors) -> None:
     """A map of labels."""
-    if not labels:
-        return
-    if not isinstance(labels, dict):
-        errors.invalid(field, labels, "must be a map of strings")
-        return
-    for key, value in labels.items():
+    for key, value in _items(labels, field, errors):
         check_key(key, field, errors)
         check_value(value, field, errors)
 
 
 def check_annotations(annotations: Any, field: str, errors: FieldErrors) -> None:
     """A map of annotations: keys as labels have them, any text as values, and not too much of it."""
-    if not annotations:
-        return
-    if not isinstance(annotations, dict):
-        errors.invalid(field, annotations, "must be a map of strings")
-        return
     total = 0
-    for key, value in annotations.items():
+    for key, value in _items(annotations, field, errors):
         check_key(key.lower(), field, errors, key)
         if isinstance(value, str):
             total += len(key) + len(value)
@@ -152,6 +143,13 @@ def check_annotations(annotations: Any, field: str, errors: FieldErrors) -> None
             errors.invalid(field, value, "must be a string")
     if total > MAX_ANNOTATIONS_BYTES:
         errors.invalid(field, f"{total} bytes", f"may not be more than {MAX_ANNOTATIONS_BYTES} bytes")
+
+
+def _items(found: Any, field: str, errors: FieldErrors) -> Iterable[tuple[str, Any]]:
+    if found and not isinstance(found, dict):
+        errors.invalid(field, found, "must be a map of strings")
+        return ()
+    return (found or {}).items()
 
 
 def check_selector(selector: Any, field: str, errors: FieldErrors) -> None:

@@ -34,7 +34,7 @@ class PodStrategy(RESTStrategy):
         super().__init__(
             check=always("spec", check_pod_spec),
             admission=limit_ranges.limit_pod,
-            kept=("enableServiceLinks", "priority", "preemptionPolicy"),
+            kept=("spec.enableServiceLinks", "spec.priority", "spec.preemptionPolicy"),
             told=lambda pod: pod_warnings(pod["spec"], "spec"),
         )
 

@@ -18,8 +18,8 @@ from berth_workloads.quotas import ScopedPod, ScopeRequirement, in_scope
 SERVICES = BY_KEY["", "services"]
 CLAIMS = BY_KEY["", "persistentvolumeclaims"]
 DEVICE_CLAIMS = BY_KEY["resource.k8s.io", "resourceclaims"]
-_NAMED = frozenset({"configmaps", "secrets", "replicationcontrollers", "resourcequotas", "services", "pods"})
-_NATIVE = ("cpu", "memory", "ephemeral-storage")
+NAMED = frozenset({"configmaps", "secrets", "replicationcontrollers", "resourcequotas", "services", "pods"})
+NATIVE = ("cpu", "memory", "ephemeral-storage")
 _OF_CLASS = ".storageclass.storage.k8s.io/"
 ZERO = Amount(Fraction(0))
 
@@ -30,7 +30,7 @@ def usage_of(kind: ResourceType, obj: Object) -> dict[str, Amount]:
     spec: Object = obj.get("spec") or {}
     if kind is PODS:
         return found | (_of_pod(spec) if _is_counted(obj) else {})
-    if not kind.group and kind.plural in _NAMED:
+    if not kind.group and kind.plural in NAMED:
         found[kind.plural] = ONE
     if kind is SERVICES:
         has_ports = spec.get("type") == "NodePort" or (
@@ -57,9 +57,9 @@ def _of_pod(spec: Object) -> dict[str, Amount]:
     requests, limits = pod_total(spec, "requests"), pod_total(spec, "limits")
     for name, each in requests.items():
         found[f"requests.{name}"] = each
-        if name in _NATIVE or name.startswith("hugepages-"):
+        if name in NATIVE or name.startswith("hugepages-"):
             found[name] = each
-    return found | {f"limits.{name}": each for name, each in limits.items() if name in _NATIVE}
+    return found | {f"limits.{name}": each for name, each in limits.items() if name in NATIVE}
 
 
 def _is_counted(pod: Object) -> bool:
@@ -124,7 +124,7 @@ def kind_of_resource(name: str, custom: Iterable[ResourceType] = ()) -> Resource
         return CLAIMS
     if name.endswith(".deviceclass.resource.k8s.io/devices"):
         return DEVICE_CLAIMS
-    if name in _NAMED:
+    if name in NAMED:
         return BY_KEY["", name]
-    is_computing = name in _NATIVE or name.startswith(("requests.", "limits.", "hugepages-"))
+    is_computing = name in NATIVE or name.startswith(("requests.", "limits.", "hugepages-"))
     return PODS if is_computing else None

@@ -5,16 +5,11 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies.base import RESTStrategy
 from berth_cluster.strategies.checks import IMMUTABLE, always
 from berth_cluster.strategies.pod_defaults import objects_in
+from berth_cluster.strategies.quota_usage import NAMED, NATIVE
 from berth_workloads.amounts import amounts
 from berth_workloads.quotas import MUST_BE_GIVEN
 
-_COMPUTING = ("cpu", "memory", "ephemeral-storage")
-_COUNTED = frozenset(
-    {
-        *("pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"),
-        *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
-    }
-)
+_COUNTED = NAMED | {"persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 _SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity")
 
 
@@ -23,7 +18,7 @@ def _check(spec: Object, _field: str, errors: FieldErrors) -> None:
     hard = amounts(spec.get("hard"))
     for name, limit in hard.items():
         field = f"spec.hard[{name}]"
-        computing = name.removeprefix("requests.").removeprefix("limits.") in _COMPUTING or "hugepages-" in name
+        computing = name.removeprefix("requests.").removeprefix("limits.") in NATIVE or "hugepages-" in name
         known = computing or name in _COUNTED or name == "requests.storage"
         if not known and "/" not in name:
             errors.invalid(field, name, "must be a standard resource type or fully qualified")

@@ -79,46 +79,33 @@ def _keep_spec(new: Object, old: Object, errors: FieldErrors) -> None:
         errors.invalid("spec", Raw(in_go(message("resource.v1.ResourceClaimSpec"), new["spec"])), IMMUTABLE)
 
 
-class DeviceClaimStrategy(RESTStrategy):
-    """Claims, and templates of them, of which nothing ever changes."""
-
-    __slots__ = ()
-
-    def __init__(self, path: str) -> None:
-        """`path` leads to the spec of the claim."""
-        super().__init__(check=both(need(path), may(f"{path}.devices", _DEVICES)), change=_keep_spec)
-
-    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """What has not changed is not checked again."""
-        self.check_change(new, old, errors)
+def device_claim(path: str) -> RESTStrategy:
+    """Claims, or templates of them, whose spec is at `path`; nothing ever changes in it, so that it is checked once."""
+    return RESTStrategy(check=both(need(path), may(f"{path}.devices", _DEVICES)), change=_keep_spec, times=0)
 
 
 DEVICE_CLASS = RESTStrategy(check=may("spec", *_SELECTORS, _few("config", MAX_CONFIGS)))
 
 
-class DeviceTaintStrategy(RESTStrategy):
-    """Slices and rules that put taints on devices: a taint without `timeAdded` gets the present time."""
+def device_taints(*required: str) -> RESTStrategy:
+    """Slices and rules that put taints on devices."""
+    return RESTStrategy(check=both(*map(need, required)), complete=_note_time, amend=_keep_times)
 
-    __slots__ = ()
 
-    def __init__(self, *required: str) -> None:
-        super().__init__(check=both(*map(need, required)))
+def _note_time(obj: Object, view: ClusterView) -> None:
+    """A taint without `timeAdded` gets the present time."""
+    for taint in _device_taints(obj):
+        if not taint.get("timeAdded"):
+            taint["timeAdded"] = timestamp(view.clock())
 
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """The time of new taints."""
-        for taint in _device_taints(obj):
-            if not taint.get("timeAdded"):
-                taint["timeAdded"] = timestamp(view.clock())
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """Taints that were there already keep their time."""
-        if subresource:
-            return
-        known = {_without_time(taint): taint.get("timeAdded") for taint in _device_taints(old)}
-        for taint in _device_taints(new):
-            if not taint.get("timeAdded") and known.get(_without_time(taint)):
-                taint["timeAdded"] = known[_without_time(taint)]
-        self.prepare_create(new, view)
+def _keep_times(new: Object, old: Object, view: ClusterView) -> None:
+    """Taints that were there already keep their time."""
+    known = {_without_time(taint): taint.get("timeAdded") for taint in _device_taints(old)}
+    for taint in _device_taints(new):
+        if not taint.get("timeAdded") and known.get(_without_time(taint)):
+            taint["timeAdded"] = known[_without_time(taint)]
+    _note_time(new, view)
 
 
 def _device_taints(obj: Object) -> list[Object]:

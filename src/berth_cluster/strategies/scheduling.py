@@ -123,7 +123,7 @@ PRIORITY_CLASS = RESTStrategy(check=_check_priority, change=_keep_priority)
 POD_GROUP = RESTStrategy(
     check=always("spec", _GROUP_SPEC),
     fixed=tuple(f"spec.{name}" for name in _GROUP_IMMUTABLE),
-    kept=("disruptionMode", "priorityClassName", "priority"),
+    kept=("spec.disruptionMode", "spec.priorityClassName", "spec.priority"),
     complete=_complete_group,
 )
 WORKLOAD = RESTStrategy(check=always("spec", _WORKLOAD, default={}), change=_keep_controller)

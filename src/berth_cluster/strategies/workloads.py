@@ -33,9 +33,6 @@ from berth_workloads.cron_jobs import ScheduleError, read_schedule
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
-JOB_NAME = "batch.kubernetes.io/job-name"
-_OLD_CONTROLLER_UID = "controller-uid"
-_OLD_JOB_NAME = "job-name"
 MAX_CRON_JOB_NAME = 52
 _DIRECTIVES = frozenset({"affinity", "nodeSelector", "schedulingGates", "tolerations"})
 STATEFUL_CHANGEABLE = frozenset(
@@ -140,7 +137,7 @@ def _check_strategy(strategy: Object, field: str, errors: FieldErrors) -> None:
         errors.forbidden(f"{field}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
 
 
-def _complete_claims(obj: Object, _view: Any = None) -> None:
+def _complete_claims(obj: Object, *_: Any) -> None:
     """The templates of claims say what they are templates of."""
     for claim in obj["spec"].get("volumeClaimTemplates") or []:
         claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
@@ -167,86 +164,68 @@ DEPLOYMENT = RESTStrategy(
 )
 
 
-class StatefulSetStrategy(RESTStrategy):
-    """StatefulSets."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        checks = (
-            always("podManagementPolicy", one_of("OrderedReady", "Parallel")),
-            always("updateStrategy.type", one_of("RollingUpdate", "OnDelete")),
-            may("serviceName", names.check_label_name),
-            each("volumeClaimTemplates", need("metadata.name")),
-        )
-        super().__init__(
-            check=_replicated("statefulset", "", *checks),
-            status={"replicas": 0, "availableReplicas": 0},
-            complete=_complete_claims,
-            change=_keep_stateful,
-            told=_warnings,
-        )
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """The templates of claims, too."""
-        super().prepare_update(new, old, subresource, view)
-        if not subresource:
-            _complete_claims(new)
+STATEFUL_SET = RESTStrategy(
+    check=_replicated(
+        "statefulset",
+        "",
+        always("podManagementPolicy", one_of("OrderedReady", "Parallel")),
+        always("updateStrategy.type", one_of("RollingUpdate", "OnDelete")),
+        may("serviceName", names.check_label_name),
+        each("volumeClaimTemplates", need("metadata.name")),
+    ),
+    status={"replicas": 0, "availableReplicas": 0},
+    complete=_complete_claims,
+    amend=_complete_claims,
+    change=_keep_stateful,
+    told=_warnings,
+)
 
 
-class DaemonSetStrategy(RESTStrategy):
-    """DaemonSets, which count the generations of their template in an annotation."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
-        # The selector may be left out, but then it selects nothing.
-        check = always("spec", given("selector", names.check_selector), _selected(None))
-        super().__init__(check=check, status=dict.fromkeys(counts, 0), fixed=("spec.selector",), told=_warnings)
-
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """Also the generation of the template, which is an annotation."""
-        super().prepare_create(obj, view)
-        obj["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """One more where the template changes."""
-        super().prepare_update(new, old, subresource, view)
-        if not subresource:
-            known = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
-            changed = new["spec"].get("template") != old["spec"].get("template")
-            number = int(known) + changed if known.isdecimal() else 1
-            new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(number)
-
-    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """The change comes first."""
-        self.check_change(new, old, errors)
-        self.check(new, "", errors)
+# --- DaemonSets and ReplicationControllers -------------------------------------------------------------------------
 
 
-class ReplicationControllerStrategy(RESTStrategy):
-    """ReplicationControllers, whose selector is a plain map, may come from the template, and may change."""
+def _first_generation(obj: Object, _view: ClusterView) -> None:
+    """The generations of a DaemonSet's template are counted in an annotation."""
+    obj["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
 
-    __slots__ = ()
 
-    def __init__(self) -> None:
-        counted = always("replicas", _COUNT, default=0)
-        check = always("spec", counted, need("selector"), _selected_by_map, _TEMPLATE)
-        super().__init__(check=check, status={"replicas": 0}, complete=self._complete, told=_warnings)
+def _next_generation(new: Object, old: Object, _view: ClusterView) -> None:
+    known = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
+    changed = new["spec"].get("template") != old["spec"].get("template")
+    number = int(known) + changed if known.isdecimal() else 1
+    new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(number)
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """Selector and labels again."""
-        super().prepare_update(new, old, subresource, view)
-        if not subresource:
-            self._complete(new)
 
-    @staticmethod
-    def _complete(obj: Object, _view: Any = None) -> None:
-        labels = template_labels(obj["spec"])
-        if labels:
-            obj["spec"].setdefault("selector", dict(labels))
-            obj["metadata"].setdefault("labels", dict(labels))
+# The selector may be left out, but then it selects nothing.
+_DAEMON_SET = always("spec", given("selector", names.check_selector), _selected(None))
+_DAEMON_COUNTS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+DAEMON_SET = RESTStrategy(
+    check=_DAEMON_SET,
+    status=dict.fromkeys(_DAEMON_COUNTS, 0),
+    complete=_first_generation,
+    amend=_next_generation,
+    times=0,  # what an update is, is checked after what it changes
+    fixed=("spec.selector",),
+    change=lambda new, _old, errors: _DAEMON_SET(new, "", errors),
+    told=_warnings,
+)
+
+
+def _label_as_template(obj: Object, *_: Any) -> None:
+    """Selector, a plain map that may change, and labels come from the template where they are left out."""
+    labels = template_labels(obj["spec"])
+    if labels:
+        obj["spec"].setdefault("selector", dict(labels))
+        obj["metadata"].setdefault("labels", dict(labels))
+
+
+REPLICATION_CONTROLLER = RESTStrategy(
+    check=always("spec", always("replicas", _COUNT, default=0), need("selector"), _selected_by_map, _TEMPLATE),
+    status={"replicas": 0},
+    complete=_label_as_template,
+    amend=_label_as_template,
+    told=_warnings,
+)
 
 
 # --- Jobs and CronJobs ---------------------------------------------------------------------------------------------
@@ -260,50 +239,57 @@ _JOB_SPEC = both(
 )
 
 
-class JobStrategy(RESTStrategy):
-    """Jobs, whose selector is made from their uid."""
+def job_labels(job: Object) -> dict[str, str]:
+    """The labels by which the pods of a Job are found, under the present keys and the old ones."""
+    identity = {"controller-uid": job["metadata"]["uid"], "job-name": job["metadata"]["name"]}
+    return {f"batch.kubernetes.io/{name}": text for name, text in identity.items()} | identity
 
-    __slots__ = ()
 
-    def __init__(self) -> None:
-        selected = (need("selector"), given("selector", names.check_selector), _selected(None, nothing))
-        super().__init__(check=always("spec", _JOB_SPEC, *selected), status={}, told=_warnings, times=2)
+def _complete_job(obj: Object, *_: Any) -> None:
+    """Labels by which the Job finds its pods, made from its uid."""
+    spec = obj["spec"]
+    _default_job(spec)
+    if not spec.get("manualSelector"):
+        spec.setdefault("manualSelector", False)
+        spec.setdefault("selector", {}).setdefault("matchLabels", {})[CONTROLLER_UID] = obj["metadata"]["uid"]
+        spec["template"]["metadata"].setdefault("labels", {}).update(job_labels(obj))
+    _default_labels(obj)
 
-    def prepare_create(self, obj: Object, view: ClusterView) -> None:
-        """Also labels by which the Job finds its pods."""
-        super().prepare_create(obj, view)
-        spec = obj["spec"]
-        _default_job(spec)
-        if not spec.get("manualSelector"):
-            uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
-            spec.setdefault("manualSelector", False)
-            spec.setdefault("selector", {}).setdefault("matchLabels", {})[CONTROLLER_UID] = uid
-            labels = spec["template"]["metadata"].setdefault("labels", {})
-            labels.update({CONTROLLER_UID: uid, JOB_NAME: name, _OLD_CONTROLLER_UID: uid, _OLD_JOB_NAME: name})
-        self._default_labels(obj)
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
-        """Labels again."""
-        super().prepare_update(new, old, subresource, view)
-        if not subresource:
-            _default_job(new["spec"])
-            self._default_labels(new)
+def _amend_job(new: Object, *_: Any) -> None:
+    _default_job(new["spec"])
+    _default_labels(new)
 
-    def _default_labels(self, obj: Object) -> None:
-        labels = template_labels(obj["spec"])
-        if labels and not obj["metadata"].get("labels"):
-            obj["metadata"]["labels"] = dict(labels)
 
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """The selector may not change; of the template nothing, but while the Job waits where its pods go."""
-        now, was = new["spec"], old["spec"]
-        if now.get("completionMode") != "Indexed":
-            unchanged(("spec.completions",), new, old, errors)
-        unchanged(("spec.selector",), new, old, errors)
-        is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
-        if _fixed_template(now, is_waiting) != _fixed_template(was, is_waiting):
-            errors.invalid("spec.template.spec", now["template"].get("spec"), IMMUTABLE)
-        unchanged(("spec.completionMode",), new, old, errors)
+def _default_labels(obj: Object) -> None:
+    labels = template_labels(obj["spec"])
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
+
+
+def _keep_job(new: Object, old: Object, errors: FieldErrors) -> None:
+    """The selector may not change; of the template nothing, but while the Job waits where its pods go."""
+    now, was = new["spec"], old["spec"]
+    if now.get("completionMode") != "Indexed":
+        unchanged(("spec.completions",), new, old, errors)
+    unchanged(("spec.selector",), new, old, errors)
+    is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
+    if _fixed_template(now, is_waiting) != _fixed_template(was, is_waiting):
+        errors.invalid("spec.template.spec", now["template"].get("spec"), IMMUTABLE)
+    unchanged(("spec.completionMode",), new, old, errors)
+
+
+JOB = RESTStrategy(
+    check=always(
+        "spec", _JOB_SPEC, need("selector"), given("selector", names.check_selector), _selected(None, nothing)
+    ),
+    status={},
+    complete=_complete_job,
+    amend=_amend_job,
+    change=_keep_job,
+    told=_warnings,
+    times=2,
+)
 
 
 def _fixed_template(spec: Object, is_waiting: bool) -> Object:

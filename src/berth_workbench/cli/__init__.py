@@ -1,48 +1,195 @@
 """The commands that try things out: on snapshots of clusters, on recordings, and in virtual time."""
 
 from berth.cli.commands import CommandEntry, CommandTable
+from berth.cli.help_text import CommandExample
 
 COMMANDS = CommandTable(
     "Look, ask and try things out",
     {
-        "ui": CommandEntry("berth_workbench.cli.ui", "A page that shows the cluster and every decision."),
-        "top": CommandEntry("berth_workbench.cli.top", "The same in a terminal."),
-        "snapshot": CommandEntry("berth_workbench.cli.snapshot", "Keep a cluster in a file, to try things on."),
+        "ui": CommandEntry(
+            "berth_workbench.cli.ui",
+            "A page that shows the cluster and every decision.",
+            (
+                CommandExample("The cluster in use.", "berth ui"),
+                CommandExample(
+                    "A snapshot, on a port that stays the same.", "berth ui --cluster now.snapshot.gz --port 8080"
+                ),
+            ),
+        ),
+        "top": CommandEntry(
+            "berth_workbench.cli.top",
+            "The same in a terminal.",
+            (
+                CommandExample("The cluster in use; q ends it.", "berth top"),
+                CommandExample(
+                    "The pods of a namespace, in a snapshot.", "berth top -n shop --cluster now.snapshot.gz"
+                ),
+            ),
+        ),
+        "snapshot": CommandEntry(
+            "berth_workbench.cli.snapshot",
+            "Keep a cluster in a file, to try things on.",
+            (
+                CommandExample("The cluster that kubectl talks to.", "berth snapshot -o now.snapshot.gz"),
+                CommandExample(
+                    "For a bug report: nothing in it has its name.", "berth snapshot -o now.snapshot.gz --anonymize"
+                ),
+                CommandExample("Of what kubectl has printed.", "berth snapshot cluster.yaml -o now.snapshot.gz"),
+            ),
+        ),
         "whatif": CommandEntry(
-            "berth_workbench.cli.whatif", "What happens to a cluster if: drains, lost zones, new nodes and workloads."
+            "berth_workbench.cli.whatif",
+            "What happens to a cluster if: drains, lost zones, new nodes and workloads.",
+            (
+                CommandExample(
+                    "What moves, and what breaks, when a node is drained?",
+                    "berth whatif --drain node-1 --cluster now.snapshot.gz",
+                ),
+                CommandExample(
+                    "Which pods a lost zone moves or leaves without a node.",
+                    "berth whatif --lose-zone zone-a -o name",
+                ),
+                CommandExample("A rollout on three more nodes.", "berth whatif --add-nodes 3=node-1 -f web.yaml"),
+            ),
         ),
         "capacity": CommandEntry(
-            "berth_workbench.cli.capacity", "How many more pods of a shape fit, and what limits them."
+            "berth_workbench.cli.capacity",
+            "How many more pods of a shape fit, and what limits them.",
+            (
+                CommandExample("How many more pods like this fit?", "berth capacity -f web.yaml"),
+                CommandExample(
+                    "And after a node is gone?",
+                    "berth capacity -f web.yaml --remove-nodes node-1 --cluster now.snapshot.gz",
+                ),
+            ),
         ),
         "rebalance": CommandEntry(
-            "berth_workbench.cli.rebalance", "Which running pods to move so that the cluster becomes better."
+            "berth_workbench.cli.rebalance",
+            "Which running pods to move so that the cluster becomes better.",
+            (
+                CommandExample(
+                    "Which pods to move so that nodes become empty?",
+                    "berth rebalance --goal empty-nodes --cluster now.snapshot.gz",
+                ),
+                CommandExample(
+                    "Make nodes equally full, five moves at most, after a question.",
+                    "berth rebalance --goal even-out --max-moves 5 --execute",
+                ),
+            ),
         ),
         "upgrade-plan": CommandEntry(
             "berth_workbench.cli.upgrade_plan", "In which batches to upgrade nodes, with how many surge nodes."
         ),
         "compare": CommandEntry(
-            "berth_workbench.cli.compare", "Two configurations on the same pods: what differs, and why."
+            "berth_workbench.cli.compare",
+            "Two configurations on the same pods: what differs, and why.",
+            (
+                CommandExample(
+                    "The default configuration against mine, for what is pending.",
+                    "berth compare default packed.yaml --cluster now.snapshot.gz",
+                ),
+                CommandExample(
+                    "As if every pod were placed anew.",
+                    "berth compare a.yaml b.yaml --cluster now.snapshot.gz --replace-all",
+                ),
+            ),
         ),
         "tune": CommandEntry(
-            "berth_workbench.cli.tune", "Search the weights that serve an objective best on your cluster."
+            "berth_workbench.cli.tune",
+            "Search the weights that serve an objective best on your cluster.",
+            (
+                CommandExample(
+                    "The weights that need the fewest nodes.",
+                    "berth tune --objective nodesUsed --cluster now.snapshot.gz --replace-all",
+                ),
+                CommandExample(
+                    "The trade-off between cost and waiting, over a day.",
+                    "berth tune --objective cost --objective waiting.p99 --trace day.trace.gz",
+                ),
+            ),
         ),
         "sweep": CommandEntry(
-            "berth_workbench.cli.sweep", "Many runs: seeds by configurations by clusters, here or on Dask."
+            "berth_workbench.cli.sweep",
+            "Many runs: seeds by configurations by clusters, here or on Dask.",
+            (
+                CommandExample(
+                    "Four runs at a time; goes on where it was interrupted.", "berth sweep sweep.yaml --jobs 4"
+                ),
+                CommandExample("On a Dask cluster.", "berth sweep sweep.yaml --dask tcp://10.0.0.1:8786"),
+            ),
         ),
         "trace": CommandEntry(
-            "berth_workbench.cli.trace", "Make workloads over time, from others' traces or from a pattern."
+            "berth_workbench.cli.trace",
+            "Make workloads over time, from others' traces or from a pattern.",
+            (
+                CommandExample(
+                    "A day of 10,000 pods.", "berth trace generate --pods 10000 --nodes 100 -o day.trace.gz"
+                ),
+                CommandExample(
+                    "Another day, and a fuller one.", "berth trace generate --load 1.1 --seed 7 -o full.trace.gz"
+                ),
+                CommandExample(
+                    "A published one.", "berth trace import --format alibaba-2018 tables -o alibaba.trace.gz"
+                ),
+                CommandExample(
+                    "A tenth of it.", "berth trace import --format google-2019 --sample 0.1 tables -o g.trace.gz"
+                ),
+                CommandExample("What is in it?", "berth trace show day.trace.gz"),
+                CommandExample("For a script.", "berth trace show day.trace.gz -o jsonpath={.pods}"),
+            ),
         ),
         "simulate": CommandEntry(
-            "berth_workbench.cli.simulate", "Live through a workload in virtual time: waits, utilisation."
+            "berth_workbench.cli.simulate",
+            "Live through a workload in virtual time: waits, utilisation.",
+            (
+                CommandExample("How long do pods wait?", "berth simulate day.trace.gz"),
+                CommandExample(
+                    "With another configuration, and a picture.",
+                    "berth simulate day.trace.gz --config packed.yaml --plot day.svg",
+                ),
+            ),
         ),
         "replay": CommandEntry(
-            "berth_workbench.cli.replay", "What was recorded, once more: the same, or where it first differs."
+            "berth_workbench.cli.replay",
+            "What was recorded, once more: the same, or where it first differs.",
+            (
+                CommandExample("Does it decide the same again?", "berth replay recording"),
+                CommandExample(
+                    "What would another configuration have decided?", "berth replay recording --config packed.yaml"
+                ),
+                CommandExample(
+                    "A test of what happened to a pod.",
+                    "berth replay recording --around shop/web-1 --to-test test_web.py",
+                ),
+            ),
         ),
-        "decide": CommandEntry("berth_workbench.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),
+        "decide": CommandEntry(
+            "berth_workbench.cli.decide",
+            "Replay scheduling cases: JSON lines in, decisions out.",
+            (
+                CommandExample("Cases of a file.", "berth decide cases.jsonl"),
+                CommandExample("The pending pods of a cluster.", "berth decide --cluster now.snapshot.gz"),
+            ),
+        ),
         "impact": CommandEntry(
-            "berth_workbench.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."
+            "berth_workbench.cli.impact",
+            "What moving from v1.20 to v1.36 changes, and which plugin causes it.",
+            (
+                CommandExample("Cases of a file.", "berth impact cases.jsonl"),
+                CommandExample("For a script.", "berth impact cases.jsonl --json"),
+            ),
         ),
-        "bench": CommandEntry("berth_workbench.cli.bench", "Measure the scheduling of a workload file."),
+        "bench": CommandEntry(
+            "berth_workbench.cli.bench",
+            "Measure the scheduling of a workload file.",
+            (
+                CommandExample("A workload of benchmarks/scenarios.py.", "berth bench workload.jsonl"),
+                CommandExample(
+                    "With a plugin, some decisions checked.",
+                    "berth bench workload.jsonl --plugin quiet_rack.py:QuietRack --check 100",
+                ),
+            ),
+        ),
     },
     extensions={"explain": "berth_workbench.cli.what_would_help"},
 )

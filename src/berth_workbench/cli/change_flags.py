@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from berth.cli.known_names import Completer, complete_node, complete_zone
+
 if TYPE_CHECKING:
     from berth_workbench.planning.scenario import Step
 
@@ -20,21 +22,27 @@ class ChangeFlag(NamedTuple):
     metavar: str
     step: str
     help: str
+    completes: "Completer | None" = None
+    """What completes the name behind the flag."""
 
 
 SCENARIO: Final = "scenario"
 
 CHANGE_FLAGS: Final = (
     ChangeFlag("--scenario", "FILE", SCENARIO, "Changes in a file, one after the other."),
-    ChangeFlag("--drain", "NODE", "drain", "Cordon nodes and evict their pods, within disruption budgets."),
-    ChangeFlag("--cordon", "NODE", "cordon", "Let no more pods onto nodes."),
-    ChangeFlag("--uncordon", "NODE", "uncordon", "Let pods onto nodes again."),
+    ChangeFlag(
+        "--drain", "NODE", "drain", "Cordon nodes and evict their pods, within disruption budgets.", complete_node
+    ),
+    ChangeFlag("--cordon", "NODE", "cordon", "Let no more pods onto nodes.", complete_node),
+    ChangeFlag("--uncordon", "NODE", "uncordon", "Let pods onto nodes again.", complete_node),
     ChangeFlag("--add-nodes", "N=LIKE-NODE", "addNodes", "Add nodes like one that is there."),
-    ChangeFlag("--remove-nodes", "NODE", "removeNodes", "Take nodes away at once, whatever budgets say."),
-    ChangeFlag("--lose-zone", "ZONE", "loseZone", "Take all nodes of a zone away at once."),
+    ChangeFlag(
+        "--remove-nodes", "NODE", "removeNodes", "Take nodes away at once, whatever budgets say.", complete_node
+    ),
+    ChangeFlag("--lose-zone", "ZONE", "loseZone", "Take all nodes of a zone away at once.", complete_zone),
     ChangeFlag("--scale", "KIND/NAME=N", "scale", "Give a workload another number of replicas."),
     ChangeFlag("--delete", "KIND/NAME", "delete", "Delete a workload."),
-    ChangeFlag("--upgrade", "NODE", "upgrade", "Drain nodes and bring them back, one after the other."),
+    ChangeFlag("--upgrade", "NODE", "upgrade", "Drain nodes and bring them back, one after the other.", complete_node),
     ChangeFlag("--taint", "NODE:KEY[=VALUE]:EFFECT", "taint", "Taint nodes."),
     ChangeFlag("--untaint", "NODE:KEY[:EFFECT]", "untaint", "Take a taint off nodes."),
     ChangeFlag("--label", "NODE:KEY=VALUE", "label", "Label nodes; KEY- takes a label off."),
@@ -64,9 +72,14 @@ class OrderedCommand(click.Command):
 def change_options(command: Command) -> Command:
     """Add the flags of all changes to an `OrderedCommand`; they are received as nothing, see `typed_changes`."""
     for each in reversed(CHANGE_FLAGS):
-        command = click.option(each.flag, multiple=True, metavar=each.metavar, help=each.help, expose_value=False)(
-            command
-        )
+        command = click.option(
+            each.flag,
+            multiple=True,
+            metavar=each.metavar,
+            help=each.help,
+            expose_value=False,
+            shell_complete=each.completes,
+        )(command)
     return command
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option_naming, print_structured
 from berth.cli.setup import gates_option, plugin_option
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
@@ -35,7 +35,7 @@ KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "f
 @click.option("--a-plugin", "a_plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin for A only.")
 @click.option("--b-plugin", "b_plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin for B only.")
 @gates_option
-@output_option
+@output_option_naming("the pods that are decided differently")
 @plot_option
 def command(
     a: str,
@@ -85,7 +85,7 @@ def command(
 
         plot_comparison(plot, found)
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, (each.pod for each in found.decisions.changes))
     else:
         print_comparison(found, console_for(output), shown=None if output == "wide" else CHANGES_SHOWN)
     if not found.is_complete:

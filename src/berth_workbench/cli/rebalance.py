@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from berth.api.near_names import nearest
 from berth.cli.numbers import FiniteFloatRange
 from berth.cli.option_rules import only_with
-from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option_naming, plain, print_structured
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
@@ -80,7 +81,7 @@ DISRUPTION_SHOWN = 10
 @plugin_option
 @gates_option
 @plot_option
-@output_option
+@output_option_naming("the pods that are moved")
 def command(
     goal: Any,
     cluster: tuple[str, ...],
@@ -157,7 +158,7 @@ def command(
     except ConfigError as error:
         raise BadConfigurationError(str(error)) from None
     if is_structured(output):
-        print_structured(plan, output)
+        print_structured(plan, output, (each.pod for each in plan.steps if each.pod))
     elif commands:
         for line in commands_of(plan):
             click.echo(legible(line))
@@ -267,9 +268,10 @@ def _selected(snapshot: "Snapshot", names: str, selector: str) -> frozenset[str]
         labels, name = node.metadata.labels, node.metadata.name
         if (not among or name in among) and all(labels.get(key) == value for key, value in wanted.items()):
             found.add(name)
-    unknown = sorted(among - {_name_of(document.manifest) for document in snapshot.of("Node")})
+    known = {_name_of(document.manifest) for document in snapshot.of("Node")}
+    unknown = sorted(among - known)
     if unknown:
-        raise click.ClickException(f"--nodes: there is no node {unknown[0]}")
+        raise click.ClickException(f"--nodes: there is no node {unknown[0]}{nearest(unknown[0], known)}")
     if not found:
         raise click.ClickException(f"--node-selector {selector}: no node has these labels")
     return frozenset(found)

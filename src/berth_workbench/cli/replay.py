@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from msgspec.structs import replace
 
-from berth.cli.output import Output, is_structured, output_option, print_structured
+from berth.cli.output import Output, is_structured, output_option_naming, print_structured
 from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_registry, warn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.progress import Work, working
@@ -78,7 +78,7 @@ class WrittenPart(NamedTuple):
 @click.option("--around", default="", metavar="POD", help="With these two: only what is about this pod, or shortly so.")
 @click.option("--last", default=0, type=click.IntRange(0), metavar="N", help="With these two: the last N events only.")
 @click.option("--anonymize", is_flag=True, help="With these two: rename everything that has a name, and drop messages.")
-@output_option
+@output_option_naming("the pods that are decided differently")
 def command(
     recording: Path,
     config_file: str,
@@ -119,7 +119,7 @@ def command(
         with _told_in_one_line():
             written = _written(recording, registry, export, to_test, WrittenPart(around, last, anonymize))
         if is_structured(output):
-            print_structured(written, output)
+            print_structured(written, output, (each.file for each in written))
         else:
             click.echo("\n".join(legible(f"wrote {each.file}: {_size_told(each)}") for each in written))
         return
@@ -128,7 +128,9 @@ def command(
         found = _replay(recording, registry, changed)
     verification, comparison = found
     if is_structured(output):
-        print_structured({"verification": verification, "comparison": comparison}, output)
+        changes = () if comparison is None else comparison.changes
+        result = {"verification": verification, "comparison": comparison}
+        print_structured(result, output, (each.pod for each in changes))
     else:
         click.echo("\n".join(map(legible, _told(verification, comparison))))
     if verification is not None and not verification.is_same:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from berth.cli.chosen_pods import chosen_by
+from berth.cli.known_names import KnownPods
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
 from berth.cli.setup import read_setup, warn
@@ -27,7 +29,17 @@ if TYPE_CHECKING:
 DEADLINE = "activeDeadlineSeconds"
 
 
-ASKED_OF_SCHEDULERS = ("server", "certificate_authority", "lease", "nodes", "all_nodes", "watch")
+ASKED_OF_SCHEDULERS = (
+    "all_namespaces",
+    "selector",
+    "server",
+    "certificate_authority",
+    "lease",
+    "nodes",
+    "all_nodes",
+    "shadow",
+    "watch",
+)
 """The parameters of `berth explain` that only a scheduler can answer."""
 
 
@@ -48,7 +60,7 @@ def extend(explain: click.Command) -> click.Command:
     ) -> None:
         if what_would_help:
             where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
-            printed: Output = "json" if given.get("as_json") else output
+            printed = "json" if given.get("as_json") else output
             tell(given.get("pods", ()), given.get("namespace") or "default", manifests, where, config_file, printed)
             return
         if cluster or manifests or config_file:
@@ -118,7 +130,7 @@ def tell(
     for each in asked:
         found.append(_searched(what_would_help, cluster, each, ending))
     if is_structured(output):
-        print_structured(found[0] if len(found) == 1 else found, output)
+        print_structured(found[0] if len(found) == 1 else found, output, (each.pod for each in found))
         return
     _print(found, output)
 
@@ -148,14 +160,18 @@ def _print(found: "Sequence[Help]", output: Output) -> None:
 
 
 def _of(cluster: "SimulatedCluster", name: str, namespace: str) -> "Pod":
-    before, slash, rest = name.partition("/")
-    if slash:
-        name, namespace = rest, namespace if before in ("pod", "pods") else before
+    chosen = chosen_by([name], namespace)
+    for kind, _, workload in chosen.workloads:
+        raise click.UsageError(
+            f"--what-would-help is about single pods: name one of {kind.kind} {workload}, or give its manifest with -f"
+        )
+    ((namespace, name, _),) = chosen.names
     found: Pod | None = cluster.objects.get(("Pod", f"{namespace}/{name}"))
     if found is None:
         pending = sorted(pod.key for pod in cluster.pods.values() if not pod.spec.node_name)
         few = f"; its pending pods are {', '.join(pending[:5])}{' …' if len(pending) > 5 else ''}" if pending else ""
-        raise click.ClickException(f"there is no pod {namespace}/{name} in the cluster{few}")
+        hint = KnownPods(tuple(cluster.pods)).hint(f"{namespace}/{name}") or few
+        raise click.ClickException(f"there is no pod {namespace}/{name} in the cluster{hint}")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option_naming, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
@@ -46,7 +46,7 @@ NAMES_SHOWN = 3
 @config_option
 @plugin_option
 @gates_option
-@output_option
+@output_option_naming("the pods that move, are new or have no node")
 def command(
     cluster: tuple[str, ...],
     kubeconfig: str,
@@ -80,7 +80,7 @@ def command(
         snapshot, steps, config=config, registry=registry, seed=seed, namespace=namespace, pool_label=pool_label
     )
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, (each.pod for each in found.pods))
     else:
         print_what_if(found, console_for(output), shown=None if output == "wide" else ROWS_SHOWN)
     if not found.is_complete:
@@ -170,7 +170,7 @@ def _print_pods(title: str, outcomes: "Sequence[PodOutcome]", console: "Console"
 def _print_reasons(unplaced: "Iterable[PodOutcome]", console: "Console", shown: int | None) -> None:
     """Print why pods have no node, each reason once, the most frequent first."""
     reasons = Counter(each.message for each in unplaced)
-    table = Table(TableColumn("Pods", "number"), TableColumn("Without a node because", "text"))
+    table = Table(TableColumn("Pods", "number"), TableColumn("Why", "text"), title="Without a node, by reason")
     for reason, count in reasons.most_common():
         table.add(count, reason)
     _spaced(table, console, shown)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.api.near_names import nearest
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
 from berth.config.v1 import API_VERSION, KIND
@@ -57,9 +58,8 @@ class SettingSpace:
         core = SimulatedCluster(config=loaded.config, registry=loaded.registry).core
         weights = {each.name: each.weight for each in next(iter(core.profiles.values())).scorers}
         if unknown := [name for name in plugins if name not in weights]:
-            raise SpaceError(
-                f"--plugins {unknown[0]}: {base.name} does not score by it; it does by {', '.join(weights)}"
-            )
+            hint = nearest(unknown[0], weights) or f"; it does by {', '.join(weights)}"
+            raise SpaceError(f"--plugins {unknown[0]}: {base.name} does not score by it{hint}")
         tuned = [name for name in weights if not plugins or name in plugins]
         self._base = base
         self._weights = weights

@@ -74,13 +74,15 @@ class ClusterFileSource:
             copied = copy_pods(self._cluster.core.cache.table)
         return await asyncio.to_thread(copied.columns)
 
-    async def pending(self) -> PendingReport:
+    async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by what keeps them."""
         by_reason: dict[str, list[_Judged]] = {}
         for judged in await self._all_judged():
-            by_reason.setdefault(judged.reason, []).append(judged)
+            if namespace in ("", judged.pod.metadata.namespace):
+                by_reason.setdefault(judged.reason, []).append(judged)
         groups = [_group(reason, pods) for reason, pods in by_reason.items()]
-        return PendingReport(len(self._unplaced), tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
+        pods = sum(namespace in ("", pod.metadata.namespace) for pod in self._unplaced)
+        return PendingReport(pods, tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
 
     async def recent(self) -> list[DecisionLine]:
         """What would come of each pending pod; the longest waiting last."""
@@ -129,12 +131,14 @@ class ClusterFileSource:
     def _report(self, pod: Pod, all_nodes: bool) -> PodReport:
         decision = self._decide_anew(pod) if pod.spec.node_name else self._decide(pod)
         everything = decision.node_count if all_nodes else 0
+        profile = profile_of(self._cluster.core, pod)
         told = explain(
             decision,
             top=max(TOP_NODES, everything),
             names_shown=max(NAMES_SHOWN, everything),
             table=self._cluster.core.cache.table,
-            details=rejection_details(decision, profile_of(self._cluster.core, pod)),
+            details=rejection_details(decision, profile),
+            profile=profile,
         )
         if not pod.spec.node_name:
             return PodReport(pod.key, told, self._pending(pod, decision))

@@ -94,9 +94,10 @@ class LiveSource:
         """The pods that are on nodes."""
         return await self._read("/debug/pods", PodColumns)
 
-    async def pending(self) -> PendingReport:
+    async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by reason."""
-        return await self._read("/debug/pending", PendingReport)
+        query = f"?namespace={quote(namespace, safe='')}" if namespace else ""
+        return await self._read(f"/debug/pending{query}", PendingReport)
 
     async def recent(self) -> list[DecisionLine]:
         """The decisions that are remembered."""

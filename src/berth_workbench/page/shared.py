@@ -81,9 +81,9 @@ class SharedSource:
         """The pods that are on nodes."""
         return await self._pods.get()
 
-    async def pending(self) -> PendingReport:
-        """Pending pods by reason."""
-        return await self._pending.get()
+    async def pending(self, namespace: str = "") -> PendingReport:
+        """Pending pods by reason; those of one namespace are asked for as it comes."""
+        return await (self._source.pending(namespace) if namespace else self._pending.get())
 
     async def recent(self) -> list[DecisionLine]:
         """The decisions that are remembered."""

@@ -46,8 +46,8 @@ class Source(Protocol):
     async def pods(self) -> PodColumns:
         """The pods that are on nodes."""
 
-    async def pending(self) -> PendingReport:
-        """Pending pods by reason, the largest group first."""
+    async def pending(self, namespace: str = "") -> PendingReport:
+        """Pending pods by reason, the largest group first; those of one namespace, or all."""
 
     async def recent(self) -> list[DecisionLine]:
         """The decisions that are remembered, the latest last."""

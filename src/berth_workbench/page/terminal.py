@@ -87,9 +87,11 @@ class Top(App[None]):
         Binding("escape", "leave", "Leave", show=False),
     ]
 
-    def __init__(self, source: Source, *, every_s: float = REFRESH_S) -> None:
+    def __init__(self, source: Source, *, every_s: float = REFRESH_S, namespace: str = "") -> None:
+        """`namespace` is the one whose pods are shown; the nodes, and what is on them, are those of all."""
         super().__init__()
         self._source = source
+        self._namespace = namespace
         self._every_s = every_s
         self._recorder = HistoryRecorder(source)
         self._order = "cpu"
@@ -118,7 +120,7 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         """Begin to ask."""
-        self.sub_title = self._source.title
+        self.sub_title = f"{self._source.title}{f', namespace {self._namespace}' if self._namespace else ''}"
         self.query_one("#node-table", DataTable).focus()
         self.refresh_views()
         if self._source.is_live:
@@ -141,12 +143,15 @@ class Top(App[None]):
         self._lines = list(node_lines(columns))
         sums = totals(columns)
         shares = [f"{name} {part * 100:.0f} %" for name, part in list(sums.shares.items())[:2] if part is not None]
-        report = await self._source.pending()
-        parts = [f"{sums.nodes:,} nodes", f"{sums.pods:,} pods", f"{report.pods:,} pending", *shares]
+        report = await self._source.pending(self._namespace)
+        pending = f"{report.pods:,} pending{f' in {self._namespace}' if self._namespace else ''}"
+        parts = [f"{sums.nodes:,} nodes", f"{sums.pods:,} pods", pending, *shares]
         self.query_one("#summary", Static).update(plain(" · ".join(parts)))
         self._show_nodes()
         self._show_pending(report)
-        self._recent = list(reversed(await self._source.recent()))
+        recent = await self._source.recent()
+        within = f"{self._namespace}/" if self._namespace else ""
+        self._recent = [line for line in reversed(recent) if line.pod.startswith(within)]
         self._show_pods()
         await self._recorder.take()
         self._show_queue()

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
 
+from berth.api.near_names import nearest
 from berth.api.node import Node
 from berth.api.selectors import SelectorError, parse_label_selector
 from berth.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
@@ -112,7 +113,7 @@ def _no_such_node(text: str, nodes: list[Node]) -> str:
         return "the cluster has no nodes"
     names = sorted(node.metadata.name for node in nodes)
     some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    return f"no node {text!r}; the cluster has {len(names)}: {some}"
+    return f"no node {text!r}{nearest(text, names) or f'; the cluster has {len(names)}: {some}'}"
 
 
 class Drain(NodeChange, frozen=True):
@@ -245,7 +246,8 @@ class WorkloadChange(ClusterChange, frozen=True):
             raise ChangeError(f"{self.workload!r} is not KIND/NAME or KIND/NAMESPACE/NAME, as in deployment/web")
         if kind.lower() not in WORKLOAD_KINDS:
             kinds = ", ".join(sorted({each.lower() for each in WORKLOAD_KINDS.values()}))
-            raise ChangeError(f"{kind!r} is no kind of workload; known are {kinds}")
+            hint = nearest(kind, WORKLOAD_KINDS) or f"; known are {kinds}"
+            raise ChangeError(f"{kind!r} is no kind of workload{hint}")
 
 
 class Scale(WorkloadChange, frozen=True):

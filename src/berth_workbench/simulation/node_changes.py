@@ -8,6 +8,7 @@ import msgspec
 
 from berth.api.dra import ResourceSlice
 from berth.api.meta import ObjectMeta
+from berth.api.near_names import nearest
 from berth.api.node import Node, NodeSpec, NodeStatus
 from berth.api.pod import Pod
 from berth.api.storage import CSINode
@@ -123,7 +124,8 @@ def _lose_zone(site: Site, change: LoseZone) -> None:
         zones.setdefault(zone_of(node.metadata.labels)[1], []).append(node.metadata.name)
     if change.zone not in zones:
         known = ", ".join(sorted(filter(None, zones))) or "none: no node has the label topology.kubernetes.io/zone"
-        raise ChangeError(f"{change}: no node is in a zone {change.zone!r}; zones are {known}")
+        hint = nearest(change.zone, filter(None, zones)) or f"; zones are {known}"
+        raise ChangeError(f"{change}: no node is in a zone {change.zone!r}{hint}")
     remove_nodes(site, zones[change.zone], f"loss of zone {change.zone}")
 
 
@@ -156,7 +158,8 @@ def add_nodes(site: Site, like: str, count: int) -> list[str]:
     cluster = site.cluster
     model: Node | None = cluster.objects.get(("Node", like))
     if model is None:
-        raise ChangeError(f"no node {like!r} that others could be like")
+        hint = nearest(like, (node.metadata.name for node in cluster.of(Node)))
+        raise ChangeError(f"no node {like!r} that others could be like{hint}")
     slices = [each for each in cluster.of(ResourceSlice) if each.spec.node_name == like]
     csi_node: CSINode | None = cluster.objects.get(("CSINode", like))
     followers = _followers(site, model)

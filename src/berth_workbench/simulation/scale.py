@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from berth.api.meta import ObjectMeta, Struct
+from berth.api.near_names import nearest
 from berth.api.node import ReplicaSet
 from berth.api.pod import PersistentVolumeClaimVolume, Pod
 from berth.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
@@ -145,7 +146,15 @@ def refuse_awaited(site: Site) -> None:
     """Raise `ChangeError` where a workload was scaled that is neither in the cluster nor among the manifests."""
     for change in site.awaited.values():
         key = f"{change.namespace or 'default'}/{change.name}"
-        raise ChangeError(f"{change}: neither the cluster nor a manifest has a {change.kind} {key}")
+        hint = nearest(change.name, _names_of(site, change.kind))
+        raise ChangeError(f"{change}: neither the cluster nor a manifest has a {change.kind} {key}{hint}")
+
+
+def _names_of(site: Site, kind: str) -> set[str]:
+    """Return the names of the workloads of a kind, as far as they are easily known: to say which one was meant."""
+    keys = {*site.documents_of(kind), *(key for owning, key in _pods_by_owner(site) if owning == kind)}
+    owners = [owner for each in site.cluster.of(ReplicaSet) for owner in each.metadata.owner_references]
+    return {key.partition("/")[2] for key in keys} | {owner.name for owner in owners if owner.kind == kind}
 
 
 def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
@@ -348,7 +357,8 @@ def _claim_like(site: Site, key: str, name: str) -> Iterator[Struct]:
 def _delete(site: Site, change: DeleteWorkload) -> None:
     running = find_workload(site, change)
     if running is None:
-        raise ChangeError(f"{change}: the cluster has no {change.kind} of this name")
+        hint = nearest(change.name, _names_of(site, change.kind))
+        raise ChangeError(f"{change}: the cluster has no {change.kind} of this name{hint}")
     delete_workload(site, running)
 
 

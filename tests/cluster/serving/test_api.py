@@ -243,6 +243,26 @@ async def test_applying_creates_and_merges(client):
     assert status == 422 and "fieldManager: Required value: is required for apply patch" in body["message"]
 
 
+@pytest.mark.parametrize(
+    ("applied", "why"),
+    [
+        ({"metadata": "x"}, "(/; apps/v1, Kind=Deployment): .metadata: expected map, got &{x}"),
+        ({"metadata": {"name": "web", "namespace": "default"}, "spec": {"mood": "good"}},
+         "(default/web; apps/v1, Kind=Deployment): .spec.mood: field not declared in schema"),
+        ({"spec": {"template": {"spec": {"containers": [{"name": "a", "size": 1}], "x": 1}}}},
+         ("(/; apps/v1, Kind=Deployment): errors:\n"
+         '  .spec.template.spec.containers[name="a"].size: field not declared in schema\n'
+         "  .spec.template.spec.x: field not declared in schema")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("validation", ["", "&fieldValidation=Strict"])
+async def test_what_is_applied_has_the_type_of_its_kind(client, applied, why, validation):
+    """As upstream's typed.ParseableType says it (sigs.k8s.io/structured-merge-diff), whatever the validation."""
+    path = f"/apis/apps/v1/namespaces/default/deployments/web?fieldManager=me{validation}"
+    status, body = await client.patch(path, applied, "apply-patch+yaml")
+    assert (status, body["message"]) == (500, f"failed to create typed patch object {why}")
+
+
 async def test_a_collection_is_deleted(client, store):
     for name in ("a", "b"):
         store.create(CONFIG_MAPS, "default", config_map(name))

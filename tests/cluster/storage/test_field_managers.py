@@ -4,7 +4,8 @@ import pytest
 
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.patches import MERGE_PATCH
-from berth_cluster.storage.field_managers import Writer
+from berth_cluster.apimachinery.schema import message_of
+from berth_cluster.storage.field_managers import FieldManagers, Writer
 from tests.cluster.objects import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment, make_store
 
 
@@ -92,3 +93,14 @@ def test_owners_go_with_their_object(store):
     assert store.managers._owners
     store.delete(CONFIG_MAPS, "default", "settings")
     assert not store.managers._owners
+
+
+def test_fields_inside_what_is_a_scalar_by_now_are_given_up():
+    """A custom resource whose version has no types may have something else in a field that somebody owned parts of."""
+    known = message_of("apps", "v1", "Deployment")
+    managers = FieldManagers(lambda _obj: known)
+    was = {"metadata": {"uid": "1"}, "spec": {"strategy": {"type": "Recreate"}, "replicas": 1}}
+    managers.created(was, applier("first"), was)
+    now = {**was, "spec": {"strategy": 5, "replicas": 1}}
+    applied = {"metadata": {"uid": "1"}, "spec": {"replicas": 1}}
+    assert managers.apply(now, applied, applier("first"))[0] == now

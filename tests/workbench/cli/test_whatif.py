@@ -205,6 +205,70 @@ def test_the_table_fits_80_columns_and_says_what_the_result_says(run):
     assert "PodLost" in result.output
 
 
+def crowd():
+    """A node with 20 pods to drain, one with room for 15 of them, and a hundred pending pods that fit nowhere."""
+    moving = [pod(f"web-{number}", "n0") for number in range(20)]
+    waiting = [pod(f"big-{number}", owner="big", cpu="40") for number in range(100)]
+    return [node("n0", cpu="20"), node("n1", cpu="15"), *moving, *waiting]
+
+
+def test_those_who_were_drained_are_told_apart_from_those_who_were_pending(run):
+    lines = run("whatif", "--drain", "n0", cluster=crowd()).output.splitlines()
+    assert lines[:3] == [
+        "20 pods left their nodes: 15 with another, 5 with none",
+        "100 pods were pending: 100 still pending",
+        "5 broken",
+    ]
+    at = lines.index("Pods that left their nodes")
+    rows = lines[at + 2 : lines.index("", at)]
+    assert len(rows) == 20
+    assert all(row.split()[1] == "n0" for row in rows)
+    assert [row.split()[0] for row in rows if row.endswith("no node")] == [row.split()[0] for row in rows[:5]]
+
+
+def test_what_breaks_for_one_reason_is_one_row_with_a_few_names(run):
+    lines = run("whatif", "--drain", "n0", cluster=crowd()).output.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("Broken"))
+    told = " ".join(" ".join(lines[at : lines.index("", at)]).split())
+    assert told.count("NoLongerRuns") == 1
+    assert told.count("default/web-") == 3
+    assert "and 2 more" in told
+    wide = run("whatif", "--drain", "n0", "-o", "wide", cluster=crowd()).output
+    assert "and 2 more" not in wide
+
+
+def test_names_are_those_of_the_pods_that_move_or_have_no_node(run):
+    names = run("whatif", "--drain", "n0", "-o", "name", cluster=crowd()).stdout.split()
+    assert len(names) == 120
+    assert {"default/web-0", "default/big-99"} <= set(names)
+    moved = run("whatif", "--drain", "n0", "-o", 'jsonpath={.pods[?(@.node=="n1")].pod}', cluster=crowd()).stdout
+    assert len(moved.split()) == 15
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (("--drain", "node-10"), "drain node-10: no node 'node-10'; did you mean node-1?"),
+        (("--lose-zone", "zone-v"), "lose zone zone-v: no node is in a zone 'zone-v'; did you mean zone-a?"),
+        (("--add-nodes", "2=nod-1"), "no node 'nod-1' that others could be like; did you mean node-1?"),
+        (
+            ("--delete", "rs/front-ned"),
+            "delete rs/front-ned: the cluster has no ReplicaSet of this name; did you mean front-end?",
+        ),
+        (
+            ("--scale", "rs/fron-tend=3"),
+            (
+                "scale rs/fron-tend to 3: neither the cluster nor a manifest has a ReplicaSet default/fron-tend"
+                "; did you mean front-end?"
+            ),
+        ),
+    ],
+)
+def test_near_names_are_suggested(run, args, problem):
+    cluster = [node("node-1", zone="zone-a"), pod("front-end-1", "node-1", owner="front-end")]
+    assert run("whatif", *args, cluster=cluster, code=1).stderr.strip() == f"Error: {problem}"
+
+
 @pytest.mark.parametrize(
     ("args", "problem"),
     [

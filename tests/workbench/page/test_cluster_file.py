@@ -9,6 +9,20 @@ from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 
+LIKES = """
+class Likes:
+    name = "Likes"
+
+    def __init__(self, args, handle):
+        pass
+
+    def score(self, state, pod, node):
+        return 30 * int(node.name[1:])
+
+    def explain_score(self, pod, node):
+        return [f"{node.name} is liked by {pod.name}"]
+"""
+
 
 def document(struct):
     return Document(type(struct).__name__, msgspec.json.encode(struct), "test")
@@ -49,6 +63,22 @@ async def test_a_pending_pod_is_told_where_it_would_go_and_stays_where_it_is(sou
     assert report.decision.node in ("n1", "n2", "n3") and report.decision.feasible_count == 3
     assert len(report.decision.best) == 3 and report.decision.weights
     assert (await source.nodes()).pods == [1, 0, 0, 0]
+
+
+async def test_what_stands_behind_the_scores_is_told_of_the_best_nodes(source, tmp_path):
+    (tmp_path / "likes.py").write_text(LIKES)
+    profiles = [{"plugins": {"multiPoint": {"enabled": [{"name": "Likes"}]}}}]
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": profiles,
+    }
+    configuration = ConfigurationSource.of_document("a test", config, [f"{tmp_path / 'likes.py'}:Likes"])
+    likes = ClusterFileSource("test", await source.snapshot(), configuration)
+    report = await likes.story("default", "running")
+    assert [(each.node, each.sentences) for each in report.decision.score_details] == [
+        ("n3", ("n3 is liked by running",)), ("n2", ("n2 is liked by running",)), ("n1", ("n1 is liked by running",)),
+    ]  # fmt: skip
 
 
 async def test_a_pod_on_a_node_is_decided_anew_without_itself_and_stays_there(source):

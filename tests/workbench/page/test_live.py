@@ -39,6 +39,7 @@ async def test_everything_is_told_by_a_scheduler_at_work(world):
         await until(lambda: is_settled(world))
         source = LiveSource("test", over(client))
         columns, pending = await source.nodes(), await source.pending()
+        elsewhere = await source.pending("elsewhere")
         recent, sample = await source.recent(), await source.sample()
         configuration = await source.configuration()
         node, pods, nowhere = await source.node("node-0"), await source.pods(), await source.node("nowhere")
@@ -47,6 +48,7 @@ async def test_everything_is_told_by_a_scheduler_at_work(world):
     assert (pods.names, pods.total, node.name, nowhere) == (["web"], 1, "node-0", None)
     assert len(node.pods) == columns.pods[0]
     assert [(group.pods, group.reason) for group in pending.groups] == [(1, "Insufficient cpu")]
+    assert (elsewhere.pods, elsewhere.groups) == (0, ())
     assert {line.pod for line in recent} == {"default/web", "default/big"}
     assert sample.pending["unschedulable"] == 1 and sample.attempts["scheduled"] == 1
     assert configuration.load().config.profiles[0].scheduler_name == "default-scheduler"

@@ -97,6 +97,20 @@ async def test_pending_pods_by_reason_and_the_story_of_one(source):
         assert not isinstance(app.screen, StoryScreen)
 
 
+async def test_the_pods_of_one_namespace_are_shown_alone_and_nodes_as_they_are(source):
+    app = Top(source, namespace="elsewhere")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        assert text(app, "summary").startswith("30 nodes · 6 pods · 0 pending in elsewhere")
+        assert (rows(app, "pending-table"), rows(app, "pod-table")) == ([], [])
+    app = Top(source, namespace="default")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        assert text(app, "summary").startswith("30 nodes · 6 pods · 5 pending in default")
+        assert [row[0] for row in rows(app, "pending-table")] == ["3", "1", "1"]
+        assert len(rows(app, "pod-table")) == 5
+
+
 async def test_the_decision_matrix_of_a_pod_fits_the_screen(source):
     app = Top(source)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -30,3 +30,23 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- define "berth.pageLabels" -}}
+app.kubernetes.io/name: {{ .Values.name }}-page
+app.kubernetes.io/component: page
+{{- end }}
+{{- define "berth.pageMetaLabels" -}}
+{{ include "berth.pageLabels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+{{- define "berth.pageLease" -}}
+{{ include "berth.lease" . }}{{ if .Values.shards }}-shard-0{{ end }}
+{{- end }}
+{{- define "berth.refusePageWithoutScheduler" -}}
+{{- if eq .Values.mode "instead" }}
+{{- if eq .Release.Namespace "kube-system" | not }}
+{{- fail "the page finds the scheduler's pod in the namespace of its lease, which is kube-system with mode=instead: install the chart there, or set ui.enabled=false" }}
+{{- end }}
+{{- end }}
+{{- end }}

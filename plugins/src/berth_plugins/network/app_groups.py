@@ -3,11 +3,12 @@
 Kind AppGroup of appgroup.diktyo.x-k8s.io, v1alpha1. A pod names its group and its workload by labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from berth.plugin import CustomObjects, CustomResource, ObjectMeta, PodInfo
+from berth.plugin import CustomObjects, CustomResource, ObjectMeta, PodInfo, Quantity
 
 GROUP_LABEL = "appgroup.diktyo.x-k8s.io"
 WORKLOAD_LABEL = "appgroup.diktyo.x-k8s.io.workload"
@@ -16,20 +17,25 @@ NO_ORDER = -1
 """The place of a workload that the topology order does not have, or not where it is looked for."""
 
 
-class Workload(msgspec.Struct, frozen=True):
-    """A workload, named by the value of its pods' label."""
+class Workload(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A workload, named by the value of its pods' label. What else is said of it counts for no decision."""
 
     selector: str = ""
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+    namespace: str = ""
 
 
-class WorkloadDependency(msgspec.Struct, frozen=True, rename="camel"):
-    """A workload that another needs, and how far away its pods may be."""
+class WorkloadDependency(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A workload that another needs, and how far away its pods may be. The bandwidth counts for no decision here."""
 
     workload: Workload = Workload()
     max_network_cost: int = 0
+    min_bandwidth: Quantity | None = None
 
 
-class GroupWorkload(msgspec.Struct, frozen=True):
+class GroupWorkload(msgspec.Struct, frozen=True, omit_defaults=True):
     """A workload of a group, and what it depends on."""
 
     workload: Workload = Workload()
@@ -98,3 +104,14 @@ def place_in_order(group: AppGroup, workload: str) -> int:
             return order[middle].index
         low, high = (middle + 1, high) if name < workload else (low, middle)
     return NO_ORDER
+
+
+def with_costs(group: AppGroup, needing: str, costs: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the workloads of a group as JSON, where one lets its dependencies be so far away, by their selectors."""
+    found: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(group.spec.workloads))
+    for each in found:
+        for dependency in each.get("dependencies", ()) if each["workload"].get("selector", "") == needing else ():
+            selector = dependency["workload"].get("selector", "")
+            if selector in costs:
+                dependency["maxNetworkCost"] = costs[selector]
+    return found

@@ -45,8 +45,11 @@ from berth.plugin import (
     PreFilterPlugin,
     Promises,
     QueueingHint,
+    Remedy,
+    RemedyPlugin,
     RowArray,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
@@ -63,6 +66,7 @@ from berth_plugins.network.app_groups import (
     dependencies_of,
     found_in,
     group_named_by,
+    with_costs,
     workload_of,
 )
 from berth_plugins.network.network_topology import (
@@ -83,6 +87,10 @@ TOO_FAR = (
     "Satisfied: {satisfied} Violated: {violated}"
 )
 
+REMEDIES = 4
+"""So many ways to let a pod be farther away from its dependencies are told, each for other nodes."""
+NODES_TRIED = 50
+"""On so many nodes is looked how far away a dependency would have to be allowed to be."""
 NAMED = 5
 """So many of the dependencies that are too far away are named in an explanation."""
 
@@ -180,6 +188,36 @@ class Requirements:
                     found.append(f"from {node.name} {to}: cost {distance.cost}, at most {limit}")
         return found
 
+    def costs_by_dependency(self, node: NodeView) -> list[str]:
+        """Return what each dependency costs from a node, in words."""
+        here, said = _place_of(node.node), []
+        for (dependency, hosts), by_place in zip(self.dependencies, self._counted(), strict=True):
+            own = hosts.counts.get(node.name, 0)
+            costs = [
+                (self.costs.distance(here, place).cost, count - own if place == here else count)
+                for place, count in by_place.items()
+            ]
+            total, pods = sum(cost * count for cost, count in costs), sum(by_place.values())
+            highest = max((cost for cost, count in costs if count), default=0)
+            said.append(
+                f"{pods} pod(s) of {dependency.workload.selector} cost {total}, {highest} each at most; "
+                f"maxNetworkCost is {dependency.max_network_cost}"
+            )
+        return said
+
+    def costs_to_allow(self, node: NodeView) -> dict[str, int]:
+        """Return how far away each dependency would have to be allowed to be that is too far from a node."""
+        here = _place_of(node.node)
+        found: dict[str, int] = {}
+        for dependency, hosts in self.dependencies:
+            others = (name for name in hosts.counts if name != node.name)
+            places = {_place_of(self._table.node(self._table.row_of[name])) for name in others}
+            distances = (self.costs.distance(here, place) for place in places)
+            too_far = [each.cost for each in distances if each.limited > dependency.max_network_cost]
+            if too_far:
+                found[dependency.workload.selector] = max(too_far)
+        return found
+
     def toll(self, places: Places) -> Toll:
         """Return the same of every row, worked out once."""
         if self._toll is None:
@@ -224,6 +262,8 @@ class NetworkOverhead(
     PodUpdateHandlerPlugin,
     EventsPlugin,
     ExplainingPlugin,
+    ScoreExplainingPlugin,
+    RemedyPlugin,
 ):
     """PreFilter, Filter and Score.
 
@@ -391,6 +431,34 @@ class NetworkOverhead(
             said.append(self._in_words("nearest of those too far away is", row, toll))
             said += found.too_far(self._table.view(row))
         return said
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return what each dependency costs from a node."""
+        found = self._requirements(pod)
+        if not isinstance(found, Requirements):
+            return ()
+        return [*found.costs_by_dependency(node), f"together {found.on(node)[2]}, and the least is best"]
+
+    def remedies(self, pod: PodInfo) -> Sequence[Remedy]:
+        """Return which maximums the AppGroup could raise so that a node is near enough, those of the nearest first."""
+        found, name = self._requirements(pod), group_named_by(pod)
+        group = found_in(self._namespaces, self._groups, name)
+        if not isinstance(found, Requirements) or not isinstance(group, AppGroup):
+            return ()
+        toll, rows = found.toll(self._places), self._table.rows()
+        far = rows[toll.is_too_far[rows]]
+        before = {each.workload.selector: each.max_network_cost for each, _ in found.dependencies}
+        told: dict[tuple[tuple[str, int], ...], Remedy] = {}
+        # Nodes in one place differ little: one for each cost is looked at.
+        _, first = np.unique(toll.cost[far], return_index=True)
+        for row in far[first][:NODES_TRIED].tolist():
+            costs = found.costs_to_allow(self._table.view(row))
+            words = [f"from {before[each]} to {cost} for {each}" for each, cost in sorted(costs.items())]
+            patch = {"spec": {"workloads": with_costs(group, workload_of(pod), costs)}}
+            what = f"raise maxNetworkCost of {workload_of(pod)} {' and '.join(words)}"
+            meta = group.metadata
+            told.setdefault(tuple(sorted(costs.items())), Remedy(APP_GROUPS, meta.namespace, meta.name, patch, what))
+        return list(told.values())[:REMEDIES]
 
     def _in_words(self, what: str, row: int, toll: Toll) -> str:
         near, far = toll.counts(row)

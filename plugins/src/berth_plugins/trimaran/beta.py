@@ -17,6 +17,8 @@ Mask = NDArray[np.bool_]
 MOST_TERMS = 20_000
 PRECISION = 1e-15
 TINY = 1e-300
+FEW = 8
+"""Up to so many values are worked out one by one."""
 
 _LOG_GAMMA = np.vectorize(lgamma, otypes=[np.float64])
 
@@ -60,6 +62,8 @@ def probability_below(threshold: Floats, distributions: Fitted) -> Floats:
 
 def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     """Evaluate the continued fraction until it changes no more."""
+    if len(x) <= FEW:
+        return np.array([_fraction_of_one(*each) for each in zip(a.tolist(), b.tolist(), x.tolist(), strict=True)])
     c = np.ones_like(x)
     d = 1 / _not_0(1 - (a + b) * x / (a + 1))
     value = d.copy()
@@ -76,6 +80,29 @@ def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
         if (np.abs(change - 1) < PRECISION).all():
             break
     return value
+
+
+def _fraction_of_one(a: float, b: float, x: float) -> float:
+    """Do the same for one: a step is many times cheaper than one for an array."""
+    c, d = 1.0, 1 / _one_not_0(1 - (a + b) * x / (a + 1))
+    value = d
+    for term in range(1, MOST_TERMS):
+        even = term * (b - term) * x / ((a + 2 * term - 1) * (a + 2 * term))
+        d = 1 / _one_not_0(1 + even * d)
+        c = _one_not_0(1 + even / c)
+        value = value * d * c
+        odd = -(a + term) * (a + b + term) * x / ((a + 2 * term) * (a + 2 * term + 1))
+        d = 1 / _one_not_0(1 + odd * d)
+        c = _one_not_0(1 + odd / c)
+        change = d * c
+        value *= change
+        if abs(change - 1) < PRECISION:
+            break
+    return value
+
+
+def _one_not_0(number: float) -> float:
+    return TINY if abs(number) < TINY else number
 
 
 def _not_0(numbers: Floats) -> Floats:

@@ -5,7 +5,7 @@ what the node uses on average with the pod's request added, and margin times the
 the sensitivity). The worse of both decides; where only one is measured, that one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
@@ -23,6 +23,7 @@ from berth.plugin import (
     PodInfo,
     Promises,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
@@ -31,12 +32,14 @@ from berth_plugins.trimaran.metrics import (
     CPU,
     LOAD_WATCHER,
     MEMORY,
+    NOT_MEASURED,
     Floats,
     LoadWatcher,
     MetricProviderSpec,
     NodeFigures,
     check_watcher,
     rounded,
+    usage_in_words,
     usage_of,
 )
 from berth_plugins.trimaran.requests import Amount, amount_of, effective_requests
@@ -78,7 +81,7 @@ class Figures(NamedTuple):
 
 
 @final
-class LoadVariationRiskBalancing(ScorePlugin, ColumnScorePlugin, SignaturePlugin):
+class LoadVariationRiskBalancing(ScorePlugin, ColumnScorePlugin, SignaturePlugin, ScoreExplainingPlugin):
     """Score."""
 
     name: ClassVar[str] = "LoadVariationRiskBalancing"
@@ -122,6 +125,22 @@ class LoadVariationRiskBalancing(ScorePlugin, ColumnScorePlugin, SignaturePlugin
         sigma = np.clip(np.clip(deviation * capacity / 100, 0, capacity) / divisor, 0, 1)
         sigma = np.clip(np.power(sigma, self._exponent) * self._margin, 0, 1)
         return np.where(is_there, (1 - (mu + sigma) / 2) * 100, 0.0)
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return the measured load, its age, and the risk of each resource with the pod's request added."""
+        metrics, there = self._watcher.metrics_of(node.name), amount_of(node.node.status.allocatable)
+        asked, said = effective_requests(pod), []
+        for kind, request, capacity in (
+            (CPU, asked.cpu_milli, there.cpu_milli),
+            (MEMORY, asked.memory_bytes, there.memory_bytes),
+        ):
+            usage = usage_of(metrics, kind)
+            if usage is not None and capacity:
+                mean, deviation, whole = (np.array([float(each)]) for each in (*usage, capacity))
+                risk = 1 - float(self._safety(request, whole, mean, deviation)[0]) / 100
+                then = min(usage.mean + 100 * request / capacity, 100)
+                said.append(f"{usage_in_words(kind, usage)}, {then:.4g} % with the pod: a risk of {risk:.2f}")
+        return [*said, f"measured {self._watcher.age}; the higher risk counts"] if said else [NOT_MEASURED]
 
     def _figures_of(self, node: Node) -> Figures:
         metrics, there = self._watcher.metrics_of(node.metadata.name), amount_of(node.status.allocatable)

@@ -6,7 +6,7 @@ likely its measured load is above what is requested there, by a beta distributio
 The larger risk of both decides. Pods that ask for nothing, and nodes that are not measured, score 0.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
@@ -25,6 +25,7 @@ from berth.plugin import (
     PodInfo,
     Promises,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
@@ -34,12 +35,14 @@ from berth_plugins.trimaran.metrics import (
     CPU,
     LOAD_WATCHER,
     MEMORY,
+    NOT_MEASURED,
     Floats,
     LoadWatcher,
     MetricProviderSpec,
     NodeFigures,
     check_watcher,
     rounded,
+    usage_in_words,
     usage_of,
 )
 from berth_plugins.trimaran.requests import Amount, amount_of, effective_limits, effective_requests
@@ -133,7 +136,7 @@ def summed(pods: Mapping[str, PodInfo]) -> tuple[int, int, int, int]:
 
 
 @final
-class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin):
+class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin, ScoreExplainingPlugin):
     """Score."""
 
     name: ClassVar[str] = "LowRiskOverCommitment"
@@ -229,6 +232,29 @@ class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin):
         below = np.where(is_limited & (below_limit > 0), within, below)
         below = np.where(is_limited & (limit == 0), 1.0, below)
         return 1 - below
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return for each resource the measured load and both risks, of limits beyond the node and of a higher load."""
+        metrics, of, asked = self._watcher.metrics_of(node.name), self._figures_of(node.node), asked_by(pod)
+        if not metrics:
+            return [NOT_MEASURED]
+        if not any((*asked.requests, *asked.limits)):
+            return ["the pod asks for nothing, so all nodes are the same to it"]
+        sums = summed({uid: other for uid, other in node.pods.items() if uid != pod.uid})
+        kinds = ((CPU, of.cpu, self._cpu_weight), (MEMORY, of.memory, self._memory_weight))
+        said = []
+        for at, (kind, whole, weight) in enumerate(kinds):
+            requested, limited = (np.array([sums[place]], dtype=np.int64) for place in (at, at + 2))
+            capacity, usage, of_load = np.array([whole]), usage_of(metrics, kind), 0.0
+            then = np.minimum(requested + asked.requests[at], capacity), limited + asked.limits[at]
+            of_limits = float(self._risk_of_limits(capacity, *then)[0])
+            if usage is not None:
+                measured = np.array([usage.mean]), np.array([usage.deviation])
+                known = np.minimum(requested, capacity), limited
+                of_load = float(self._risk_of_load(capacity, *measured, *known)[0])
+            load = f"{kind} is not measured" if usage is None else usage_in_words(kind, usage)
+            said.append(f"{load}: a risk of {of_limits:.2f} by limits (weight {weight:.4g}) and {of_load:.2f} by load")
+        return [*said, f"measured {self._watcher.age}; the higher risk counts"]
 
     def _figures_of(self, node: Node) -> Figures:
         metrics, there = self._watcher.metrics_of(node.metadata.name), amount_of(node.status.allocatable)

@@ -80,10 +80,11 @@ def usage_of(metrics: Iterable[Metric], kind: str) -> Usage | None:
 class LoadWatcher:
     """What the load watcher said last."""
 
-    __slots__ = ("_document", "_metrics", "_version", "_window_end_s")
+    __slots__ = ("_document", "_metrics", "_version", "_wall_clock", "_window_end_s")
 
     def __init__(self, handle: Handle, address: str) -> None:
         self._document = handle.poll(WebResource(LOAD_WATCHER, f"{address.rstrip('/')}/watcher", INTERVAL_S))
+        self._wall_clock = handle.wall_clock
         self._version = -1
         self._metrics: Mapping[str, tuple[Metric, ...]] = {}
         self._window_end_s = 0
@@ -98,6 +99,14 @@ class LoadWatcher:
         """When the time ends that the metrics are about, in seconds since 1970."""
         self._renew()
         return self._window_end_s
+
+    @property
+    def age(self) -> str:
+        """How old what it says is, in words; the end of the window that was measured counts."""
+        if not self.window_end_s:
+            return "at a time that the load watcher does not say"
+        ago_s = self._wall_clock() - self.window_end_s
+        return f"until {ago_s:.0f} s ago" if ago_s >= 0 else f"until {-ago_s:.0f} s from now"
 
     def metrics_of(self, node_name: str) -> tuple[Metric, ...]:
         """Return the metrics of a node; none where the load watcher has said nothing of it."""
@@ -165,3 +174,11 @@ def rounded_one(number: float) -> int:
     """Return the nearest whole number in the same way."""
     whole = trunc(number)
     return whole + (1 if number > 0 else -1) if abs(number - whole) >= 0.5 else whole
+
+
+NOT_MEASURED = "the load watcher says nothing of this node"
+
+
+def usage_in_words(kind: str, usage: Usage) -> str:
+    """Return a usage in words."""
+    return f"{kind} {usage.mean:.4g} % ± {usage.deviation:.4g} %"

@@ -5,7 +5,7 @@ how much more that is with the pod's CPU request, in units of 10^-15, and the le
 without metrics or model, and those that would be over 100 %, have the raw score 0 and so come out best.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import ldexp
 from typing import ClassVar, final
 
@@ -26,13 +26,14 @@ from berth.plugin import (
     PodInfo,
     Promises,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
     milli_value,
     required,
 )
-from berth_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, LOAD_WATCHER, LoadWatcher
+from berth_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, LOAD_WATCHER, NOT_MEASURED, LoadWatcher
 
 UNITS_PER_WATT = 1e15
 LOWEST = -(2**63)
@@ -100,7 +101,7 @@ def requested_milli(pod: PodInfo) -> int:
 
 
 @final
-class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugin):
+class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugin, ScoreExplainingPlugin):
     """Score."""
 
     name: ClassVar[str] = "Peaks"
@@ -138,6 +139,21 @@ class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugi
         shares = MAX_NODE_SCORE * above / float(most - least) if most != least else above
         turned: Scores = MAX_NODE_SCORE - shares.astype(np.int64)
         return turned
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return the measured load, its age, and how much more the node would draw."""
+        model, used = self._models.get(node.name), self._used_percent(node.name)
+        if used is None:
+            return [NOT_MEASURED]
+        measured = f"CPU {used:.4g} %, measured {self._watcher.age}"
+        if model is None:
+            return [measured, "no model says what this node draws"]
+        capacity_milli, asked_milli = milli_value(node.node.status.capacity.get("cpu", 0)), requested_milli(pod)
+        then = used + 100 * asked_milli / capacity_milli if capacity_milli else 0.0
+        if then > 100:
+            return [measured, f"{then:.4g} % with the pod, which is more than there is: no power counts"]
+        more = self._more(asked_milli, node.node) / UNITS_PER_WATT
+        return [measured, f"{then:.4g} % with the pod, which draws {more:.4g} W more"]
 
     def _more(self, asked_milli: int, node: Node) -> int:
         model, used = self._models.get(node.metadata.name), self._used_percent(node.metadata.name)

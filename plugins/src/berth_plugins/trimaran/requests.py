@@ -5,6 +5,7 @@ do not count, nor do sidecars beside the containers.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from berth.plugin import PodInfo, Quantity, milli_value, value
@@ -29,7 +30,17 @@ class Amount(NamedTuple):
 
 def amount_of(quantities: Quantities) -> Amount:
     """Return what quantities say."""
-    return Amount(milli_value(quantities.get("cpu", 0)), value(quantities.get("memory", 0)))
+    return Amount(_milli(quantities.get("cpu", 0)), _whole(quantities.get("memory", 0)))
+
+
+@lru_cache(maxsize=4096)
+def _milli(quantity: Quantity) -> int:
+    return milli_value(quantity)
+
+
+@lru_cache(maxsize=4096)
+def _whole(quantity: Quantity) -> int:
+    return value(quantity)
 
 
 def effective_requests(pod: PodInfo) -> Amount:

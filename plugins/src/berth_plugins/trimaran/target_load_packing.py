@@ -8,7 +8,7 @@ target itself to 100; beyond it the worse, down to 0 at a utilisation of 100 %.
 Deviation: a pod counts for five minutes as one that came lately; upstream forgets pods every five minutes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
@@ -29,6 +29,7 @@ from berth.plugin import (
     Promises,
     Quantity,
     Rows,
+    ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
@@ -40,6 +41,7 @@ from berth_plugins.trimaran.metrics import (
     CPU,
     LATEST,
     LOAD_WATCHER,
+    NOT_MEASURED,
     Floats,
     LoadWatcher,
     MetricProviderSpec,
@@ -99,7 +101,14 @@ class Arrival(NamedTuple):
 
 
 @final
-class TargetLoadPacking(ScorePlugin, ColumnScorePlugin, SignaturePlugin, PodEventHandlerPlugin, PodUpdateHandlerPlugin):
+class TargetLoadPacking(
+    ScorePlugin,
+    ColumnScorePlugin,
+    SignaturePlugin,
+    PodEventHandlerPlugin,
+    PodUpdateHandlerPlugin,
+    ScoreExplainingPlugin,
+):
     """Score."""
 
     name: ClassVar[str] = "TargetLoadPacking"
@@ -186,6 +195,22 @@ class TargetLoadPacking(ScorePlugin, ColumnScorePlugin, SignaturePlugin, PodEven
         below = (100 - target) * predicted / target + target
         scores = rounded(np.where(predicted > target, beyond, below))
         return np.where(figures.is_measured[rows], scores, 0)
+
+    def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
+        """Return the measured load and its age, what came since, and what the load would be with the pod."""
+        figures, own = self._figures_of(node.node), self.predicted_milli(pod)
+        if not figures.is_measured:
+            return [NOT_MEASURED]
+        own_arrival = self._arrivals.get(pod.uid)
+        came = [each for each in self._unmeasured() if each.node_name == node.name and each is not own_arrival]
+        missing = sum(each.predicted_milli for each in came)
+        capacity, used = figures.capacity_milli, figures.used_percent
+        then = 100 * (used / 100 * capacity + own + missing) / capacity if capacity else 0.0
+        more = f"{len(came)} pod(s) that came since will use {missing} milli-CPU, this one {own}"
+        return [
+            f"CPU {used:.4g} % of {capacity:.0f} milli-CPU, measured {self._watcher.age}",
+            f"{more}: {then:.4g} %, where the target is {self._target:.4g} %",
+        ]
 
     def _figures_of(self, node: Node) -> Figures:
         capacity = milli_value(node.status.capacity.get("cpu", 0))

@@ -111,6 +111,7 @@ class Debugging:
                 time=self.wall_time(decision.at),
                 table=core.cache.table,
                 details=rejection_details(decision, core.profiles.get(decision.profile)),
+                profile=core.profiles.get(decision.profile),
             )
         steps = () if story is None else story.steps
         since = self._keeper.not_helping(uid) if self._keeper is not None and pending is not None else None

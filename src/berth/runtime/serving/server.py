@@ -9,6 +9,7 @@ cycles, so that no view is half made, and answers 503 where a cycle does not end
 import asyncio
 import ipaddress
 import logging
+import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
+from berth import __version__
 from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
@@ -222,6 +224,7 @@ class HealthServer:
             "/debug/pending": self._get_pending,
             "/debug/plugins": self._get_plugins,
             "/debug/shadows": self._get_shadows,
+            "/debug/version": self._get_version,
             "/flagz": self._get_flags,
             "/statusz": self._get_status,
         }
@@ -345,6 +348,10 @@ class HealthServer:
         if found is None:
             return _json({"error": f"there is no node {name}"}, status=404)
         return _json(found.details())
+
+    async def _get_version(self, _request: web.Request) -> web.Response:
+        generation = self._config.generation or f"v{zpages.EMULATED_VERSION}"
+        return _json({"version": __version__, "generation": generation, "python": platform.python_version()})
 
     async def _get_pods(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:

@@ -7,12 +7,10 @@ component-helpers/storage/volume and pkg/controller/volume/persistentvolume, v1.
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-import msgspec
-
-from berth.api.meta import LabelSelector
 from berth.api.quantity import QuantityError, parse
-from berth.api.selectors import NOTHING, Selector, SelectorError, compile_selector
+from berth.api.selectors import Selector
 from berth_cluster.apimachinery.meta import Object, annotations_of, is_being_deleted, key_of, labels_of, uid_of
+from berth_cluster.apimachinery.selection import compile_json
 from berth_cluster.strategies.storage_classes import BETA_CLASS
 from berth_workloads.volume_claims import FILESYSTEM, CandidateVolume, ClaimedStorage, mismatch, volume_for
 
@@ -70,7 +68,9 @@ def best_volume(volumes: Iterable[Object], claim: Object, *, only_prebound: bool
 
     With `only_prebound` (the claim waits for its first consumer) a free volume is not taken.
     """
-    selector, known = _selector(claim), {volume["metadata"]["name"]: volume for volume in volumes}
+    given = claim["spec"].get("selector")
+    selector = compile_json(given, key_of(claim)) if given else None
+    known = {volume["metadata"]["name"]: volume for volume in volumes}
     candidates = (_candidate(volume, claim, selector) for volume in known.values())
     found = volume_for(_wanted(claim), candidates, only_meant=only_prebound)
     return None if found is None else known[found.name]
@@ -100,16 +100,6 @@ def _storage(obj: Object, size: Fraction) -> ClaimedStorage:
     spec = obj["spec"]
     attributes_class, mode = spec.get("volumeAttributesClassName") or "", spec.get("volumeMode") or FILESYSTEM
     return ClaimedStorage(size, class_name_of(obj), attributes_class, mode, frozenset(spec.get("accessModes") or ()))
-
-
-def _selector(claim: Object) -> Selector | None:
-    given = claim["spec"].get("selector")
-    if not given:
-        return None
-    try:
-        return compile_selector(msgspec.convert(given, LabelSelector))
-    except (SelectorError, msgspec.ValidationError):
-        return NOTHING
 
 
 def storage_of(quantities: Object | None) -> Fraction:

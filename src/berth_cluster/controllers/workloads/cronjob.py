@@ -13,11 +13,11 @@ from berth_cluster.apimachinery.meta import (
     format_time,
     int_of,
     is_being_deleted,
-    is_condition_true,
     parse_time,
     uid_of,
 )
 from berth_cluster.controllers.pods import made_from
+from berth_cluster.controllers.workloads.job_status import finished_as
 from berth_cluster.controllers.workloads.workload import WorkloadController
 from berth_workloads.cron_jobs import MANY_MISSED, Schedule, due_run, read_schedule
 
@@ -64,7 +64,7 @@ class CronJobController(WorkloadController):
             if job is None:
                 message = f"Active job went missing: {reference['name']}"
                 self.tell(cron_job, "MissingJob", message, now_s)
-            elif (ended := end_of(job)) is None:
+            elif (ended := finished_as(job)) is None:
                 active.append(reference)
             else:
                 message = f"Saw completed job: {reference['name']}, condition: {ended}"
@@ -82,7 +82,7 @@ class CronJobController(WorkloadController):
             ("Complete", int_of(spec, "successfulJobsHistoryLimit", 3)),
             ("Failed", int_of(spec, "failedJobsHistoryLimit", 1)),
         ):
-            ended = [job for job in self.owned(cron_job) if end_of(job) == condition and not is_being_deleted(job)]
+            ended = [job for job in self.owned(cron_job) if finished_as(job) == condition and not is_being_deleted(job)]
             ended.sort(
                 key=lambda job: (parse_time((job.get("status") or {}).get("startTime")), job["metadata"]["name"])
             )
@@ -123,11 +123,6 @@ class CronJobController(WorkloadController):
         scheduled = datetime.fromtimestamp(at_s, zone_of(cron_job["spec"])).isoformat().replace("+00:00", "Z")
         job["metadata"]["annotations"] = {**annotations_of(job), SCHEDULED_AT: scheduled}
         return self.create_children(cron_job, [job], now_s)[0]
-
-
-def end_of(job: Object) -> str | None:
-    """How a Job has ended: Complete or Failed; None while it has not."""
-    return next((name for name in ("Complete", "Failed") if is_condition_true(job, name)), None)
 
 
 def zone_of(spec: Object) -> tzinfo:

@@ -31,15 +31,16 @@ from berth_cluster.controllers.workloads.job_status import (
     count_pods,
     end_of,
     failures_with,
+    finished_as,
     finished_at,
     has_backoff_per_index,
-    is_finished,
     is_indexed,
     job_status,
     pod_index,
     replaces_failed_only,
 )
 from berth_cluster.controllers.workloads.workload import WorkloadController
+from berth_cluster.strategies.workloads import job_labels
 from berth_workloads.jobs import COMPLETION_INDEX, backoff_s, missing_indexes, surplus_pods, wanted_pods
 from berth_workloads.replica_sets import BURST
 
@@ -83,7 +84,7 @@ class JobController(WorkloadController):
             self._untrack(obj)
         elif obj["spec"].get("managedBy") not in MANAGED_HERE:
             return
-        elif is_finished(obj) or is_being_deleted(obj):
+        elif finished_as(obj) or is_being_deleted(obj):
             self._wind_up(obj, now_s)
         else:
             self._go_on(obj, now_s)
@@ -193,7 +194,7 @@ def _news(before: Object, job: Object, end: JobEnd | None, succeeded: int) -> It
     was, now = find_condition(before, "Suspended"), find_condition(job, "Suspended")
     if now is not None and now["status"] != (was or {}).get("status"):
         yield ("Suspended" if now["status"] == "True" else "Resumed"), now["message"], False
-    if end is not None and is_finished(job):
+    if end is not None and finished_as(job):
         if end.is_success and succeeded > job["spec"].get("completions", succeeded):
             yield "TooManySucceededPods", "Too many succeeded pods running after completion count reached", True
         why = ("Completed", "Job completed") if end.is_success else (end.reason, end.message)
@@ -203,7 +204,7 @@ def _news(before: Object, job: Object, end: JobEnd | None, succeeded: int) -> It
 def _new_pod(job: Object, index: int | None, held: Object | None) -> Object:
     pod = pod_from_template(job, job["spec"]["template"])
     metadata = pod["metadata"]
-    metadata["labels"] = _identity_labels(job) | metadata.get("labels", {})
+    metadata["labels"] = job_labels(job) | metadata.get("labels", {})
     metadata["finalizers"] = [*metadata.get("finalizers", []), TRACKING_FINALIZER]
     if index is None:
         return pod
@@ -229,9 +230,3 @@ def _told_its_index(container: Object) -> Object:
         return container
     source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     return {**container, "env": [*given, {"name": INDEX_VARIABLE, "valueFrom": source}]}
-
-
-def _identity_labels(job: Object) -> dict[str, str]:
-    """The labels by which the pods of a Job are found, under the present keys and the old ones."""
-    identity = {"controller-uid": uid_of(job), "job-name": job["metadata"]["name"]}
-    return {f"batch.kubernetes.io/{name}": text for name, text in identity.items()} | identity

@@ -77,9 +77,9 @@ class JobPods(NamedTuple):
     """FailJob and why, if the podFailurePolicy says so of a pod."""
 
 
-def is_finished(job: Object) -> bool:
-    """The Job is Complete or Failed."""
-    return is_condition_true(job, "Complete") or is_condition_true(job, "Failed")
+def finished_as(job: Object) -> str | None:
+    """How a Job has ended: Complete or Failed; None while it has not."""
+    return next((name for name in FINAL.values() if is_condition_true(job, name)), None)
 
 
 def is_indexed(job: Object) -> bool:

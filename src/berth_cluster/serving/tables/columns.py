@@ -82,6 +82,6 @@ def joined(found: Any, field: str) -> str:
     return ",".join(str(one.get(field, "")) for one in found or ())
 
 
-def selector_at(path: str, write: Callable[[Any], str] = humanize.selector) -> Column:
+def selector_at(path: str) -> Column:
     """The wide column with a workload's selector."""
-    return written("Selector", path, write, priority=1)
+    return written("Selector", path, humanize.selector, priority=1)

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from berth_cluster.apimachinery.selection import selector_text
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _YEAR = 365 * _DAY
 UNKNOWN = "<unknown>"
@@ -51,27 +53,9 @@ def parse_time(timestamp: Any) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def labels(mapping: Any) -> str:
-    """A map of labels on one line."""
-    if not isinstance(mapping, dict) or not mapping:
-        return NONE
-    return ",".join(f"{key}={value}" for key, value in sorted(mapping.items()))
-
-
 def selector(value: Any) -> str:
-    """A label selector on one line."""
-    if not isinstance(value, dict) or not value:
-        return NONE
-    terms = [f"{key}={label}" for key, label in sorted((value.get("matchLabels") or {}).items())]
-    terms.extend(_expression(term) for term in value.get("matchExpressions") or [])
-    return ",".join(terms) or NONE
-
-
-def _expression(term: dict[str, Any]) -> str:
-    key, operator, values = term.get("key", ""), term.get("operator"), ",".join(term.get("values") or [])
-    if operator in ("In", "NotIn"):
-        return f"{key} {operator.lower()} ({values})"
-    return f"!{key}" if operator == "DoesNotExist" else str(key)
+    """A label selector, or a map of labels, on one line."""
+    return (selector_text(value) if isinstance(value, dict) else "") or NONE
 
 
 def access_modes(modes: Any) -> str:

@@ -307,7 +307,7 @@ COLUMNS: MappingProxyType[ResourceKey, tuple[Column, ...]] = MappingProxyType(
             shown("Limit", _LIMIT_DOC, lambda obj: _used(obj, of_limits=True)),
             AGE,
         ),
-        ("", "replicationcontrollers"): (*_REPLICAS, selector_at("spec.selector", humanize.labels)),
+        ("", "replicationcontrollers"): (*_REPLICAS, selector_at("spec.selector")),
         ("", "secrets"): (NAME, text("Type", "type"), shown("Data", "data", _data_count), AGE),
         ("", "serviceaccounts"): _NAME_AND_AGE,
         ("", "services"): (
@@ -317,7 +317,7 @@ COLUMNS: MappingProxyType[ResourceKey, tuple[Column, ...]] = MappingProxyType(
             shown("External-IP", "spec.externalIPs", _external_ip),
             written("Port(s)", "spec.ports", lambda ports: ",".join(map(_service_port, ports or ())) or humanize.NONE),
             AGE,
-            selector_at("spec.selector", humanize.labels),
+            selector_at("spec.selector"),
         ),
         ("apps", "controllerrevisions"): (
             NAME, shown("Controller", "Controller of the object", _controller), text("Revision", "revision", 0), AGE
@@ -329,7 +329,7 @@ COLUMNS: MappingProxyType[ResourceKey, tuple[Column, ...]] = MappingProxyType(
             number("Ready", "status.numberReady"),
             number("Up-to-date", "status.updatedNumberScheduled"),
             number("Available", "status.numberAvailable"),
-            written("Node Selector", f"{_TEMPLATE}.nodeSelector", humanize.labels),
+            written("Node Selector", f"{_TEMPLATE}.nodeSelector", humanize.selector),
             AGE,
             *containers_of(_TEMPLATE),
             selector_at("spec.selector"),

@@ -199,6 +199,9 @@ def _matrix(said: Explanation) -> None:
             ],
             classes="matrix",
         )
+        if said.score_details:
+            rows = [[each.node, each.plugin, "; ".join(each.sentences)] for each in said.score_details]
+            table("What stands behind the scores, as things are now", ["Node", "Plugin", "Says"], rows)
 
 
 def _margin(matrix: DecisionMatrix) -> str:

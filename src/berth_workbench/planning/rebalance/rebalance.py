@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from berth.api.meta import Struct
+from berth.api.near_names import nearest
 from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.storage import PersistentVolume
@@ -395,7 +396,7 @@ def _considered(nodes: Mapping[str, Node], request: RebalanceRequest) -> tuple[s
         raise RebalanceError("the cluster has no nodes")
     unknown = sorted((request.nodes or frozenset()) - nodes.keys())
     if unknown:
-        raise RebalanceError(f"there is no node {unknown[0]}")
+        raise RebalanceError(f"there is no node {unknown[0]}{nearest(unknown[0], nodes)}")
     found = tuple(sorted(nodes if request.nodes is None else request.nodes))
     if not found:
         raise RebalanceError("no node is selected")

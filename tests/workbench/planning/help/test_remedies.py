@@ -59,6 +59,11 @@ def cluster():
         make_pod("waits", "a").request(cpu="1").document,
         quota("a", "2", "2"),
     ]
+    return read(config, items)
+
+
+def read(config, items):
+    """Return a cluster of these documents, with the guests."""
     snapshot = Snapshot(list(parse_documents(json.dumps({"kind": "List", "items": items}).encode(), "a test")))
     found = SimulatedCluster(config=load_config(config, "a test"), registry=registry_with_guests())
     found.add(snapshot.structs())
@@ -77,6 +82,68 @@ def test_a_quota_that_would_have_to_be_raised_is_told_with_a_patch(cluster):
         '-p \'{"spec":{"max":{"cpu":"3"},"min":{"cpu":"3"}}}\''
     )
     check(cluster.core)
+
+
+def with_guest(name, in_place_of=None):
+    """Return the default profile with a guest."""
+    points = {"enabled": [{"name": name}], "disabled": [{"name": in_place_of}] if in_place_of else []}
+    profiles = [{"plugins": {"multiPoint": points}}]
+    return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles}
+
+
+def objects_told(cluster, key):
+    return [change for change in what_would_help(cluster, cluster.pods[key]).changes if change.kind == "object"]
+
+
+def pod_group(spec):
+    metadata = {"name": "g", "namespace": "a"}
+    return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def test_a_group_that_would_have_to_ask_for_fewer_members_is_told_with_a_patch():
+    group = pod_group({"minMember": 3, "minResources": {"cpu": "1"}})
+    members = [make_pod(name, "a").label("scheduling.x-k8s.io/pod-group", "g").document for name in ("one", "two")]
+    node = make_node("n1").capacity(cpu="16", memory="64Gi").document
+    found = read(with_guest("Coscheduling", "PrioritySort"), [node, *members, group])
+    (fewer,) = objects_told(found, "a/one")
+    assert fewer.what == "lower minMember from 3 to 2 of the PodGroup a/g" and fewer.fits_on == ("n1",)
+    check(found.core)
+
+
+def test_resources_that_a_group_asks_for_beforehand_are_told_where_leaving_them_out_helps():
+    group = pod_group({"minMember": 1, "minResources": {"cpu": "17"}})
+    member = make_pod("one", "a").label("scheduling.x-k8s.io/pod-group", "g").document
+    node = make_node("n1").capacity(cpu="16", memory="64Gi").document
+    found = read(with_guest("Coscheduling", "PrioritySort"), [node, member, group])
+    (change,) = objects_told(found, "a/one")
+    assert change.what == "leave out minResources of the PodGroup a/g"
+
+
+def test_a_cost_that_would_have_to_be_allowed_is_told_where_it_helps():
+    zone, group = "topology.kubernetes.io/zone", "appgroup.diktyo.x-k8s.io"
+    costs = [{"origin": "z2", "costList": [{"destination": "z1", "networkCost": 20}]}]
+    topology = {
+        "apiVersion": "networktopology.diktyo.x-k8s.io/v1alpha1", "kind": "NetworkTopology",
+        "metadata": {"name": "nt-default", "namespace": "default"},
+        "spec": {"weights": [{"name": "UserDefined", "topologyList": [{"topologyKey": zone, "originList": costs}]}]},
+    }  # fmt: skip
+    needs = [{"workload": {"selector": "db"}, "maxNetworkCost": 5}]
+    app = {
+        "apiVersion": f"{group}/v1alpha1", "kind": "AppGroup", "metadata": {"name": "shop", "namespace": "default"},
+        "spec": {"workloads": [{"workload": {"selector": "web"}, "dependencies": needs}]},
+    }  # fmt: skip
+    web, db = (
+        make_pod(name).label(group, "shop").label(f"{group}.workload", name).request(cpu="1") for name in ("web", "db")
+    )
+    nodes = [
+        make_node(name).capacity(cpu=cpu, memory="64Gi").label(zone, where).label("topology.kubernetes.io/region", "r1")
+        for name, cpu, where in (("full", "1", "z1"), ("far", "8", "z2"))
+    ]
+    items = [*(each.document for each in (*nodes, web, db.node("full"))), topology, app]
+    found = read(with_guest("NetworkOverhead"), items)
+    (change,) = objects_told(found, "default/web")
+    assert change.what == "raise maxNetworkCost of web from 5 to 20 for db of the AppGroup default/shop"
+    assert change.fits_on == ("far",)
 
 
 def test_pods_that_would_have_to_go_are_found_where_a_plugin_counts_them_itself(cluster):

@@ -1,0 +1,185 @@
+"""Which pods `berth explain` is about: those that are named, a workload's, or all that a selector matches.
+
+What was typed becomes a `Chosen`. A workload's pods, and those of a selector, are looked up at the API server of the
+kubeconfig in use: by the workload's own selector, and of these only the pods that it owns, a Deployment's through its
+ReplicaSets.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from berth.api.near_names import nearest
+from berth.api.resources import RESOURCES, Resource
+
+if TYPE_CHECKING:
+    from berth.kube.credentials.sources import ClusterAccess
+    from berth.kube.http.client import HttpTransport
+
+Json = dict[str, Any]
+
+PAGE = 500
+POD_WORDS = ("po", "pod", "pods")
+_WORDS = {
+    ("deploy", "deployment", "deployments"): Resource("apps", "v1", "deployments", "Deployment", True),
+    ("sts", "statefulset", "statefulsets"): RESOURCES["StatefulSet"],
+    ("ds", "daemonset", "daemonsets"): Resource("apps", "v1", "daemonsets", "DaemonSet", True),
+    ("rs", "replicaset", "replicasets"): RESOURCES["ReplicaSet"],
+    ("job", "jobs"): Resource("batch", "v1", "jobs", "Job", True),
+}
+WORKLOADS = MappingProxyType({word: resource for words, resource in _WORDS.items() for word in words})
+"""The kinds whose pods can be asked for, by the words that kubectl takes for them."""
+
+
+class ChosenPod(NamedTuple):
+    """A pod to tell about."""
+
+    namespace: str
+    name: str
+    manifest: Json | None = None
+    """The pod as the API server has it, where it was looked up there."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def node(self) -> str:
+        """The node that the API server has it on; empty where that is none, or not known."""
+        return str(((self.manifest or {}).get("spec") or {}).get("nodeName") or "")
+
+
+class Chosen(NamedTuple):
+    """What was typed."""
+
+    names: tuple[ChosenPod, ...] = ()
+    workloads: tuple[tuple[Resource, str, str], ...] = ()
+    """Kind, namespace and name."""
+    selector: str = ""
+    namespace: str = ""
+    """Where the selector looks; empty for everywhere."""
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether pods were chosen at all."""
+        return bool(self.names or self.workloads or self.selector)
+
+    @property
+    def asks_the_cluster(self) -> bool:
+        """Whether the API server has to be asked which pods these are."""
+        return bool(self.workloads or self.selector)
+
+    def pods(self, access: "ClusterAccess") -> list[ChosenPod]:
+        """Return the pods: those that were named, then those without a node, by name. Raises `ClickException`."""
+        from berth.api.errors import TransportError
+
+        try:
+            found = asyncio.run(_looked_up(access, self))
+        except TransportError as error:
+            raise click.ClickException(f"the pods cannot be looked up in the cluster: {error}") from None
+        by_key = {pod.key: pod for pod in sorted(found, key=lambda pod: (bool(pod.node), pod.key))}
+        return list({pod.key: by_key.pop(pod.key, pod) for pod in self.names}.values()) + list(by_key.values())
+
+
+def chosen_by(names: Iterable[str], namespace: str, selector: str = "", *, everywhere: bool = False) -> Chosen:
+    """Return what is chosen by NAME, NAMESPACE/NAME, pod/NAME and KIND/NAME, or by a selector."""
+    pods: list[ChosenPod] = []
+    workloads = []
+    for typed in names:
+        before, slash, name = typed.partition("/")
+        kind = before.partition(".")[0].lower()
+        if not slash:
+            pods.append(ChosenPod(namespace or "default", typed))
+        elif kind in POD_WORDS:
+            pods.append(ChosenPod(namespace or "default", name))
+        elif kind in WORKLOADS:
+            workloads.append((WORKLOADS[kind], namespace or "default", name))
+        else:
+            pods.append(ChosenPod(before, name))
+    return Chosen(tuple(pods), tuple(workloads), selector, "" if everywhere else namespace or "default")
+
+
+async def _looked_up(access: "ClusterAccess", chosen: Chosen) -> list[ChosenPod]:
+    from berth.kube.http.client import HttpTransport
+
+    transport = HttpTransport(access)
+    try:
+        found = []
+        if chosen.selector:
+            found += await _listed(transport, RESOURCES["Pod"], chosen.namespace, chosen.selector)
+        for resource, namespace, name in chosen.workloads:
+            found += await _of_workload(transport, resource, namespace, name)
+        return [_chosen(manifest) for manifest in found]
+    finally:
+        await transport.close()
+
+
+def _chosen(manifest: Json) -> ChosenPod:
+    metadata = manifest["metadata"]
+    return ChosenPod(metadata.get("namespace", ""), metadata["name"], manifest)
+
+
+async def _of_workload(transport: "HttpTransport", resource: Resource, namespace: str, name: str) -> list[Json]:
+    from berth.api.errors import ApiError
+
+    try:
+        workload = msgspec.json.decode(await transport.get(resource, namespace, name))
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        there = [each["metadata"]["name"] for each in await _listed(transport, resource, namespace)]
+        hint = nearest(name, there) or _few(resource, there, namespace)
+        raise click.ClickException(f"there is no {resource.kind} {namespace}/{name}{hint}") from None
+    selector = label_selector((workload.get("spec") or {}).get("selector") or {})
+    if not selector:
+        raise click.ClickException(f"{resource.kind} {namespace}/{name} has no selector, so it has no pods")
+    owners = {workload["metadata"].get("uid")}
+    if resource.kind == "Deployment":
+        sets = await _listed(transport, RESOURCES["ReplicaSet"], namespace, selector)
+        owners = {each["metadata"].get("uid") for each in sets if _controller(each) in owners}
+    pods = await _listed(transport, RESOURCES["Pod"], namespace, selector)
+    return [pod for pod in pods if _controller(pod) in owners]
+
+
+def _few(resource: Resource, names: list[str], namespace: str) -> str:
+    if not names:
+        return f"; there is no {resource.kind} in namespace {namespace}, -n names another"
+    return f"; there are {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+
+
+def _controller(manifest: Json) -> str | None:
+    """Return the uid of what owns an object as its controller."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return next((each.get("uid") for each in owners if each.get("controller")), None)
+
+
+async def _listed(transport: "HttpTransport", resource: Resource, namespace: str, selector: str = "") -> list[Json]:
+    """Return all objects, page by page."""
+    found: list[Json] = []
+    more = ""
+    while True:
+        body = await transport.list(
+            resource, namespace=namespace, label_selector=selector, limit=PAGE, continue_token=more
+        )
+        page = msgspec.json.decode(body)
+        found += page.get("items") or ()
+        more = (page.get("metadata") or {}).get("continue") or ""
+        if not more:
+            return found
+
+
+def label_selector(selector: Mapping[str, Any]) -> str:
+    """Return a LabelSelector as the API server takes it in a query, and `kubectl -l`."""
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        key, operator, values = each["key"], each["operator"], ",".join(each.get("values") or ())
+        if operator in ("In", "NotIn"):
+            parts.append(f"{key} {operator.lower()} ({values})")
+        else:
+            parts.append(key if operator == "Exists" else f"!{key}")
+    return ",".join(parts)

@@ -1,0 +1,121 @@
+"""Which pods, nodes and zones there are, as the scheduler in use knows them: to say what was meant, to complete names.
+
+Neither is worth an error: where the scheduler cannot be asked, or does not tell, no name is known. Completion asks a
+scheduler of this machine only, or whom `--server` names, since somebody waits for it with a finger on the key.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from berth.api.near_names import alike, meant, nearest
+from berth.cli.scheduler_in_use import PLAIN_SERVER, SchedulerAddress, SchedulerInUse, SchedulerQuestion
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SHOWN = 3
+Json = dict[str, Any]
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+
+class KnownPods(NamedTuple):
+    """The pods that the scheduler knows."""
+
+    keys: tuple[str, ...] = ()
+    """`namespace/name`."""
+    workloads: tuple[str, ...] = ()
+    """For the first of these, those that are on nodes, their workloads as `Kind/name`; empty for none."""
+
+    def hint(self, key: str) -> str:
+        """Return a clause that says which pods or workload may have been meant, or nothing."""
+        namespace, _, name = key.partition("/")
+        for each, workload in zip(self.keys, self.workloads, strict=False):
+            if each.startswith(f"{namespace}/") and workload.endswith(f"/{name}"):
+                return f"; {name} is a {workload.partition('/')[0]}: {workload} tells of its pods"
+        if elsewhere := [each for each in self.keys if each.endswith(f"/{name}")]:
+            return meant(elsewhere[:SHOWN])
+        here = [each.partition("/")[2] for each in self.keys if each.startswith(f"{namespace}/")]
+        if longer := [each for each in here if each.startswith(f"{name}-")]:
+            return meant(longer[:SHOWN])
+        pairs = zip(self.keys, self.workloads, strict=False)
+        workloads = {each.rpartition("/")[2]: each for key, each in pairs if each and key.startswith(f"{namespace}/")}
+        return meant([workloads[each] for each in alike(name, workloads)]) or nearest(name, here)
+
+
+def pods_known_to(scheduler: SchedulerInUse) -> KnownPods:
+    """Ask for the pods on nodes, and for those that are pending."""
+    placed, queued = _asked(scheduler, "/debug/pods", "/debug/queue")
+    with contextlib.suppress(KeyError, TypeError, IndexError):
+        spaces, workloads = placed["namespaces"], placed["workloads"]
+        pairs = zip(spaces["of"], placed["names"], strict=True)
+        keys = [f"{spaces['names'][at]}/{name}" for at, name in pairs]
+        waiting = [each["pod"] for each in queued.get("pods") or ()]
+        return KnownPods((*keys, *waiting), tuple(workloads["names"][at] for at in workloads["of"]))
+    return KnownPods()
+
+
+def nodes_known_to(scheduler: SchedulerInUse) -> tuple[str, ...]:
+    """Ask for the names of the nodes."""
+    return tuple(_asked(scheduler, "/debug/nodes")[0].get("names") or ())
+
+
+def _asked(scheduler: SchedulerInUse, *paths: str) -> list[Json]:
+    """Return what is answered to each; nothing where that is an error."""
+    try:
+        answers = scheduler.ask_all([SchedulerQuestion(path, "names") for path in paths])
+    except click.ClickException:
+        return [{}] * len(paths)
+    return [{} if isinstance(answer, click.ClickException) else answer for answer in answers]
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+
+
+def complete_pod(context: click.Context, _option: click.Parameter, begun: str) -> "list[CompletionItem]":
+    """Complete the name of a pod in the namespace that was typed, or NAMESPACE/NAME."""
+    namespace = context.params.get("namespace") or "default"
+
+    def names(scheduler: SchedulerInUse) -> Iterator[str]:
+        for key in pods_known_to(scheduler).keys:
+            yield key if "/" in begun else key.removeprefix(f"{namespace}/")
+
+    return _completed(context, begun, names)
+
+
+def complete_node(context: click.Context, _option: click.Parameter, begun: str) -> "list[CompletionItem]":
+    """Complete the name of a node."""
+    return _completed(context, begun, nodes_known_to)
+
+
+def complete_zone(context: click.Context, _option: click.Parameter, begun: str) -> "list[CompletionItem]":
+    """Complete the name of a zone."""
+
+    def names(scheduler: SchedulerInUse) -> Iterable[str]:
+        return (_asked(scheduler, "/debug/nodes")[0].get("zones") or {}).get("names") or ()
+
+    return _completed(context, begun, names)
+
+
+def _completed(
+    context: click.Context, begun: str, names: Callable[[SchedulerInUse], Iterable[str]]
+) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    if context.params.get("cluster"):
+        return []  # a cluster in files, which it would take too long to read
+    found: list[str] = []
+    with contextlib.suppress(click.ClickException):
+        scheduler = SchedulerInUse(SchedulerAddress(context.params.get("server") or _of_this_machine()))
+        found = [name for name in names(scheduler) if name.startswith(begun)]
+    return [CompletionItem(name) for name in sorted(set(found))]
+
+
+def _of_this_machine() -> str:
+    """Return the address of a scheduler that answers without credentials."""
+    from berth.cli.local_record import read_records, record_directory
+
+    plain = [record.url for record in read_records(record_directory()) if record.is_plain]
+    return plain[0] if plain else PLAIN_SERVER

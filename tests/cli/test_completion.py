@@ -1,0 +1,93 @@
+"""What shells ask for completion: commands without importing them, options, and names that a scheduler knows."""
+
+import subprocess
+import sys
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+from berth.cli import main
+from tests.cli.test_chosen_pods import Cluster
+from tests.cli.test_connection import listening
+
+NODES = {"names": ["node-1", "node-2", "other"], "zones": {"names": ["", "zone-a"], "of": [0, 1, 1]}}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_asks_berth(shell):
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0, result.output
+    assert f"_BERTH_COMPLETE={shell}_complete" in result.output
+
+
+def test_a_shell_reads_its_script():
+    script = CliRunner().invoke(main, ["completion", "bash"]).output
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def completed(*words):
+    *before, begun = words
+    return [each.value for each in ShellComplete(main, {}, "berth", "_BERTH_COMPLETE").get_completions(before, begun)]
+
+
+def test_commands_options_and_outputs():
+    assert completed("wha") == ["whatif"]
+    assert completed("whatif", "--dr") == ["--drain"]
+    assert completed("explain", "-o", "j") == ["json", "jsonpath="]
+    assert completed("completion", "") == ["bash", "zsh", "fish"]
+
+
+def test_behind_a_command_that_there_is_not_nothing_is_completed():
+    assert completed("nope", "x") == []
+
+
+def test_commands_are_completed_without_importing_any():
+    script = (
+        "import sys\nfrom berth.cli import main\n"
+        "from click.shell_completion import ShellComplete\n"
+        "ShellComplete(main, {}, 'berth', '_BERTH_COMPLETE').get_completions([], '')\n"
+        "found = [name for name in sys.modules if name in ('numpy', 'aiohttp', 'berth.cli.run')]\n"
+        "sys.exit(f'imported: {found}' if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+async def server():
+    from aiohttp import web
+
+    async def nodes(_request):
+        return web.json_response(NODES)
+
+    async with listening([web.get("/debug/nodes", nodes), *Cluster().routes()]) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("explain", "--server", "SERVER", "web-2"), ["web-2-a"]),
+        (("explain", "-n", "far", "--server", "SERVER", "f"), ["far"]),
+        (("explain", "--server", "SERVER", "far/"), ["far/far"]),
+        (("explain", "--server", "SERVER", "--node", "no"), ["node-1", "node-2"]),
+        (("whatif", "--drain", "no"), ["node-1", "node-2"]),
+        (("whatif", "--lose-zone", "z"), ["zone-a"]),
+        (("whatif", "--cluster", "file", "--drain", "no"), []),
+    ],
+)
+async def test_names_are_those_that_the_scheduler_knows(server, words, names, monkeypatch, tmp_path):
+    import asyncio
+
+    monkeypatch.setattr("berth.cli.known_names.PLAIN_SERVER", server)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    typed = [server if word == "SERVER" else word for word in words]
+    assert await asyncio.to_thread(completed, *typed) == names
+
+
+def test_where_nobody_answers_no_name_is_known(monkeypatch, tmp_path):
+    monkeypatch.setattr("berth.cli.known_names.PLAIN_SERVER", "http://127.0.0.1:1")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert completed("whatif", "--drain", "") == []

@@ -1,0 +1,105 @@
+"""Every command in the README is run by a test, or needs what a test cannot have, which is named here.
+
+kubectl's are run, flags of `berth` are read (`test_operations.py`), and what asks a snapshot is asked of a small one.
+"""
+
+import re
+import shlex
+
+import pytest
+from click.testing import CliRunner
+
+from berth.cli import main
+from tests.deploy.chart import ROOT
+from tests.deploy.test_operations import commands, kubectl
+
+__all__ = ["kubectl"]
+
+README = (ROOT / "README.md").read_text()
+NEEDS = {
+    "git": "the network",
+    "export": "a shell that goes on",
+    "docker": "Docker: the recipe is read by test_image.py, and its steps are followed by tests/soak/test_shipping.py",
+    "helm": "Helm, by which tests/soak/test_shipping.py renders the chart",
+    "pip": "an index: test_release.py installs the wheel in an empty environment, without one",
+}
+SERVES = {"up", "run", "ui"}
+"""Commands that go on until they are ended: tests/e2e and tests/workbench run them."""
+
+CLUSTER = """
+kind: List
+apiVersion: v1
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/zone: zone-a}}, status: &status {
+    capacity: {cpu: "4", memory: 8Gi, pods: "10"}, allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: b, labels: {topology.kubernetes.io/zone: zone-b}}, status: *status}
+- {apiVersion: v1, kind: Pod, metadata: {name: old, namespace: default}, spec: {nodeName: a, containers: [
+    {name: c, image: i, resources: {requests: {cpu: "1"}}}]}, status: {phase: Running}}
+"""
+POD = (
+    "{apiVersion: v1, kind: Pod, metadata: {name: %s}, "
+    "spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '%s'}}}]}}"
+)
+PACKED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+"""
+
+
+def shown():
+    """The words of every command of the README: in its blocks, and in the table of ways to install."""
+    lines = re.findall(r"^ *\$ (.*)$", README, re.MULTILINE)
+    _, _, install = README.partition("## Install")
+    codes = [code for row in re.findall(r"^\| .*$", install, re.MULTILINE) for code in re.findall(r"`([^`]+)`", row)]
+    lines += [code for code in codes if not code.startswith("/")]
+    lines = [part for line in lines for part in line.split("&&")]
+    return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+
+
+def test_every_command_is_run_by_a_test_or_needs_something_that_is_named():
+    makefile = (ROOT / "Makefile").read_text()
+    programs = set()
+    for first, *words in shown():
+        programs.add(first)
+        if first == "make":
+            assert re.search(rf"^{words[0]}:", makefile, re.MULTILINE)
+        elif first.endswith("berth"):
+            assert words[0] in main.list_commands(None)
+        else:
+            assert first in (*NEEDS, "kubectl", "cd"), first
+    assert {*NEEDS} <= programs
+
+
+def test_every_kubectl_command_works(kubectl, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = [words for first, *words in shown() if first == "kubectl"]
+    assert len(found) >= 3
+    for words in found:
+        kubectl(*words)
+    kubectl("delete", "deployment", "web")
+
+
+def asking():
+    """What is asked of a snapshot."""
+    return [words for words in commands("README.md", "berth") if words[0] not in (*SERVES, "snapshot")]
+
+
+@pytest.mark.parametrize("words", asking(), ids=lambda words: words[0])
+def test_what_is_asked_of_a_snapshot_is_answered(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (
+        ("cluster.yaml", CLUSTER),
+        ("model.yaml", POD % ("model", 9)),
+        ("web.yaml", POD % ("web", 1)),
+        ("packed.yaml", PACKED),
+    ):
+        (tmp_path / name).write_text(text)
+    taken = CliRunner().invoke(main, ["snapshot", "cluster.yaml", "-o", "now.snapshot.gz"])
+    assert taken.exit_code == 0, taken.output
+    answer = CliRunner().invoke(main, words)
+    assert answer.exit_code in (0, 1) and answer.output.strip(), answer.output
+    assert not isinstance(answer.exception, Exception), answer.exception
