@@ -88,6 +88,9 @@ COMMANDS = CommandTable(
                 ),
             ),
         ),
+        "upgrade-plan": CommandEntry(
+            "berth_workbench.cli.upgrade_plan", "In which batches to upgrade nodes, with how many surge nodes."
+        ),
         "compare": CommandEntry(
             "berth_workbench.cli.compare",
             "Two configurations on the same pods: what differs, and why.",

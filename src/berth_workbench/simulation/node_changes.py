@@ -58,13 +58,13 @@ def drain_node(site: Site, name: str, by: str, *, force: bool = False) -> bool:
     """
     leaving = [pod for pod in site.pods_on(name) if not (is_daemon(pod) or is_mirror(pod))]
     while True:
-        refused = _evict(site, leaving, by)
+        refused = evict_allowed(site, leaving, by)
         if not refused:
             return True
         if len(refused) == len(leaving):
             break
         site.settle()
-        leaving = [pod for each, _ in refused if (pod := _still_on(site, each, name)) is not None]
+        leaving = [pod for each, _ in refused if (pod := still_on(site, each, name)) is not None]
     for pod, (budget, why) in refused:
         message = f"the drain of {name} waits for pod {pod.key}: {why}"
         site.broken.append(Broken("PodDisruptionBudget", budget, DRAIN_BLOCKED, message))
@@ -73,14 +73,14 @@ def drain_node(site: Site, name: str, by: str, *, force: bool = False) -> bool:
     return False
 
 
-def _still_on(site: Site, pod: Pod, name: str) -> Pod | None:
+def still_on(site: Site, pod: Pod, name: str) -> Pod | None:
     """A pod as it is now, or None where another has come in its place or it has left the node."""
     found: Pod | None = site.cluster.objects.get(("Pod", pod.key))
     is_same = found is not None and (found.metadata.uid, found.spec.node_name) == (pod.metadata.uid, name)
     return found if is_same else None
 
 
-def _evict(site: Site, pods: Iterable[Pod], by: str) -> list[tuple[Pod, tuple[str, str]]]:
+def evict_allowed(site: Site, pods: Iterable[Pod], by: str) -> list[tuple[Pod, tuple[str, str]]]:
     """Evict the pods that budgets allow to be evicted; return the others with what forbids it."""
     refused = []
     site.cluster.publish_budgets()

@@ -1,0 +1,345 @@
+"""How to upgrade nodes pool by pool: in which order, how many together, with how many surge nodes.
+
+What is a heuristic: pools with most room come first, and in each pool the nodes that least is requested on, since an
+empty node that is back takes the next ones' pods. Where a step leaves a pod without a node, a node like the one it was
+on is added, until the pool goes through. What is proven by trying: every step of the plan, in this order; and of a
+pool's surge nodes, that without any one of them a step fails, where nodes go as many at a time as asked for (one, where
+the plan may choose). Another order might need fewer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.api.pod_resources import PODS
+from berth.api.pools import pool_of
+from berth.config.types import SchedulerConfiguration
+from berth.framework.registry import Registry
+from berth_workbench.planning.upgrade.limits import EFFORT, MAX_SURGE
+from berth_workbench.planning.upgrade.plan import (
+    BlockedNode,
+    BlockedPod,
+    NeededSurge,
+    PoolUpgrade,
+    UpgradePlan,
+    UpgradeStep,
+)
+from berth_workbench.planning.upgrade.trial import DrainTrial, TriedStep
+from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
+from berth_workbench.simulation.changes import ChangeError, Drain
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress
+from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.undoable import UndoableCluster
+from berth_workbench.snapshot.snapshot import Snapshot
+
+
+class UpgradeRequest(msgspec.Struct, frozen=True):
+    """Which nodes are to be upgraded, and how."""
+
+    nodes: tuple[str, ...] = ()
+    """Names, patterns (`gpu-*`) or label selectors (`pool=gpu`); all nodes without any."""
+    pools: tuple[str, ...] = ()
+    """Of these only the nodes in these pools; in any without one."""
+    pool_label: str = ""
+    at_once: int | None = None
+    """How many nodes are drained together; None takes as many as budgets and room allow."""
+    max_surge: int = MAX_SURGE
+    """How many nodes a pool may be given at most."""
+    effort: int = EFFORT
+
+
+def plan_upgrade(
+    snapshot: Snapshot,
+    request: UpgradeRequest,
+    *,
+    config: SchedulerConfiguration | None = None,
+    registry: Registry | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> UpgradePlan:
+    """Return a plan. The same arguments give the same plan.
+
+    `progress` is told of pods that are loaded and tried, and may raise `StoppedEarlyError`: then the plan ends where it
+    is. Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`.
+    """
+    cluster = UndoableCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
+    cluster.add_followed(snapshot.documents)
+    return UpgradeSearch(cluster, Site(cluster, snapshot.documents, progress=progress), request, seed).plan()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Run:
+    """A way through a pool."""
+
+    steps: list[UpgradeStep] = field(default_factory=list)
+    surge: list[str] = field(default_factory=list)
+    """What each surge node is like."""
+    names: list[str] = field(default_factory=list)
+    blocked: dict[str, tuple[BlockedPod, ...]] = field(default_factory=dict)
+    may_wait: set[str] = field(default_factory=set)
+    smaller: dict[str, int] = field(default_factory=dict)
+    """How many nodes go together where as many as asked for cannot, by the first of them."""
+    failure: str = ""
+    """Why it does not go through; empty where it does."""
+
+
+class UpgradeSearch:
+    """One request at work."""
+
+    def __init__(self, cluster: UndoableCluster, site: Site, request: UpgradeRequest, seed: int = 0) -> None:
+        """Let the scheduler place what it can before the plan begins."""
+        self._cluster, self._request, self._seed = cluster, request, seed
+        site.settle()
+        pending = frozenset(pod.key for pod in cluster.of(Pod) if is_pending(pod))
+        self._pending = len(pending)
+        self._trial = DrainTrial(cluster, site, pending)
+        self._notes: dict[str, None] = {EXTENDERS_LEFT_OUT: None} if cluster.leaves_out_extenders else {}
+        self._steps: list[UpgradeStep] = []
+        self._pools: list[PoolUpgrade] = []
+        self._blocked: list[BlockedNode] = []
+
+    def plan(self) -> UpgradePlan:
+        """Find the plan, and leave the cluster as it is after it."""
+        is_complete = True
+        try:
+            for pool, names in self._in_order().items():
+                self._upgrade(pool, names)
+        except StoppedEarlyError:
+            is_complete = False
+            self._cluster.undo_all()
+        return UpgradePlan(
+            pools=tuple(self._pools),
+            steps=tuple(self._steps),
+            blocked=tuple(self._blocked),
+            surge=max((len(each.surge) for each in self._pools), default=0),
+            pending_before=self._pending,
+            pending_after=sum(is_pending(pod) for pod in self._cluster.of(Pod)),
+            tried=self._trial.evicted,
+            notes=tuple(self._notes),
+            is_complete=is_complete,
+        )
+
+    # -- the order ---------------------------------------------------------------------------------------------------
+
+    def _in_order(self) -> dict[str, list[str]]:
+        """The chosen nodes of each pool. Raises `ChangeError`."""
+        request = self._request
+        nodes: list[Node] = list(self._cluster.of(Node))
+        chosen = set(Drain(list(request.nodes)).chosen(nodes)) if request.nodes else None
+        pools: dict[str, list[str]] = {}
+        for node in nodes:
+            if chosen is None or node.metadata.name in chosen:
+                pool = pool_of(node.metadata.labels, request.pool_label)
+                pools.setdefault(pool, []).append(node.metadata.name)
+        for pool in request.pools:
+            if pool not in pools:
+                known = ", ".join(sorted(filter(None, pools))) or "none"
+                raise ChangeError(f"no chosen node is in a pool {pool!r}; pools are {known}")
+        pools = {pool: names for pool, names in pools.items() if not request.pools or pool in request.pools}
+        filled = self._filled()
+        for names in pools.values():
+            names.sort(key=lambda name: (filled[name], natural(name)))
+        mean = {pool: sum(filled[name] for name in names) / len(names) for pool, names in pools.items()}
+        return {pool: pools[pool] for pool in sorted(pools, key=lambda pool: (mean[pool], natural(pool)))}
+
+    def _filled(self) -> dict[str, float]:
+        """Of each node the largest share of a resource that is requested."""
+        table = self._cluster.core.cache.table
+        rows = [index for name, index in table.resource_index.items() if name != PODS]
+        found = {}
+        for name, row in table.row_of.items():
+            shares = [
+                table.requested[at, row] / table.allocatable[at, row] for at in rows if table.allocatable[at, row]
+            ]
+            found[name] = round(float(max(shares, default=0.0)), 3)
+        return found
+
+    # -- a pool ------------------------------------------------------------------------------------------------------
+
+    def _upgrade(self, pool: str, names: Sequence[str]) -> None:
+        run, is_minimal, without = self._explored(pool, names)
+        self._cluster.begin(self._seed)
+        found = self._go(pool, names, run, at_once=self._request.at_once)
+        if found.failure:
+            self._cluster.undo()
+            self._cluster.begin(self._seed)
+            found = self._go(pool, names, run, at_once=self._request.at_once or 1)
+        if found.failure:  # what was tried for the search does not come back in the same way: go on from here
+            self._cluster.undo()
+            self._cluster.begin(self._seed)
+            found, is_minimal = self._go(pool, names, run, at_once=self._request.at_once or 1, may_add=True), False
+        self._cluster.keep()
+        self._steps += found.steps
+        surge = tuple(NeededSurge(like, without.get(at, "")) for at, like in enumerate(found.surge))
+        self._pools.append(PoolUpgrade(pool, len(names), surge, is_minimal))
+        self._blocked += [BlockedNode(name, pool, pods) for name, pods in found.blocked.items()]
+
+    def _explored(self, pool: str, names: Sequence[str]) -> tuple[_Run, bool, dict[int, str]]:
+        """Find surge nodes with which the pool goes through, none of them needless; say whether that was tried.
+
+        Also returns, by its place, what fails without each.
+        """
+        run = _Run()
+        while True:
+            known = list(run.surge)
+            run = self._tried(pool, names, run, may_add=True)
+            if run.surge == known or self._is_spent:
+                break
+        without: dict[int, str] = {}
+        at = len(run.surge) - 1
+        while at >= 0:
+            if self._is_spent:
+                self._notes["the search stopped early: fewer surge nodes, or larger batches, may do"] = None
+                return run, False, without
+            fewer = _Run(
+                surge=run.surge[:at] + run.surge[at + 1 :],
+                blocked=run.blocked,
+                may_wait=run.may_wait,
+                smaller=run.smaller,
+            )
+            found = self._tried(pool, names, fewer, may_add=False)
+            if found.failure:
+                without[at] = found.failure
+                at -= 1
+            else:
+                run, without = found, {}
+                at = len(run.surge) - 1
+        return run, True, without
+
+    def _tried(self, pool: str, names: Sequence[str], run: _Run, *, may_add: bool) -> _Run:
+        self._cluster.begin(self._seed)
+        try:
+            return self._go(pool, names, run, at_once=self._request.at_once or 1, may_add=may_add)
+        finally:
+            self._cluster.undo()
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._trial.evicted >= self._request.effort
+
+    # -- through a pool ----------------------------------------------------------------------------------------------
+
+    def _go(self, pool: str, names: Sequence[str], known: _Run, *, at_once: int | None, may_add: bool = False) -> _Run:
+        """Go through a pool with the surge, the blocked nodes and the pods that may wait of a run before.
+
+        With `may_add` more of all of these is found; without, the first step that is no good ends it.
+        """
+        run = _Run(blocked=dict(known.blocked), may_wait=set(known.may_wait), smaller=dict(known.smaller))
+        if known.surge:
+            self._add(pool, run, known.surge)
+        left = [name for name in names if name not in run.blocked]
+        size = at_once or 1
+        while left:
+            size = min(run.smaller.get(left[0], size), len(left))
+            tried = self._batch(left[:size], run)
+            if tried.is_good:
+                run.steps.append(_step("upgrade", pool, left[:size], tried))
+                left = left[size:]
+                size = at_once or (size if self._is_spent else 2 * size)
+            elif at_once is None and size > 1:
+                size //= 2
+            elif not may_add:
+                run.failure = f"{', '.join(left[:size])}: {tried.why_not}"
+                return run
+            else:
+                left = self._cured(pool, run, left, size, tried)
+                size = at_once or 1
+        for name in reversed(run.names):
+            self._remove(pool, run, name)
+        return run
+
+    def _batch(self, batch: Sequence[str], run: _Run) -> TriedStep:
+        """Try a batch, and keep it where it is good.
+
+        Where the plan may choose, nodes go together only if no pod waits for another.
+        """
+        self._cluster.begin(self._seed)
+        tried = self._trial.upgrade(batch, run.may_wait)
+        if tried.is_good and self._request.at_once is None and len(batch) > 1 and tried.waves > 1:
+            tried.strained = ("(waits for pods of the same batch)",)
+        self._end(tried.is_good)
+        return tried
+
+    def _end(self, is_good: bool) -> None:
+        if is_good:
+            self._cluster.keep()
+        else:
+            self._cluster.undo()
+
+    def _cured(self, pool: str, run: _Run, left: list[str], size: int, tried: TriedStep) -> list[str]:
+        """Do something about a step that is no good, and return the nodes that are left."""
+        batch = left[:size]
+        if (tried.stranded or tried.strained) and len(run.surge) < self._request.max_surge:
+            for like in self._likely(batch, tried):
+                if self._helps(batch, run, like, tried):
+                    self._add(pool, run, [like])
+                    return left
+        if size > 1 and not tried.refused:
+            run.smaller[left[0]] = size // 2
+            return left
+        if size == 1 and tried.stranded and not tried.strained and len(run.surge) < self._request.max_surge:
+            run.may_wait |= set(tried.stranded)  # a surge node is of no use to them
+            return left
+        culprits = {each.node for each in tried.refused} or set(batch)
+        for name in batch:
+            if name in culprits:
+                mine = [each for each in tried.refused if each.node == name]
+                alone = {**tried.stranded, **tried.homeless} or {"": tried.why_not}
+                run.blocked[name] = tuple(mine or (BlockedPod(pod, name, "", why, "") for pod, why in alone.items()))
+        return [name for name in left if name not in culprits]
+
+    def _likely(self, batch: Sequence[str], tried: TriedStep) -> list[str]:
+        """The nodes that a surge node might be like: those that the pods without a node were on, most pods first."""
+        counts = dict.fromkeys(batch, 0)
+        for key in tried.stranded:
+            pod: Pod | None = self._cluster.objects.get(("Pod", key))
+            if pod is not None and pod.spec.node_name in counts:
+                counts[pod.spec.node_name] += 1
+        return sorted(counts, key=lambda name: -counts[name])
+
+    def _helps(self, batch: Sequence[str], run: _Run, like: str, before: TriedStep) -> bool:
+        """Say whether a step goes better with one surge node more, or whether that node is at least used."""
+        self._cluster.begin(self._seed)
+        (name,), _ = self._trial.add_surge([like])
+        self._cluster.begin(self._seed)
+        tried = self._trial.upgrade(batch, run.may_wait)
+        is_better = tried.is_good or len(tried.stranded) < len(before.stranded) or self._trial.is_used(name)
+        self._cluster.undo()
+        self._cluster.undo()
+        return is_better
+
+    def _add(self, pool: str, run: _Run, like: Sequence[str]) -> None:
+        self._cluster.begin(self._seed)
+        names, tried = self._trial.add_surge(like)
+        self._cluster.keep()
+        run.surge += like
+        run.names += names
+        step = _step("addSurge", pool, names, tried)
+        run.steps.append(msgspec.structs.replace(step, like=tuple(like)))
+
+    def _remove(self, pool: str, run: _Run, name: str) -> None:
+        """Take a surge node away, unless pods would be left without a node: then it stays, and a note says so."""
+        self._cluster.begin(self._seed)
+        tried = self._trial.remove_surge(name)
+        self._end(tried.is_good)
+        if tried.is_good:
+            run.steps.append(_step("removeSurge", pool, [name], tried))
+        else:
+            self._notes[f"surge node {name} cannot be taken away again: {tried.why_not}"] = None
+
+
+def _step(action: str, pool: str, names: Sequence[str], tried: TriedStep) -> UpgradeStep:
+    return UpgradeStep(
+        action,  # type: ignore[arg-type] # one of the three, from this module alone
+        pool,
+        tuple(names),
+        moves=tried.moves,
+        lost=tried.lost,
+        waiting=tried.waiting,
+        preempted=tried.preempted,
+        waves=tried.waves,
+    )
