@@ -19,7 +19,7 @@ PAGES = ("docs/operations.md", "README.md")
 
 def commands(page, program):
     """The words of each command of a program that a page shows, in order."""
-    text = (ROOT / page).read_text()
+    text = (ROOT / page).read_text().replace("\\\n", " ")
     lines = re.findall(r"^ *\$ (.*)$", text, re.MULTILINE)
     return [shlex.split(line, comments=True)[1:] for line in lines if shlex.split(line, comments=True)[0] == program]
 

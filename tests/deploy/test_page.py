@@ -112,14 +112,22 @@ async def test_it_may_ask_the_scheduler_for_what_it_shows_and_for_nothing_else()
         # What is asked for in a row with something else is answered, so that the rest is asked for, too.
         return REPLY(200 if path in FIRST_OF_SEVERAL else 500, b"{}")
 
-    source = LiveSource("test", ask)
+    async def send(path, body):
+        assert (path.partition("?")[0], body) == ("/fit", b"{}")
+        return REPLY(500, b"{}")
+
+    source = LiveSource("test", ask, send=send)
     arguments = {"namespace": "default", "name": "web-0"}
     for method in METHODS:
         function = getattr(source, method)
         takes = inspect.signature(function).parameters
         with pytest.raises(SourceError):
             await function(**{name: value for name, value in arguments.items() if name in takes})
-    allowed = [url for rule in rules() for url in rule.get("nonResourceURLs", ())]
+    with pytest.raises(SourceError):
+        await source.fit(b"{}")
+    posted = [rule["nonResourceURLs"] for rule in rules() if rule["verbs"] == ["post"]]
+    assert posted == [["/fit"]]
+    allowed = [url for rule in rules() if rule["verbs"] == ["get"] for url in rule.get("nonResourceURLs", ())]
     assert {rule for rule in allowed if not any(is_allowed(path, rule) for path in asked)} == set()
     assert {path for path in asked if not any(is_allowed(path, rule) for rule in allowed)} == set()
 
@@ -131,7 +139,7 @@ def is_allowed(path, rule):
 
 def test_every_method_that_asks_is_tried():
     public = {name for name, value in vars(LiveSource).items() if not name.startswith("_") and callable(value)}
-    assert public - METHODS == {"snapshot", "close"}
+    assert public - METHODS == {"fit", "snapshot", "close"}
 
 
 def test_for_trials_it_may_list_what_a_snapshot_has_and_nothing_else():

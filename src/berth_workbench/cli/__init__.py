@@ -63,17 +63,55 @@ COMMANDS = CommandTable(
                 ),
             ),
         ),
-        "quotas": CommandEntry("berth_workbench.cli.quotas", "What namespaces are guaranteed, use and have borrowed."),
+        "quotas": CommandEntry(
+            "berth_workbench.cli.quotas",
+            "What namespaces are guaranteed, use and have borrowed.",
+            (
+                CommandExample("What are namespaces guaranteed, and what have they borrowed?", "berth quotas"),
+                CommandExample(
+                    "What are they in a file's cluster, for a program?",
+                    "berth quotas --cluster now.snapshot.gz -o json",
+                ),
+            ),
+        ),
         "shrink": CommandEntry(
-            "berth_workbench.cli.shrink", "Which workloads request more than they use, and what that would free."
+            "berth_workbench.cli.shrink",
+            "Which workloads request more than they use, and what that would free.",
+            (
+                CommandExample(
+                    "Which workloads request more than they use?",
+                    "berth shrink --cluster now.snapshot.gz --usage usage.csv",
+                ),
+                CommandExample("And with more to spare?", "berth shrink --margin 50"),
+            ),
         ),
         "survive": CommandEntry(
-            "berth_workbench.cli.survive", "Which nodes, zones and pools can be lost, and what it takes."
+            "berth_workbench.cli.survive",
+            "Which nodes, zones and pools can be lost, and what it takes.",
+            (
+                CommandExample("Which nodes and zones can be lost?", "berth survive --cluster now.snapshot.gz"),
+                CommandExample("And two of them at once?", "berth survive --pairs --cluster now.snapshot.gz"),
+            ),
         ),
         "autoscale": CommandEntry(
-            "berth_workbench.cli.autoscale", "Which nodes a backlog takes, which nobody needs, and what spot can cost."
+            "berth_workbench.cli.autoscale",
+            "Which nodes a backlog takes, which nobody needs, and what spot can cost.",
+            (
+                CommandExample(
+                    "What would an autoscaler add for the backlog?",
+                    "berth autoscale --groups groups.yaml --cluster now.snapshot.gz",
+                ),
+                CommandExample("And for these pods, too?", "berth autoscale --groups groups.yaml -f web.yaml"),
+            ),
         ),
-        "wait": CommandEntry("berth_workbench.cli.wait", "How long pending pods will wait, and for whom."),
+        "wait": CommandEntry(
+            "berth_workbench.cli.wait",
+            "How long pending pods will wait, and for whom.",
+            (
+                CommandExample("How long will pending pods wait?", "berth wait --cluster now.snapshot.gz"),
+                CommandExample("And this one?", "berth wait shop/web-0 --cluster now.snapshot.gz"),
+            ),
+        ),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance",
             "Which running pods to move so that the cluster becomes better.",
@@ -89,7 +127,16 @@ COMMANDS = CommandTable(
             ),
         ),
         "upgrade-plan": CommandEntry(
-            "berth_workbench.cli.upgrade_plan", "In which batches to upgrade nodes, with how many surge nodes."
+            "berth_workbench.cli.upgrade_plan",
+            "In which batches to upgrade nodes, with how many surge nodes.",
+            (
+                CommandExample(
+                    "In which batches can all nodes be upgraded?", "berth upgrade-plan --cluster now.snapshot.gz"
+                ),
+                CommandExample(
+                    "Some of them, without a single node more?", 'berth upgrade-plan --nodes "gpu-*" --max-surge 0'
+                ),
+            ),
         ),
         "compare": CommandEntry(
             "berth_workbench.cli.compare",

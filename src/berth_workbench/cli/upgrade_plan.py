@@ -82,12 +82,6 @@ def command(
     done to the cluster itself.
 
     NODE is a name, a pattern (`gpu-*`) or a label selector (`pool=gpu`).
-
-    \b
-    Examples:
-      berth upgrade-plan --cluster now.snapshot.gz
-      berth upgrade-plan --pool std --at-once 3 --kubeconfig ~/.kube/config
-      berth upgrade-plan --nodes 'gpu-*' --max-surge 0 -o json --cluster now.snapshot.gz
     """
     from berth_workbench.cli.progress import working
     from berth_workbench.planning.upgrade.search import UpgradeRequest, plan_upgrade

@@ -37,7 +37,7 @@ ASKED_AT_MOST = 2_000_000
 """So often it is asked at most whether one pod affects another; from then on it counts as if it did."""
 
 
-class Leaving(NamedTuple):
+class LeavingPods(NamedTuple):
     """Pods that lose their nodes at the same moment."""
 
     rows: Rows
@@ -61,7 +61,7 @@ class CertainRoom:
         self._candidates: dict[PodShape, _Blocking | None] = {}
         self._asked = 0
 
-    def unproven(self, leaving: Leaving) -> list[PodShape]:
+    def unproven(self, leaving: LeavingPods) -> list[PodShape]:
         """Return the shapes of which it is not proven that all their pods find another place."""
         demand = self._demand([leaving.pods, self._beside])
         return [
@@ -71,7 +71,7 @@ class CertainRoom:
             or not self._is_certain(shape, demand, leaving.rows)
         ]
 
-    def unproven_of_any(self, each: Sequence[Leaving], count: int) -> set[PodShape]:
+    def unproven_of_any(self, each: Sequence[LeavingPods], count: int) -> set[PodShape]:
         """Return the shapes of which it is not proven for all sets of `count` of these that leave at once."""
         shapes = {shape for leaving in each for shape in leaving.pods}
         resources = sorted({name for shape in shapes for name in self._requests(shape)})

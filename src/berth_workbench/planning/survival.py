@@ -27,7 +27,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.registry import Registry
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo, PodShape
-from berth_workbench.planning.certain_room import CertainRoom, Leaving
+from berth_workbench.planning.certain_room import CertainRoom, LeavingPods
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, content_of, kinds_of, nodes_in_words
 from berth_workbench.planning.scenario import Manifests, Step
 from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
@@ -228,7 +228,9 @@ class _Case:
 
     __slots__ = ("gone", "kind", "leaving", "names", "node_names", "unproven")
 
-    def __init__(self, kind: Kind, names: tuple[str, ...], node_names: list[str], leaving: Leaving, gone: int) -> None:
+    def __init__(
+        self, kind: Kind, names: tuple[str, ...], node_names: list[str], leaving: LeavingPods, gone: int
+    ) -> None:
         self.kind = kind
         self.names = names
         self.node_names = node_names
@@ -364,7 +366,7 @@ class _Asker:
         pods: Counter[PodShape] = Counter()
         for row in rows:
             pods.update(self._on_row[row])
-        leaving = Leaving(np.array(sorted(rows), dtype=np.intp), pods)
+        leaving = LeavingPods(np.array(sorted(rows), dtype=np.intp), pods)
         return _Case(kind, names, [table.names[row] for row in rows], leaving, sum(len(self._lone[r]) for r in rows))
 
     def _rows_by(self, kind: Kind) -> dict[str, list[int]]:
@@ -435,7 +437,7 @@ class _Asker:
 
     def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, set[PodShape]]:
         """Return up to how many nodes can be lost, whichever, and the shapes for which two may be too many."""
-        each = [Leaving(np.array(at, dtype=np.intp), self._on_row[at[0]]) for at in rows.values()]
+        each = [LeavingPods(np.array(at, dtype=np.intp), self._on_row[at[0]]) for at in rows.values()]
         of_two = self._room.unproven_of_any(each, 2)
         if not self._proves or self._room.unproven_of_any(each, 1):
             return 0, of_two
