@@ -1,4 +1,4 @@
-"""OpenAPI documents made from those of the releases: v3 by group and version as JSON, v2 in one.
+"""OpenAPI documents made from those of the releases: v3 by group and version as JSON, v2 in one as JSON or protobuf.
 
 kubectl reads them to learn that the server checks fields itself (`fieldValidation`), and for `kubectl explain`.
 """
@@ -25,7 +25,7 @@ from berth_cluster.apimachinery.schema import (
     type_name,
 )
 from berth_cluster.custom.values import INT_OR_STRING, PRESERVE
-from berth_cluster.serving.negotiation import wanted_form
+from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
 from berth_cluster.serving.responses import bytes_response, encode, json_response
 
 _ANY_KIND = "core.v1.ConfigMap"  # whose type and metadata are described as those of all kinds
@@ -54,12 +54,14 @@ class OpenApiDocuments:
 
     def __init__(self, release: Release) -> None:
         self._release = release
-        self._made: dict[str, bytes] = {}  # path of the document -> the document
+        self._made: dict[str, bytes] = {}  # path of the document (and its format) -> the document
 
     def answer(self, path: str, accept: str) -> web.Response:
         """One of the documents."""
         if path == _V2_PATH:
-            wanted_form(accept)  # 406 for the protobuf form alone, which kubectl needed up to 1.28
+            if (ASKED_TYPE in accept or MEDIA_TYPE in accept) and "application/json" not in accept:
+                document = self._once("v2 protobuf", lambda: encode_document(self._v2()))
+                return web.Response(body=document, headers={"Content-Type": MEDIA_TYPE})
             return bytes_response(self._once("v2", lambda: encode(self._v2())))
         if path == _V3_PATH:
             return json_response({"paths": {name: self._link(name) for name in self._groups()}})
