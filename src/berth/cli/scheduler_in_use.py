@@ -150,7 +150,7 @@ class SchedulerInUse:
     def ask_all(self, questions: "Sequence[SchedulerQuestion]") -> list[Json | click.ClickException]:
         """Return for each question the answer, or what `ask` would raise.
 
-        Raises `click.ClickException` where the first shows that the scheduler cannot be reached.
+        Where the first shows that the scheduler cannot be reached, that is the answer to all of them.
         """
         return asyncio.run(self._ask_all(questions))
 
@@ -170,7 +170,7 @@ class SchedulerInUse:
 
         first = [await answer(each) for each in questions[:1]]
         if first and isinstance(first[0], _Unreachable):
-            raise first[0]
+            return first * len(questions)
         return first + list(await asyncio.gather(*(answer(each) for each in questions[1:])))
 
     def _read(self, answered: "Answered", about: str) -> Json:
