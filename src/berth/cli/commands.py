@@ -63,7 +63,6 @@ SCHEDULER = CommandTable(
                     "The nodes of pods with a label, for a script.",
                     "berth explain -A -l app=web -o jsonpath='{.pods[*].decision.node}'",
                 ),
-                CommandExample("What would let it in?", "berth explain web-1 --what-would-help"),
             ),
         ),
         "extender": CommandEntry(
