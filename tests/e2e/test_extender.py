@@ -79,6 +79,7 @@ async def test_an_extender_of_the_standard_library_takes_part_in_all_four_verbs(
                 create(cluster, "third", "600m")
                 await until(lambda: failures(cluster, "third"))
                 assert "1 no licence" in failures(cluster, "third")[0]
+                cluster.store.delete(POD, "default", "third")  # else it may take the room that is made for the next
                 important = {"apiVersion": CLASS.api_version, "kind": CLASS.kind, "metadata": {"name": "important"}}
                 cluster.store.create(CLASS, "", {**important, "value": 1000})
                 create(cluster, "vip", "600m", "important")
@@ -97,9 +98,7 @@ async def test_an_extender_of_the_standard_library_takes_part_in_all_four_verbs(
     assert {node["metadata"]["name"] for node in nodes} == {"node-0", "node-1", "node-2"}
     assert all(node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes)
     accepted = [record for record in cluster.store.bindings if record.accepted]
-    assert len(accepted) == len({record.pod_uid for record in accepted}), "nobody is bound twice"
-    # The third may find room, too, where the important one takes two attempts to make its own.
-    assert {"first", "second", "vip"} <= {record.name for record in accepted}
+    assert len(accepted) == len({record.pod_uid for record in accepted}) == 3
 
 
 async def test_one_that_hangs_costs_its_time_limit_and_is_named(tmp_path):
