@@ -24,9 +24,9 @@ from berth_workbench.page import cluster_file
 from berth_workbench.planning.capacity import capacity_after
 from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
-from berth_workbench.planning.scenario import Manifests
 from berth_workbench.planning.whatif import what_if
 from berth_workbench.simulation.followed import resources_followed
+from berth_workbench.simulation.steps import Manifests
 from berth_workbench.snapshot.anonymizer import anonymized
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import NOT_SERVED, Missing

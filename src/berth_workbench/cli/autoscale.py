@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from berth_workbench.planning.autoscale import AutoscalePlan
     from berth_workbench.planning.node_groups import NodeGroupSpec
-    from berth_workbench.planning.scenario import Step
+    from berth_workbench.simulation.steps import Step
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ROWS_SHOWN = 20
@@ -81,7 +81,7 @@ def command(
     The backlog is what has no place in the cluster, after the changes and with the manifests of -f. Of spot groups it
     is said who is lost when all of their nodes are taken away at once.
     """
-    from berth_workbench.planning.scenario import Manifests
+    from berth_workbench.simulation.steps import Manifests
 
     config, registry = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from berth.config.types import SchedulerConfiguration
     from berth.framework.registry import Registry
     from berth_workbench.planning.capacity import Capacity, FreeResource, LimitedBy
-    from berth_workbench.planning.scenario import Step
+    from berth_workbench.simulation.steps import Step
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 

@@ -8,7 +8,7 @@ import click
 from berth.cli.known_names import Completer, complete_node, complete_zone
 
 if TYPE_CHECKING:
-    from berth_workbench.planning.scenario import Step
+    from berth_workbench.simulation.steps import Step
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

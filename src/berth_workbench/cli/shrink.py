@@ -58,7 +58,7 @@ def command(
     from berth_workbench.cli.progress import working
     from berth_workbench.planning.shrink import shrinking
     from berth_workbench.planning.usage import read_usage
-    from berth_workbench.simulation.cluster import SimulatedCluster
+    from berth_workbench.simulation.site import Site
 
     if cluster and not usage_files:
         raise click.UsageError("--usage: a cluster in a file has no metrics; give what its pods use")
@@ -66,8 +66,7 @@ def command(
     usage = read_usage(usage_files) if usage_files else take_usage(kubeconfig, context)
     snapshot = read_cluster_given(cluster, kubeconfig, context)
     with working("placing what is pending"):
-        simulated = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
-        simulated.add_followed(snapshot.documents)
+        simulated = Site.of(snapshot, config=config, registry=registry).cluster
         found = shrinking(simulated, usage, margin)
     for note in found.notes:
         warn(note)

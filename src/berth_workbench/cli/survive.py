@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from berth.config.types import SchedulerConfiguration
     from berth.framework.registry import Registry
-    from berth_workbench.planning.scenario import Step
     from berth_workbench.planning.survival import Failure, Kind, Survival
     from berth_workbench.simulation.prices import Prices
+    from berth_workbench.simulation.steps import Step
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ROWS_SHOWN = 20

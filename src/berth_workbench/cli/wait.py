@@ -22,8 +22,8 @@ from berth_workbench.cli.cluster_input import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth_workbench.planning.scenario import Step
     from berth_workbench.planning.waiting import PodWait, Waits
+    from berth_workbench.simulation.steps import Step
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ROWS_SHOWN = 20
@@ -74,7 +74,7 @@ def command(
     Running pods end by their deadlines, by those of their Jobs, or when such pods usually do (--durations, --trace).
     Nobody new comes meanwhile, but for the pods of -f, which wait as well.
     """
-    from berth_workbench.planning.scenario import Manifests
+    from berth_workbench.simulation.steps import Manifests
 
     config, registry = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()

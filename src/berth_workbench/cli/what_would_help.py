@@ -114,14 +114,13 @@ def tell(
 ) -> None:
     """Print what would help pods. Raises `click.ClickException`."""
     from berth_workbench.planning.help.search import what_would_help
-    from berth_workbench.simulation.cluster import SimulatedCluster
+    from berth_workbench.simulation.site import Site
 
     if bool(pods) == bool(manifests):
         raise click.UsageError("name a pod, or give its manifest with -f")
     setup = read_setup(config_file)
     snapshot = read_cluster_given(*where, setup=setup)
-    cluster = SimulatedCluster(snapshot.structs(), config=setup.config, registry=setup.registry)
-    cluster.add_followed(snapshot.documents)
+    cluster = Site.of(snapshot, config=setup.config, registry=setup.registry).cluster
     if manifests:
         asked = list(_of_manifests(cluster, snapshot, manifests, namespace))
     else:

@@ -23,10 +23,10 @@ from berth_workbench.cli.cluster_input import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth_workbench.planning.scenario import Step
     from berth_workbench.planning.whatif import PodOutcome, WhatIfResult
     from berth_workbench.simulation.measures import Measures
     from berth_workbench.simulation.site import Broken
+    from berth_workbench.simulation.steps import Step
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ROWS_SHOWN = 20
@@ -68,7 +68,7 @@ def command(
 
     NODE is a name, a pattern (`gpu-*`) or a label selector (`pool=gpu`).
     """
-    from berth_workbench.planning.scenario import Manifests
+    from berth_workbench.simulation.steps import Manifests
 
     setup = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()

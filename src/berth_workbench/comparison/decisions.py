@@ -70,7 +70,7 @@ def decide(
     raises.
     """
     clusters = [
-        SimulatedCluster(load.standing, config=each.config, registry=each.registry, memos=memos) for each in (a, b)
+        load.stand(SimulatedCluster(config=each.config, registry=each.registry, memos=memos)) for each in (a, b)
     ]
     classes = clusters[0].priority_classes
     tally = DecisionTally(a, b, *(Side.of(each.core) for each in clusters))

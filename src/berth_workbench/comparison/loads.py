@@ -14,14 +14,12 @@ from berth.api.codec import decode
 from berth.api.meta import Struct
 from berth.api.node import Node
 from berth.api.pod import Pod, PodStatus
-from berth_workbench.planning.scenario import APPLY, Manifests, Step
+from berth_workbench.planning.scenario import APPLY
 from berth_workbench.simulation.changes import read_step
 from berth_workbench.simulation.cluster import Progress, SimulatedCluster
 from berth_workbench.simulation.measures import controller_of, follows_its_node, is_pending
-from berth_workbench.simulation.operations import carry_out
-from berth_workbench.simulation.rollouts import apply
-from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.steps import Manifests, Step, take_steps
 from berth_workbench.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
@@ -40,8 +38,8 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     """Without a node, in the order in which they came."""
     steps: tuple[tuple[str, Any], ...] = ()
     """Changes of the cluster once the pods are placed: the key of a scenario's step, and its value."""
-    workloads: tuple[Json, ...] = ()
-    """Manifests of workloads, for steps that scale them."""
+    others: tuple[Json, ...] = ()
+    """Manifests that the scheduler does not read by itself: what plugins follow, and workloads for the steps."""
 
     @classmethod
     def of(
@@ -69,46 +67,58 @@ class ClusterLoad(msgspec.Struct, frozen=True):
                 pending.append(_unbound(obj))
             else:
                 standing.append(obj)
+        documents = list(manifests)
         expansion = expand(
-            manifests,
+            documents,
             nodes=[obj for obj in standing if isinstance(obj, Node)],
             templates=claim_templates(snapshot.of("ResourceClaimTemplate")),
             taken=[pod.key for pod in (*standing, *pending) if isinstance(pod, Pod)],
         )
         pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
         changes = tuple(_described(each) for each in steps)
-        workloads = [document.manifest | {"kind": document.kind} for document in snapshot.of(*POD_MAKERS)]
-        return cls(
-            (*standing, *expansion.objects),
-            (*pending, *expansion.pods),
-            changes,
-            tuple(workloads) if changes else (),
-        )
+        others = [
+            {**document.manifest, "kind": document.kind, "apiVersion": document.api_version}
+            for document in (*snapshot.documents, *documents)
+            if not document.is_read_by_scheduler and (changes or document.kind not in POD_MAKERS)
+        ]
+        return cls((*standing, *expansion.objects), (*pending, *expansion.pods), changes, tuple(others))
+
+    def stand(self, made: SimulatedCluster) -> SimulatedCluster:
+        """Put everything that is there into an empty cluster, with what the plugins of its configuration follow."""
+        made.add(self.standing)
+        made.add_followed(self._documents())
+        return made
+
+    def _documents(self) -> list[Document]:
+        return [Document(each["kind"], each, "the cluster", each["apiVersion"]) for each in self.others]
 
     def put_into(self, cluster: SimulatedCluster, progress: Progress | None = None) -> None:
         """Put everything into an empty cluster, have the pods placed, and carry the steps out.
 
         Raises `ChangeError`, `ManifestError`, `StuckError`.
         """
-        cluster.add(self.standing)
+        self.stand(cluster)
         cluster.add(self.pods)
         cluster.settle(progress=progress)
         if self.steps:
-            documents = [Document(each["kind"], each, "the cluster") for each in self.workloads]
-            site = Site(cluster, documents, progress=progress)
-            for number, (step, value) in enumerate(self.steps):
-                if step == APPLY:
-                    apply(site, [Document(each["kind"], each, f"steps[{number}]") for each in value])
-                else:
-                    carry_out(site, read_step(step, value, f"steps[{number}]"))
-            refuse_awaited(site)
+            site = Site(cluster, self._documents(), progress=progress)
+            take_steps(site, [_read(*each, f"steps[{number}]") for number, each in enumerate(self.steps)])
 
 
 def _described(step: Step) -> tuple[str, Any]:
     """Return a step as a scenario's file has it, with manifests in place of their files."""
     if isinstance(step, Manifests):
-        return APPLY, [document.manifest | {"kind": document.kind} for document in step.documents]
+        return APPLY, [
+            {**document.manifest, "kind": document.kind, "apiVersion": document.api_version}
+            for document in step.documents
+        ]
     return step.step, msgspec.to_builtins(step)
+
+
+def _read(step: str, value: Any, where: str) -> Step:
+    if step != APPLY:
+        return read_step(step, value, where)
+    return Manifests([Document(each["kind"], each, where, each.get("apiVersion", "")) for each in value], where)
 
 
 def _is_replaceable(pod: Pod) -> bool:
@@ -147,7 +157,7 @@ class _Head(msgspec.Struct, frozen=True):
     pods: int = 0
     """How many of the objects are pods to be placed; they come last."""
     steps: tuple[tuple[str, Any], ...] = ()
-    workloads: tuple[Json, ...] = ()
+    others: tuple[Json, ...] = ()
     pattern: DailyPattern = DailyPattern()
 
 
@@ -159,7 +169,7 @@ def packed(load: Load) -> bytes:
         return b"\n".join([_ENCODE(load.header), *map(_ENCODE, load.records)])
     objects: Sequence[Struct] = (*load.standing, *load.pods)
     lines = [_ENCODE((type(obj).__name__, obj)) for obj in objects]
-    return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods), load.steps, load.workloads)), *lines])
+    return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods), load.steps, load.others)), *lines])
 
 
 def unpacked(content: bytes) -> Load:
@@ -175,7 +185,7 @@ def unpacked(content: bytes) -> Load:
     objects = list(_objects(rest))
     begin = len(objects) - head.pods
     pods = tuple(pod for pod in objects[begin:] if isinstance(pod, Pod))
-    return ClusterLoad(tuple(objects[:begin]), pods, head.steps, head.workloads)
+    return ClusterLoad(tuple(objects[:begin]), pods, head.steps, head.others)
 
 
 def _objects(content: bytes) -> Iterator[Struct]:

@@ -34,9 +34,10 @@ from berth_workbench.comparison.executors import Done, Finished, IsStopped, work
 from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, hash_of, packed
 from berth_workbench.comparison.results import ResultRow, ResultsDirectory
 from berth_workbench.comparison.tasks import TaskDescription, TaskResult
-from berth_workbench.planning.scenario import Step, read_scenario
+from berth_workbench.planning.scenario import read_scenario
 from berth_workbench.simulation.changes import ChangeError, ClusterChange, read_step
 from berth_workbench.simulation.prices import PriceError, Prices
+from berth_workbench.simulation.steps import Step
 from berth_workbench.simulation.workloads import ManifestError
 from berth_workbench.snapshot.documents import SnapshotError, read_documents
 from berth_workbench.snapshot.snapshot import read_cluster

@@ -28,7 +28,7 @@ from berth.runtime.serving.waits import PendingPod
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
 from berth_workbench.page.source import PluginViews
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.snapshot import Snapshot
 
 MAX_JUDGED = 2000
@@ -51,8 +51,7 @@ class ClusterFileSource:
         self._snapshot = snapshot
         self._configuration = configuration or ConfigurationSource(DEFAULT)
         config, registry = self._configuration.load()
-        self._cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
-        self._cluster.add_followed(snapshot.documents)
+        self._cluster = Site.of(snapshot, config=config, registry=registry).cluster
         self._asking = asyncio.Lock()
         pods = self._cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]

@@ -14,18 +14,16 @@ from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed
 from berth_workbench.planning.node_groups import NodeGroup, NodeGroupSpec, groups_in
-from berth_workbench.planning.scenario import Manifests, Step
 from berth_workbench.planning.survival import Failure, loss_of
-from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
+from berth_workbench.planning.whatif import StoppedEarlyError, natural
 from berth_workbench.simulation.budgets import is_active, owner_of
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.node_changes import drain_node, remove_nodes, set_unschedulable
-from berth_workbench.simulation.operations import carry_out
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
-from berth_workbench.simulation.rollouts import apply
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.steps import Step, take_steps
 from berth_workbench.snapshot.snapshot import Snapshot
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -106,15 +104,10 @@ def autoscale_of(
         if watch is not None and watch(steps):
             raise StoppedEarlyError
 
-    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
-    site = Site(cluster, snapshot.documents, progress=progress)
-    groups = groups_in(specs, cluster.nodes.values(), prices)
+    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    groups = groups_in(specs, site.cluster.nodes.values(), prices)
     site.settle()
-    for step in steps:
-        if isinstance(step, Manifests):
-            apply(site, step.documents, namespace)
-        else:
-            carry_out(site, step)
+    take_steps(site, steps, namespace)
     return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most)
 
 

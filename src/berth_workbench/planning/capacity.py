@@ -31,16 +31,14 @@ from berth.framework.promises import Dependency
 from berth.framework.registry import Registry
 from berth.framework.status import Status, unschedulable
 from berth.state.pod_info import PodInfo
-from berth_workbench.planning.scenario import Manifests, Step
 from berth_workbench.planning.shapes import AskedShape, asked_by, gang_of
-from berth_workbench.planning.whatif import StoppedEarlyError, loaded
+from berth_workbench.planning.whatif import StoppedEarlyError
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
-from berth_workbench.simulation.operations import carry_out
-from berth_workbench.simulation.rollouts import apply
 from berth_workbench.simulation.scale import note_manifests, refuse_awaited
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.steps import Step, take_step
 from berth_workbench.simulation.workloads import POD_MAKERS, WorkloadManifest
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
@@ -202,16 +200,13 @@ def capacity_after(
         if watch(pods):
             raise StoppedEarlyError
 
-    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
-    cluster.add_followed(snapshot.documents)
-    site = Site(cluster, snapshot.documents, progress=progress)
+    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    cluster = site.cluster
     if steps or pending_first:
         site.settle()
     for step in steps:
-        if isinstance(step, Manifests):
-            apply(site, step.documents, namespace)
-        else:
-            carry_out(site, step)
+        take_step(site, step, namespace)
+    documents = cluster.add_followed(documents, namespace)
     groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
     note_manifests(site, [WorkloadManifest(each, namespace) for each in documents if each.kind in POD_MAKERS])
     refuse_awaited(site)

@@ -19,8 +19,9 @@ from typing import Any, Final
 import yaml
 
 from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
-from berth_workbench.simulation.changes import CHANGES, ChangeError, ClusterChange, read_step
-from berth_workbench.snapshot.documents import Document, read_documents
+from berth_workbench.simulation.changes import CHANGES, ChangeError, read_step
+from berth_workbench.simulation.steps import Manifests, Step
+from berth_workbench.snapshot.documents import read_documents
 from berth_workbench.snapshot.text import SnapshotError
 
 API_VERSION: Final = "berth.dev/v1"
@@ -28,22 +29,6 @@ KIND: Final = "Scenario"
 APPLY: Final = "apply"
 MAX_STEPS = 1000
 _EXPECTED: Final = "an object with apiVersion, kind and steps"
-
-
-class Manifests:
-    """A step that applies manifests."""
-
-    __slots__ = ("documents", "words")
-
-    def __init__(self, documents: list[Document], words: str) -> None:
-        self.documents = documents
-        self.words = words
-
-    def __str__(self) -> str:
-        return self.words
-
-
-Step = ClusterChange | Manifests
 
 
 def read_scenario(path: str | Path) -> list[Step]:

@@ -29,17 +29,15 @@ from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.certain_room import CertainRoom, LeavingPods
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, content_of, kinds_of, nodes_in_words
-from berth_workbench.planning.scenario import Manifests, Step
-from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
+from berth_workbench.planning.whatif import StoppedEarlyError, natural
 from berth_workbench.simulation.budgets import is_active, owner_of
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.node_changes import remove_nodes
-from berth_workbench.simulation.operations import carry_out
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
-from berth_workbench.simulation.rollouts import apply
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.steps import Step, take_steps
 from berth_workbench.snapshot.snapshot import Snapshot
 
 Kind = Literal["node", "zone", "pool"]
@@ -165,13 +163,8 @@ def survival_of(
         if watch is not None and watch(steps):
             raise StoppedEarlyError
 
-    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
-    site = Site(cluster, snapshot.documents)
-    for step in steps:
-        if isinstance(step, Manifests):
-            apply(site, step.documents, namespace)
-        else:
-            carry_out(site, step)
+    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    take_steps(site, steps, namespace)
     return survival(
         site,
         kinds=kinds,

@@ -16,15 +16,14 @@ from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
 from berth_workbench.planning.ends import EndsBy, KnownEnds, timestamp
-from berth_workbench.planning.scenario import Manifests, Step
-from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
+from berth_workbench.planning.whatif import StoppedEarlyError, natural
 from berth_workbench.simulation.budgets import is_active
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import is_pending
-from berth_workbench.simulation.operations import carry_out
-from berth_workbench.simulation.rollouts import apply
+from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.steps import Manifests, Step, take_step
 from berth_workbench.snapshot.snapshot import Snapshot
 
 WITHIN_S = 7 * 86_400.0
@@ -106,20 +105,18 @@ def waits_of(
         if watch is not None and watch(steps):
             raise StoppedEarlyError
 
-    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
-    site = Site(cluster, snapshot.documents)
+    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    cluster = site.cluster
     now = _now(snapshot, cluster)
     documents = list(snapshot.documents)
     pending = {pod.key for pod in cluster.of(Pod) if is_pending(pod)}
     site.settle()
     for step in steps:
         before = set(cluster.pods)
-        if isinstance(step, Manifests):
-            apply(site, step.documents, namespace)
-            documents += step.documents
-        else:
-            carry_out(site, step)
+        take_step(site, step, namespace)
+        documents += step.documents if isinstance(step, Manifests) else ()
         pending |= set(cluster.pods) - before
+    refuse_awaited(site)
     pending |= {pod.key for pod in cluster.of(Pod) if is_pending(pod)}
     for name in names:
         if name not in pending:

@@ -11,18 +11,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
-from berth_workbench.planning.scenario import Manifests, Step
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, Progress, SimulatedCluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, Progress
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.measures import Measures, is_pending, measure
-from berth_workbench.simulation.operations import carry_out
-from berth_workbench.simulation.rollouts import apply
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import LOST, Broken, Site, is_daemon
+from berth_workbench.simulation.steps import Step, take_step
 from berth_workbench.snapshot.snapshot import Snapshot
 
 NO_LONGER_RUNS = "NoLongerRuns"
@@ -121,21 +118,8 @@ def what_if(
     are to come. Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, and ValueError for a pod whose
     PriorityClass is not there.
     """
-    structs = loaded(snapshot, progress, expect)
-    cluster = SimulatedCluster(structs, config=config, registry=registry, seed=seed)
-    cluster.add_followed(snapshot.documents)
-    site = Site(cluster, snapshot.documents, progress=progress, expect=expect)
-    return WhatIfRun(cluster, site, pool_label).run(steps, namespace)
-
-
-def loaded(snapshot: Snapshot, progress: Progress | None = None, expect: Progress | None = None) -> Iterator[Struct]:
-    """Yield the objects of a snapshot, and tell how far it is."""
-    if expect is not None:
-        expect(len(snapshot.documents))
-    for struct in snapshot.structs():
-        yield struct
-        if progress is not None:
-            progress(1)
+    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress, expect=expect)
+    return WhatIfRun(site, pool_label).run(steps, namespace)
 
 
 class WhatIfRun:
@@ -154,8 +138,8 @@ class WhatIfRun:
         "_strained",
     )
 
-    def __init__(self, cluster: SimulatedCluster, site: Site, pool_label: str = "") -> None:
-        self._cluster = cluster
+    def __init__(self, site: Site, pool_label: str = "") -> None:
+        self._cluster = cluster = site.cluster
         self._site = site
         self._pool_label = pool_label
         self._before = {key: pod.spec.node_name for key, pod in cluster.pods.items()}
@@ -177,12 +161,9 @@ class WhatIfRun:
                 self._note_step(words)
             for step in steps:
                 words = str(step)
-                if isinstance(step, Manifests):
-                    found = apply(self._site, step.documents, namespace)
-                    self._note_passed_over(found.passed_over)
-                    self._note_groups(found.pods)
-                else:
-                    carry_out(self._site, step)
+                applied = take_step(self._site, step, namespace)
+                self._note_passed_over(applied.passed_over)
+                self._note_groups(applied.pods)
                 self._note_step(words)
             refuse_awaited(self._site)
         except StoppedEarlyError:

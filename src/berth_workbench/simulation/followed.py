@@ -24,9 +24,14 @@ def resources_followed(
     return tuple(build_core(config or default_config(), registry or full_registry(), rng=random.Random(0)).resources)
 
 
+def followed_kinds(resources: Iterable[CustomResource]) -> dict[tuple[str, str], CustomResource]:
+    """Return these resources by the apiVersion and kind that their objects have."""
+    return {(each.resource.api_version, each.kind): each for each in resources}
+
+
 def objects_followed(documents: Iterable[Document], resources: Iterable[CustomResource]) -> Iterator[Any]:
     """Yield the objects of these resources, as their plugins want them. Raises `ObjectError`."""
-    wanted = {(each.resource.api_version, each.kind): each for each in resources}
+    wanted = followed_kinds(resources)
     for document in documents:
         resource = wanted.get((document.api_version, document.kind))
         if resource is not None:

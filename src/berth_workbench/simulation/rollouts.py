@@ -57,7 +57,7 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
     fresh: list[Document] = []
     manifests: list[WorkloadManifest] = []
     running: list[tuple[RunningWorkload, WorkloadManifest]] = []
-    for document in documents:
+    for document in site.cluster.add_followed(documents, namespace):
         if document.kind not in POD_MAKERS:
             fresh.append(document)
             continue

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from berth.api.meta import Struct
 from berth.api.pod import Pod
+from berth.config.types import SchedulerConfiguration
+from berth.framework.registry import Registry
 from berth_workbench.simulation.budgets import is_active, owner_of
 from berth_workbench.simulation.changes import ChangeError, Scale
 from berth_workbench.simulation.claims import ClaimTemplate
@@ -17,6 +20,7 @@ from berth_workbench.simulation.workloads import (
     claim_templates,
 )
 from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.snapshot import Snapshot
 
 MIRROR = "kubernetes.io/config.mirror"
 
@@ -99,6 +103,28 @@ class Site:
         self._documents = {(each.kind, _key_of(each)): each for each in documents if each.kind in POD_MAKERS}
         self._daemons: list[WorkloadManifest] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        snapshot: Snapshot,
+        *,
+        config: SchedulerConfiguration | None = None,
+        registry: Registry | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+        expect: Progress | None = None,
+        made: type[SimulatedCluster] = SimulatedCluster,
+    ) -> "Site":
+        """Return a snapshot's cluster in memory, with all that the configuration's plugins follow in it.
+
+        Nothing has been tried yet: what is pending there is pending here. `made` is the kind of cluster. `progress` is
+        told of each object that is loaded and of each pod that is tried, `expect` how many there are to come. Raises
+        `ConfigError`, `RegistryError`, `ObjectError`.
+        """
+        cluster = made(_loaded(snapshot, progress, expect), config=config, registry=registry, seed=seed)
+        cluster.add_followed(snapshot.documents)
+        return cls(cluster, snapshot.documents, progress=progress, expect=expect)
+
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def pods_on(self, node_name: str) -> list[Pod]:
@@ -166,6 +192,16 @@ class Site:
             self.cluster.delete("Pod", key)
             return
         self.cluster.send_back(key)
+
+
+def _loaded(snapshot: Snapshot, progress: Progress | None, expect: Progress | None) -> Iterator[Struct]:
+    """Yield the objects of a snapshot, and tell how far it is."""
+    if expect is not None:
+        expect(len(snapshot.documents))
+    for struct in snapshot.structs():
+        yield struct
+        if progress is not None:
+            progress(1)
 
 
 def is_daemon(pod: Pod) -> bool:

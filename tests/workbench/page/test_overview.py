@@ -64,7 +64,7 @@ def test_a_picture_has_every_node_before_and_after_and_every_pod_that_went():
     for each in (pod("one", "a1"), pod("two", "a1", "3"), bare, pod("stays", "b1", "3")):
         cluster.put(each)
     before = copy_columns(cluster.core.cache.table).columns()
-    run = WhatIfRun(cluster, Site(cluster))
+    run = WhatIfRun(Site(cluster))
     result = run.run([parse_flag("loseZone", "a"), parse_flag("addNodes", "1=b1")])
     found = picture_of(before, copy_columns(cluster.core.cache.table).columns(), result)
     number = {name: at for at, name in enumerate(found.names)}

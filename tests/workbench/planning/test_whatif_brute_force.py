@@ -74,7 +74,7 @@ def test_nothing_is_where_it_may_not_be_and_whatever_is_pending_fits_nowhere(chu
     for seed in SEEDS[chunk::4]:
         rng, nodes, running, snapshot = world(seed)
         cluster = SimulatedCluster(snapshot.structs())
-        run = WhatIfRun(cluster, Site(cluster, snapshot.documents))
+        run = WhatIfRun(Site(cluster, snapshot.documents))
         result = run.run(random_steps(rng, nodes, running))
         after = [plain(node) for node in cluster.nodes.values()]
         pods = [rounded_off(plain(pod)) for pod in cluster.pods.values()]
@@ -101,7 +101,7 @@ def test_the_result_tells_every_difference_and_nothing_else():
     for seed in SEEDS:
         rng, nodes, running, snapshot = world(seed)
         cluster = SimulatedCluster(snapshot.structs())
-        result = WhatIfRun(cluster, Site(cluster, snapshot.documents)).run(random_steps(rng, nodes, running))
+        result = WhatIfRun(Site(cluster, snapshot.documents)).run(random_steps(rng, nodes, running))
         before = {f"default/{pod['metadata']['name']}": node for pod, node in running}
         after = cluster.placements
         told = {each.pod: each.node or "" for each in result.pods}
@@ -126,7 +126,7 @@ def test_drains_never_take_a_budget_below_what_it_demands():
         _, nodes, running, snapshot = world(seed, *(budget(app, number) for app, number in least.items()))
         names = [node["metadata"]["name"] for node in nodes]
         cluster = SimulatedCluster(snapshot.structs())
-        result = WhatIfRun(cluster, Site(cluster, snapshot.documents)).run(
+        result = WhatIfRun(Site(cluster, snapshot.documents)).run(
             [parse_flag("drain", name) for name in names[:2]]
         )
         before = Counter(checker.app(pod) for pod, _ in running)

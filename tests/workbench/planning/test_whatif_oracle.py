@@ -23,7 +23,7 @@ def asked(seed):
     question = random_question(rng, world)
     snapshot = Snapshot([Document(each["kind"], each, "a world") for each in world.manifests(rng)])
     cluster = SimulatedCluster(snapshot.structs())
-    run = WhatIfRun(cluster, Site(cluster, snapshot.documents))
+    run = WhatIfRun(Site(cluster, snapshot.documents))
     result = run.run([parse_flag(step, text) for step, text in question])
     return question, result, list(differences(world, question, cluster, result))
 

@@ -34,7 +34,7 @@ def after(*flags, running=True):
     manifests = [*nodes, DAEMONS, *(pods if running else [])]
     documents = [Document(each["kind"], msgspec.json.encode(each), "a test") for each in manifests]
     cluster = SimulatedCluster(Snapshot(documents).structs())
-    result = WhatIfRun(cluster, Site(cluster, documents)).run([parse_flag(*flag) for flag in flags])
+    result = WhatIfRun(Site(cluster, documents)).run([parse_flag(*flag) for flag in flags])
     return sorted(cluster.placements.values()), result
 
 

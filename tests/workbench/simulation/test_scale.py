@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.scenario import Manifests
 from berth_workbench.planning.whatif import WhatIfRun
 from berth_workbench.simulation.changes import ChangeError, parse_flag
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.steps import Manifests
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -63,7 +63,7 @@ def after(manifests, *steps):
     """The cluster and the result after some steps, flags or manifests."""
     documents = [Document(each["kind"], msgspec.json.encode(each), "a test") for each in manifests]
     cluster = SimulatedCluster(Snapshot(documents).structs())
-    run = WhatIfRun(cluster, Site(cluster, documents))
+    run = WhatIfRun(Site(cluster, documents))
     return cluster, run.run([parse_flag(*each) if isinstance(each, tuple) else each for each in steps])
 
 

@@ -11,7 +11,7 @@ from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
 from berth_workbench.page.views.trials import TrialPanel, result_place
 from berth_workbench.planning.help.result import Change, Help
 from berth_workbench.planning.help.search import what_would_help
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.site import Site
 
 CHANGES_SHOWN = 20
 NODES_SHOWN = 3
@@ -25,8 +25,7 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
 
         def work(watch: Watch) -> Help:
             config, registry = configuration.load()
-            cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
-            cluster.add_followed(snapshot.documents)
+            cluster = Site.of(snapshot, config=config, registry=registry).cluster
             found = cluster.pods.get(pod)
             if found is None:
                 raise SourceError(f"there is no pod {pod} in the cluster any more")

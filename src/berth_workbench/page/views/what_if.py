@@ -18,7 +18,6 @@ from berth_workbench.page.views.elements import NOTHING, MoveMap, TrialForm, Tri
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import counted
 from berth_workbench.page.views.trials import TrialPanel, result_place
-from berth_workbench.planning.scenario import Manifests, Step
 from berth_workbench.planning.whatif import (
     PodOutcome,
     StoppedEarlyError,
@@ -26,12 +25,12 @@ from berth_workbench.planning.whatif import (
     WhatIfRun,
     WhoIsWhere,
     broken_groups,
-    loaded,
 )
 from berth_workbench.simulation.changes import CHANGES, ChangeError, parse_flag
-from berth_workbench.simulation.cluster import SimulatedCluster, StuckError
+from berth_workbench.simulation.cluster import StuckError
 from berth_workbench.simulation.measures import Measures, figures
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.steps import Manifests, Step
 from berth_workbench.simulation.workloads import ManifestError
 from berth_workbench.snapshot.documents import parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot
@@ -142,11 +141,11 @@ def tried(
 ) -> PicturedTrial:
     """Carry steps out on a copy of a cluster."""
     config, registry = configuration.load()
-    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry)
-    cluster.add_followed(snapshot.documents)
-    before = copy_columns(cluster.core.cache.table).columns()
-    result = WhatIfRun(cluster, Site(cluster, snapshot.documents, progress=progress)).run(steps)
-    return PicturedTrial(result, picture_of(before, copy_columns(cluster.core.cache.table).columns(), result))
+    site = Site.of(snapshot, config=config, registry=registry, progress=progress)
+    table = site.cluster.core.cache.table
+    before = copy_columns(table).columns()
+    result = WhatIfRun(site).run(steps)
+    return PicturedTrial(result, picture_of(before, copy_columns(table).columns(), result))
 
 
 def _show(found: PicturedTrial) -> None:

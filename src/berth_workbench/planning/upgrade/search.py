@@ -28,7 +28,7 @@ from berth_workbench.planning.upgrade.plan import (
     UpgradeStep,
 )
 from berth_workbench.planning.upgrade.trial import DrainTrial, TriedStep
-from berth_workbench.planning.whatif import StoppedEarlyError, loaded, natural
+from berth_workbench.planning.whatif import StoppedEarlyError, natural
 from berth_workbench.simulation.changes import ChangeError, Drain
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress
 from berth_workbench.simulation.measures import is_pending
@@ -66,9 +66,9 @@ def plan_upgrade(
     `progress` is told of pods that are loaded and tried, and may raise `StoppedEarlyError`: then the plan ends where it
     is. Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`.
     """
-    cluster = UndoableCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
-    cluster.add_followed(snapshot.documents)
-    return UpgradeSearch(cluster, Site(cluster, snapshot.documents, progress=progress), request, seed).plan()
+    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress, made=UndoableCluster)
+    assert isinstance(site.cluster, UndoableCluster)
+    return UpgradeSearch(site.cluster, site, request, seed).plan()
 
 
 @dataclass(slots=True, eq=False, repr=False)
