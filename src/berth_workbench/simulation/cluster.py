@@ -28,7 +28,7 @@ from berth_workbench.simulation.api_calls import ApiCalls
 from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, scale_in
 from berth_workbench.simulation.claims import claims_again, has_own_claims, released
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
-from berth_workbench.simulation.followed import followed_kinds
+from berth_workbench.simulation.followed import take_followed
 from berth_workbench.simulation.volumes import with_default_class
 from berth_workbench.snapshot.documents import Document
 
@@ -118,21 +118,11 @@ class SimulatedCluster(VirtualCluster):
             self.put(with_priority(pod, classes))
 
     def add_followed(self, documents: Iterable[Document], namespace: str = "default") -> list[Document]:
-        """Take in, out of a snapshot's or manifests' documents, the objects that plugins follow by themselves.
+        """Take in, out of a snapshot's or manifests' documents, what plugins follow; return the rest of them.
 
-        Which these are the plugins say, so they are no part of what a snapshot tells every scheduler. `namespace` is
-        that of objects that have one and do not say which. Returns the documents that somebody else has to look at:
-        those that no plugin follows. Raises `ObjectError`.
+        See `take_followed`. Raises `ObjectError`.
         """
-        left = []
-        wanted = followed_kinds(self.core.resources)
-        for document in documents:
-            resource = wanted.get((document.api_version, document.kind))
-            if resource is not None:
-                self.put(resource.read(_in_namespace(document.manifest, namespace if resource.namespaced else "")))
-            if resource is None or document.is_read_by_scheduler:
-                left.append(document)
-        return left
+        return take_followed(documents, self.core.resources, self.put, namespace)
 
     def create(self, objects: Iterable[Struct]) -> None:
         """Take new objects in as `add` does; claims get the default class, and a volume where none waits for a pod."""
@@ -342,13 +332,6 @@ class SimulatedCluster(VirtualCluster):
                 self.create(claims)
             self.put(pod)
         return {pod.key for pod in returning}
-
-
-def _in_namespace(manifest: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
-    metadata = manifest.get("metadata")
-    if not namespace or not isinstance(metadata, Mapping) or metadata.get("namespace"):
-        return manifest
-    return {**manifest, "metadata": {**metadata, "namespace": namespace}}
 
 
 def _is_replaced(pod: Pod) -> bool:

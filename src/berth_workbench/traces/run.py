@@ -28,6 +28,7 @@ from berth_workbench.traces.trace import (
     JobStarts,
     NodeComes,
     NodeGoes,
+    ObjectComes,
     PodShapeGiven,
     Record,
     ServiceScales,
@@ -164,6 +165,9 @@ class TraceRun:
             self._add_node(record)
         elif isinstance(record, NodeGoes):
             self._remove_node(record.name)
+        elif isinstance(record, ObjectComes):
+            left = self.cluster.add_followed([record.document()])
+            self.cluster.create(each.struct() for each in left if each.is_read_by_scheduler)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

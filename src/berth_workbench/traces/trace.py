@@ -18,6 +18,8 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.untrusted import UNREADABLE, problem_of, shortened
 from berth.api.user_error import UserError
+from berth_workbench.simulation.workloads import POD_MAKERS
+from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.text import MAX_LINE, SnapshotError, opened
 
 VERSION = 1
@@ -148,7 +150,18 @@ class ServiceScales(Record, frozen=True, kw_only=True, tag="service"):
     shape: PodShapeGiven = PodShapeGiven()
 
 
-AnyRecord = NodeComes | NodeGoes | JobStarts | ServiceScales
+class ObjectComes(Record, frozen=True, kw_only=True, tag="object"):
+    """Any other object is there from now on, or is changed: a claim, a class, what a plugin follows."""
+
+    manifest: dict[str, Any]
+
+    def document(self) -> Document:
+        """Return the object as manifests have it."""
+        kind, api_version = (str(self.manifest.get(each) or "") for each in ("kind", "apiVersion"))
+        return Document(kind, self.manifest, f"the object at {self.at:g}", api_version)
+
+
+AnyRecord = NodeComes | NodeGoes | JobStarts | ServiceScales | ObjectComes
 
 
 class TimedWorkload(msgspec.Struct, frozen=True):
@@ -240,6 +253,8 @@ class _Checks:
             )
         if isinstance(record, NodeGoes):
             return ""
+        if isinstance(record, ObjectComes):
+            return _manifest_problem(record.document())
         if isinstance(record, NodeComes):
             return _name_problem("node", record.name) or self._node_problem(record)
         kind = "job" if isinstance(record, JobStarts) else "service"
@@ -276,6 +291,14 @@ class _Checks:
             return False
         self._known.add(key)
         return True
+
+
+def _manifest_problem(given: Document) -> str:
+    if given.kind in ("Node", "Pod", *POD_MAKERS):
+        return f"an object of kind {given.kind}; nodes, jobs and services have records of their own"
+    if not given.kind or not given.api_version:
+        return "an object without apiVersion or kind"
+    return _object_problem(lambda: decode(given.kind, given.manifest)) if given.is_read_by_scheduler else ""
 
 
 def _object_problem(make: Callable[[], object]) -> str:
