@@ -87,12 +87,17 @@ def is_structured(output: Output) -> bool:
     return output not in ("table", "wide")
 
 
-def print_structured(result: Any, output: Output, names: Iterable[str] = ()) -> None:
-    """Print a struct, or JSON values, on standard output: as JSON or YAML, by a template, or only its names."""
+def print_structured(result: Any, output: Output, names: Iterable[str] = (), *, assumed: str = "") -> None:
+    """Print a struct, or JSON values, on standard output: as JSON or YAML, by a template, or only its names.
+
+    `assumed` is what the result rests on beside what was typed; an object says so in a field of that name.
+    """
     if output == "name":
         sys.stdout.writelines(f"{legible(name)}\n" for name in dict.fromkeys(names))
         return
     values = msgspec.to_builtins(result, str_keys=True)
+    if assumed and isinstance(values, dict):
+        values["assumed"] = assumed
     if output == "yaml":
         import yaml
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
-from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.setup import config_option, gates_option, plugin_option, warn
 from berth.cli.table import Table, TableColumn
+from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import (
     cluster_options,
     manifests_option,
     namespace_option,
-    read_cluster_given,
     read_manifests,
 )
 from berth_workbench.cli.load_input import read_prices
@@ -83,20 +83,19 @@ def command(
     """
     from berth_workbench.simulation.steps import Manifests
 
-    config, registry = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()
     groups = _read_groups(groups_file)
     costs = read_prices(prices)
     documents = read_manifests(manifests)
     if documents:
         steps.append(Manifests(documents, f"apply {', '.join(manifests)}"))
-    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     found = _asked(
         snapshot,
         groups,
         steps,
-        config=config,
-        registry=registry,
+        config=setup.config,
+        registry=setup.registry,
         seed=seed,
         namespace=namespace,
         prices=costs,
@@ -106,8 +105,9 @@ def command(
     for note in found.notes:
         warn(note)
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, assumed=assumed)
     else:
+        tell_assumed(assumed)
         print_plan(found, console_for(output), shown=None if output == "wide" else ROWS_SHOWN)
 
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
-from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.setup import config_option, gates_option, plugin_option, warn
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
+from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import (
     cluster_options,
     manifests_option,
     namespace_option,
-    read_cluster_given,
     read_manifests,
 )
 from berth_workbench.cli.plot_flag import plot_option
@@ -76,10 +76,9 @@ def command(
     """
     if not manifests:
         raise click.UsageError("-f: what is to fit? give the manifest of a pod or of a workload")
-    setup = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()
     documents = read_manifests(manifests)
-    snapshot = read_cluster_given(cluster, kubeconfig, context, setup=setup)
+    snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     found = _asked(
         snapshot,
         documents,
@@ -99,8 +98,9 @@ def command(
     for note in found.notes:
         warn(note)
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, assumed=assumed)
     else:
+        tell_assumed(assumed)
         print_capacity(found, console_for(output), shown=None if output == "wide" else ROWS_SHOWN)
 
 

@@ -15,6 +15,7 @@ import click
 if TYPE_CHECKING:
     from berth.api.custom import CustomResource
     from berth.cli.setup import Setup
+    from berth_workbench.comparison.configurations import LoadedConfiguration
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -129,11 +130,11 @@ def _take(kubeconfig: str, context: str, custom: "Sequence[CustomResource]") -> 
     return snapshot
 
 
-def followed_by(setup: "Setup | None") -> "Sequence[CustomResource]":
+def followed_by(setup: "Setup | LoadedConfiguration | None") -> "Sequence[CustomResource]":
     """Return what the plugins of a configuration follow. Raises `ConfigError`."""
     from berth_workbench.simulation.followed import resources_followed
 
-    return () if setup is None else resources_followed(*setup)
+    return () if setup is None else resources_followed(setup.config, setup.registry)
 
 
 def take_cluster(kubeconfig: str, context: str, custom: "Sequence[CustomResource]" = ()) -> "Snapshot":

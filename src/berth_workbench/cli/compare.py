@@ -9,8 +9,15 @@ from berth.cli.output import Output, console_for, is_structured, output_option_n
 from berth.cli.setup import gates_option, plugin_option
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.cluster_input import cluster_options, manifests_option
-from berth_workbench.cli.load_input import load_options, read_any_load, read_configuration, read_prices
+from berth_workbench.cli.cluster_input import cluster_options, followed_by, manifests_option, read_cluster_given
+from berth_workbench.cli.load_input import (
+    load_on,
+    load_options,
+    read_configuration,
+    read_prices,
+    read_workload,
+    refuse_beside_trace,
+)
 from berth_workbench.cli.plot_flag import plot_option
 
 if TYPE_CHECKING:
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 
     from berth.decisions.exchange import ComparedDecision
     from berth_workbench.comparison.comparison import ConfigurationsCompared, FigureCompared
+    from berth_workbench.comparison.loads import Load
 
 CHANGES_SHOWN = 20
 """How many changed pods the table lists; `-o wide` and the structured outputs list all of them."""
@@ -68,11 +76,18 @@ def command(
     from berth_workbench.comparison.comparison import compare
     from berth_workbench.comparison.loads import steps_of
 
+    refuse_beside_trace(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     sources = [
         read_configuration(path, (*plugins, *own), feature_gates) for path, own in ((a, a_plugins), (b, b_plugins))
     ]
     costs = read_prices(prices)
-    load = read_any_load(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
+    load: Load
+    if trace:
+        load = read_workload(trace)
+    else:
+        custom = [each for source in sources for each in followed_by(source.load())]
+        snapshot = read_cluster_given(cluster, kubeconfig, context, custom=custom)
+        load = load_on(snapshot, manifests, replaces_all=replace_all)
     with working("comparing", total=steps_of(load) * (2 * seeds + 1)) as work:
 
         def watch(steps: int) -> bool:

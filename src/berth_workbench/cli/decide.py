@@ -16,7 +16,8 @@ from berth.core.generation import GENERATIONS
 from berth_workbench.cases.cases import CaseError, case_for
 from berth_workbench.cases.decide import told
 from berth_workbench.cases.queue_lives import is_life, replay_life
-from berth_workbench.cli.cluster_input import manifests_option
+from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth_workbench.cli.cluster_input import manifests_option, read_cluster_given
 from berth_workbench.cli.decide_cluster import decide_cluster
 
 
@@ -61,8 +62,12 @@ def command(
     if cluster:
         if generation is not None and config_file:
             raise click.UsageError("--generation stands for the default configuration of a release; leave out --config")
-        setup = read_setup(config_file, plugins, feature_gates)
-        decide_cluster(cluster, manifests, setup if generation is None else _of(generation, setup), memos=not no_memos)
+        if generation is None:
+            snapshot, used, setup, assumed = read_asked(cluster, "", "", config_file, plugins, feature_gates)
+            tell_assumed(assumed if used.document else "", err=True)
+        else:
+            snapshot, setup = read_cluster_given(cluster), _of(generation, read_setup("", plugins, feature_gates))
+        decide_cluster(snapshot, manifests, setup, memos=not no_memos)
         return
     if manifests or config_file or feature_gates:
         raise click.UsageError("-f, --config and --feature-gates go with --cluster")

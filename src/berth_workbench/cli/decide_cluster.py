@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from berth.cli.setup import BadConfigurationError, warn
-from berth_workbench.cli.cluster_input import read_cluster_given, read_manifests
+from berth_workbench.cli.cluster_input import read_manifests
 from berth_workbench.cli.progress import working
 
 if TYPE_CHECKING:
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from berth.cli.setup import Setup
     from berth.core.core import Core
     from berth_workbench.snapshot.documents import Document
+    from berth_workbench.snapshot.snapshot import Snapshot
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
 
-def decide_cluster(cluster: Sequence[str], manifests: Sequence[str], setup: "Setup", *, memos: bool) -> None:
+def decide_cluster(snapshot: "Snapshot", manifests: Sequence[str], setup: "Setup", *, memos: bool) -> None:
     """Print a line for each pod: {"name": "namespace/name", "steps": [decision]}."""
     from berth.config.errors import ConfigError
     from berth_workbench.cases.decide import decisions_about
 
     try:
         core = _core(setup, memos=memos)
-        pods = _taken_in(core, cluster, manifests)
+        pods = _taken_in(core, snapshot, manifests)
         with working("deciding", len(pods)) as work:
             for decision in decisions_about(pods, core):
                 line = msgspec.json.encode({"name": decision["pod"], "steps": [decision]})
@@ -51,7 +52,7 @@ def _core(setup: "Setup", *, memos: bool) -> "Core":
     )
 
 
-def _taken_in(core: "Core", cluster: Sequence[str], manifests: Sequence[str]) -> "list[Pod]":
+def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "list[Pod]":
     """Tell a core of a cluster, and return the pods to decide about: those of the manifests, or else the pending."""
     from berth.api.node import PriorityClass
     from berth.api.pod import Pod
@@ -62,7 +63,6 @@ def _taken_in(core: "Core", cluster: Sequence[str], manifests: Sequence[str]) ->
     def take(obj: object) -> None:
         core.handle(ObjectEvent("ADDED", core.resources.name_of(obj), obj), 0.0)
 
-    snapshot = read_cluster_given(cluster)
     classes: dict[str, PriorityClass] = {}
     pending: list[Pod] = []
     gated = 0

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from berth.cli.setup import BadConfigurationError
-from berth_workbench.cli.cluster_input import read_cluster_given, read_manifests
+from berth_workbench.cli.cluster_input import read_manifests
 
 if TYPE_CHECKING:
     from berth_workbench.comparison.configurations import ConfigurationSource
-    from berth_workbench.comparison.loads import ClusterLoad, Load
+    from berth_workbench.comparison.loads import ClusterLoad
     from berth_workbench.simulation.prices import Prices
+    from berth_workbench.snapshot.snapshot import Snapshot
     from berth_workbench.traces.trace import TimedWorkload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -37,15 +38,12 @@ def load_options(command: Command) -> Command:
     return command
 
 
-def read_any_load(
+def refuse_beside_trace(
     trace: str, cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
-) -> "Load":
-    """Return what was given to try configurations on. Raises `click.ClickException`, `UserError`."""
-    if not trace:
-        return read_load(cluster, kubeconfig, context, manifests, replaces_all=replaces_all)
-    if cluster or kubeconfig or context or manifests or replaces_all:
+) -> None:
+    """Raise `click.UsageError` for what a workload over time has of its own."""
+    if trace and (cluster or kubeconfig or context or manifests or replaces_all):
         raise click.UsageError("--trace has nodes and pods of its own: leave out --cluster, -f and --replace-all")
-    return read_workload(trace)
 
 
 def read_configuration(path: str, plugins: Sequence[str], feature_gates: str) -> "ConfigurationSource":
@@ -89,14 +87,11 @@ def read_workload(path: str) -> "TimedWorkload":
         raise click.ClickException(f"--trace {error}") from None
 
 
-def read_load(
-    cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
-) -> "ClusterLoad":
-    """Return the cluster with the pods to place. Raises `click.ClickException`, `UserError`."""
+def load_on(snapshot: "Snapshot", manifests: Sequence[str], *, replaces_all: bool) -> "ClusterLoad":
+    """Return a cluster with the pods to place. Raises `click.ClickException`, `UserError`."""
     from berth_workbench.comparison.loads import ClusterLoad
 
-    snapshot, documents = read_cluster_given(cluster, kubeconfig, context), read_manifests(manifests)
-    load = ClusterLoad.of(snapshot, documents, replaces_all=replaces_all)
+    load = ClusterLoad.of(snapshot, read_manifests(manifests), replaces_all=replaces_all)
     if not load.pods:
         raise click.ClickException(
             "there are no pods to place: none is pending, and -f gives none; --replace-all places the running ones anew"

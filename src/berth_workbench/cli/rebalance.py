@@ -11,14 +11,14 @@ from berth.api.near_names import nearest
 from berth.cli.numbers import FiniteFloatRange
 from berth.cli.option_rules import only_with
 from berth.cli.output import Output, console_for, is_structured, output_option_naming, plain, print_structured
-from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
+from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import (
     cluster_options,
     followed_by,
     manifests_option,
-    read_cluster_given,
     read_manifests,
 )
 from berth_workbench.cli.plot_flag import plot_option
@@ -130,8 +130,7 @@ def command(
         raise click.UsageError("--execute works on a live cluster and prints a table; leave --cluster and others out")
     if manifests and goal != "free-shape":
         raise click.UsageError("-f names the pods that --goal free-shape makes room for")
-    setup = read_setup(config_file, plugins, feature_gates)
-    snapshot = read_cluster_given(cluster, kubeconfig, context, setup=setup)
+    snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     try:
         request = RebalanceRequest(
             goal=goal,
@@ -164,11 +163,12 @@ def command(
     except ConfigError as error:
         raise BadConfigurationError(str(error)) from None
     if is_structured(output):
-        print_structured(plan, output, (each.pod for each in plan.steps if each.pod))
+        print_structured(plan, output, (each.pod for each in plan.steps if each.pod), assumed=assumed)
     elif commands:
         for line in commands_of(plan):
             click.echo(legible(line))
     else:
+        tell_assumed(assumed)
         print_plan(plan, console_for(output))
     if plot:
         from berth_workbench.plots.rebalance import plot_plan

@@ -7,10 +7,11 @@ import click
 import msgspec
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
-from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.setup import config_option, gates_option, plugin_option, warn
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.cluster_input import cluster_options, read_cluster_given
+from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth_workbench.cli.cluster_input import cluster_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,17 +63,17 @@ def command(
 
     if cluster and not usage_files:
         raise click.UsageError("--usage: a cluster in a file has no metrics; give what its pods use")
-    config, registry = read_setup(config_file, plugins, feature_gates)
     usage = read_usage(usage_files) if usage_files else take_usage(kubeconfig, context)
-    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     with working("placing what is pending"):
-        simulated = Site.of(snapshot, config=config, registry=registry).cluster
+        simulated = Site.of(snapshot, config=setup.config, registry=setup.registry).cluster
         found = shrinking(simulated, usage, margin)
     for note in found.notes:
         warn(note)
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, assumed=assumed)
     else:
+        tell_assumed(assumed)
         print_shrinking(found, console_for(output), None if output == "wide" else ROWS_SHOWN)
 
 

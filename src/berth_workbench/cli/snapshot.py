@@ -1,17 +1,19 @@
 """`berth snapshot`: a cluster into one file, from its API server or from what kubectl has printed."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.setup import config_option, plugin_option, read_setup
+from berth.cli.setup import BadConfigurationError, config_option, plugin_option, warn
+from berth_workbench.cli.asked import configuration_at_work
 from berth_workbench.cli.cluster_input import followed_by, read_cluster_given, signed, take_cluster
 
 if TYPE_CHECKING:
     from berth.api.custom import CustomResource
+    from berth_workbench.comparison.configurations import ConfigurationSource
     from berth_workbench.snapshot.header import Header
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -62,10 +64,13 @@ def command(
     given = (*files, *more)
     if given and (kubeconfig or context):
         raise click.UsageError("FILE and --kubeconfig are two different clusters; name one")
-    custom = followed_by(read_setup(config_file, plugins) if config_file or plugins else None)
-    if anonymize and custom:
+    source = _configuration(config_file, plugins, (kubeconfig, context), is_live=not given)
+    custom = () if source is None or anonymize else _followed(source, is_asked=bool(config_file or plugins))
+    if anonymize and (config_file or plugins):
         raise click.UsageError("--anonymize leaves custom resources out: what in them is a name, nobody has told")
     snapshot = _of_files(given, custom) if given else take_cluster(kubeconfig, context, custom)
+    if source is not None and not anonymize:
+        snapshot = decided_by(snapshot, source)
     if anonymize:
         snapshot = _anonymized(snapshot, names_file)
     assert snapshot.header is not None
@@ -73,6 +78,44 @@ def command(
         click.echo(line, err=True)
     written = _write(snapshot, output)
     click.echo(f"{written}: {_summary(snapshot.header)}", err=output == "-")
+
+
+def _configuration(
+    config_file: str, plugins: tuple[str, ...], where: tuple[str, str], *, is_live: bool
+) -> "ConfigurationSource | None":
+    """Return the configuration whose custom resources are taken, and that later questions are decided with."""
+    from berth_workbench.cli.load_input import read_configuration
+
+    if config_file or plugins:
+        return read_configuration(config_file or "default", plugins, "")
+    return configuration_at_work(*where) if is_live else None
+
+
+def _followed(source: "ConfigurationSource", *, is_asked: bool) -> "Sequence[CustomResource]":
+    """Return what the plugins of a configuration follow.
+
+    Of a scheduler at work, plugins may not be installed here: then it is told what is missing, and the rest is taken.
+    """
+    from berth.config.errors import ConfigError
+
+    try:
+        return followed_by(source.load())
+    except ConfigError as error:
+        if is_asked:
+            raise BadConfigurationError(str(error)) from None
+        warn(f"what plugins follow is left out: {error}")
+        return ()
+
+
+def decided_by(snapshot: "Snapshot", source: "ConfigurationSource") -> "Snapshot":
+    """Return a snapshot that says which configuration its cluster's scheduler has."""
+    import msgspec
+
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+    assert snapshot.header is not None
+    said = {"configuration": source.deciding(), "feature_gates": source.feature_gates}
+    return Snapshot(snapshot.documents, msgspec.structs.replace(snapshot.header, **said))
 
 
 def _of_files(files: Iterable[str], custom: "Iterable[CustomResource]") -> "Snapshot":

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
-from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.setup import config_option, gates_option, plugin_option, warn
 from berth.cli.table import Table, TableColumn
+from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
-from berth_workbench.cli.cluster_input import cluster_options, read_cluster_given
+from berth_workbench.cli.cluster_input import cluster_options
 from berth_workbench.cli.load_input import read_prices
 
 if TYPE_CHECKING:
@@ -74,15 +75,14 @@ def command(
     For each: who has no place then, which budgets have fewer healthy pods than they demand, and how many more nodes it
     would take. Most nodes are answered by proof; the others are lost in a simulation. Changes are carried out first.
     """
-    config, registry = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()
     costs = read_prices(prices)
-    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     found = _asked(
         snapshot,
         steps,
-        config=config,
-        registry=registry,
+        config=setup.config,
+        registry=setup.registry,
         seed=seed,
         kinds=kinds,
         pairs=pairs,
@@ -93,8 +93,9 @@ def command(
     for note in found.notes:
         warn(note)
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, assumed=assumed)
     else:
+        tell_assumed(assumed)
         print_survival(found, console_for(output), shown=None if output == "wide" else ROWS_SHOWN)
     if not found.is_complete:
         raise click.ClickException("stopped before the end; this is what was answered by then")

@@ -13,13 +13,22 @@ from berth.cli.output import Output, console_for, is_structured, output_option, 
 from berth.cli.setup import config_option, gates_option, plugin_option
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
+from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option
-from berth_workbench.cli.load_input import load_options, read_any_load, read_configuration, read_prices
+from berth_workbench.cli.load_input import (
+    load_on,
+    load_options,
+    read_configuration,
+    read_prices,
+    read_workload,
+    refuse_beside_trace,
+)
 from berth_workbench.cli.plot_flag import plot_option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from berth_workbench.comparison.loads import Load
     from berth_workbench.comparison.tune import TunedPoint, TuningResult
 
 
@@ -87,11 +96,17 @@ def command(
     from berth_workbench.comparison.settings import SettingSpace
     from berth_workbench.comparison.tune import Tuner, tune
 
-    base = read_configuration(config_file or "default", plugins, feature_gates)
+    refuse_beside_trace(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
+    load: Load
+    assumed = ""
+    if trace:
+        base, load = read_configuration(config_file or "default", plugins, feature_gates), read_workload(trace)
+    else:
+        snapshot, base, _, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
+        load = load_on(snapshot, manifests, replaces_all=replace_all)
     costs = read_prices(prices)
     wanted = [Objective.parse(text) for text in objectives]
     space = SettingSpace(base, tuple(name for name in tuned.split(",") if name))
-    load = read_any_load(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     content = packed(load)
     name = hash_of(content)
     with ExitStack() as stack:
@@ -116,8 +131,9 @@ def command(
     if write:
         _write(write, found.document)
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, assumed=assumed)
     else:
+        tell_assumed(assumed)
         print_tuning(found, console_for(output))
         if not write:
             click.echo(f"---\n{_as_yaml(found.document)}", nl=False)

@@ -325,11 +325,13 @@ async def _scheduler_at(looked: Looked) -> "Source":
 
 def _cluster_in(looked: Looked) -> "Source":
     """The cluster of files."""
+    from berth_workbench.cli.asked import configuration_of
     from berth_workbench.cli.cluster_input import read_cluster_given
     from berth_workbench.page.cluster_file import ClusterFileSource
 
     title = f"cluster in {', '.join(Path(file).name for file in looked.files)}"
-    return ClusterFileSource(title, read_cluster_given(looked.files), looked.configuration)
+    snapshot = read_cluster_given(looked.files)
+    return ClusterFileSource(title, snapshot, looked.configuration or configuration_of(snapshot))
 
 
 def _recorded(looked: Looked) -> "RecordedHistory":

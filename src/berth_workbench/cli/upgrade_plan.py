@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
-from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.setup import config_option, gates_option, plugin_option, warn
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.cluster_input import cluster_options, read_cluster_given
+from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth_workbench.cli.cluster_input import cluster_options
 from berth_workbench.planning.upgrade.limits import EFFORT, MAX_SURGE
 
 if TYPE_CHECKING:
@@ -88,8 +89,7 @@ def command(
     from berth_workbench.planning.whatif import StoppedEarlyError
     from berth_workbench.simulation.changes import ChangeError
 
-    config, registry = read_setup(config_file, plugins, feature_gates)
-    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     request = UpgradeRequest(nodes, pools, pool_label, at_once, max_surge, effort)
     with working("trying drains") as work:
 
@@ -99,7 +99,9 @@ def command(
                 raise StoppedEarlyError
 
         try:
-            found = plan_upgrade(snapshot, request, config=config, registry=registry, seed=seed, progress=progress)
+            found = plan_upgrade(
+                snapshot, request, config=setup.config, registry=setup.registry, seed=seed, progress=progress
+            )
         except ChangeError as error:
             raise click.UsageError(str(error)) from None
         except StoppedEarlyError:
@@ -107,8 +109,9 @@ def command(
     for note in found.notes:
         warn(note)
     if is_structured(output):
-        print_structured(found, output)
+        print_structured(found, output, assumed=assumed)
     else:
+        tell_assumed(assumed)
         print_upgrade_plan(found, console_for(output), shown=None if output == "wide" else ROWS_SHOWN)
     if not found.is_complete:
         raise click.ClickException("stopped before the end; these are the pools that were planned by then")

@@ -16,8 +16,9 @@ from berth.cli.chosen_pods import chosen_by
 from berth.cli.known_names import KnownPods
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
-from berth.cli.setup import read_setup, warn
-from berth_workbench.cli.cluster_input import read_cluster_given, read_manifests
+from berth.cli.setup import warn
+from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth_workbench.cli.cluster_input import read_manifests
 
 if TYPE_CHECKING:
     from berth.api.pod import Pod
@@ -55,17 +56,21 @@ def extend(explain: click.Command) -> click.Command:
         cluster: tuple[str, ...],
         manifests: tuple[str, ...],
         config_file: str,
+        plugins: tuple[str, ...],
+        feature_gates: str,
         output: Output,
         **given: Any,
     ) -> None:
         if what_would_help:
             where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
             printed = "json" if given.get("as_json") else output
-            tell(given.get("pods", ()), given.get("namespace") or "default", manifests, where, config_file, printed)
+            namespace = given.get("namespace") or "default"
+            tell(given.get("pods", ()), namespace, manifests, where, config_file, plugins, feature_gates, printed)
             return
-        if cluster or manifests or config_file:
+        if cluster or manifests or config_file or plugins or feature_gates:
             raise click.UsageError(
-                "--cluster, -f and --config go with --what-would-help: add it, or leave them out to ask the scheduler"
+                "--cluster, -f, --config, --plugin and --feature-gates go with --what-would-help: add it, or "
+                "leave them out to ask the scheduler"
             )
         asks_the_scheduler(output=output, **given)
 
@@ -99,7 +104,19 @@ def _options() -> list[click.Option]:
             ["--config", "config_file"],
             default="",
             metavar="FILE",
-            help="With --what-would-help: the scheduler's configuration, where it is not the default one.",
+            help="With --what-would-help: the scheduler's configuration, where it is not the one at work.",
+        ),
+        click.Option(
+            ["--plugin", "plugins"],
+            multiple=True,
+            metavar="MODULE:CLASS|FILE.py:CLASS",
+            help="With --what-would-help: a plugin that is not installed; may be repeated.",
+        ),
+        click.Option(
+            ["--feature-gates"],
+            default="",
+            metavar="NAME=true,...",
+            help="With --what-would-help: features of the scheduler to switch on or off.",
         ),
     ]
 
@@ -110,6 +127,8 @@ def tell(
     manifests: Sequence[str],
     where: tuple[Sequence[str], str, str],
     config_file: str,
+    plugins: Sequence[str],
+    feature_gates: str,
     output: Output,
 ) -> None:
     """Print what would help pods. Raises `click.ClickException`."""
@@ -118,8 +137,7 @@ def tell(
 
     if bool(pods) == bool(manifests):
         raise click.UsageError("name a pod, or give its manifest with -f")
-    setup = read_setup(config_file)
-    snapshot = read_cluster_given(*where, setup=setup)
+    snapshot, _, setup, assumed = read_asked(*where, config_file, plugins, feature_gates)
     cluster = Site.of(snapshot, config=setup.config, registry=setup.registry).cluster
     if manifests:
         asked = list(_of_manifests(cluster, snapshot, manifests, namespace))
@@ -129,8 +147,9 @@ def tell(
     for each in asked:
         found.append(_searched(what_would_help, cluster, each, ending))
     if is_structured(output):
-        print_structured(found[0] if len(found) == 1 else found, output, (each.pod for each in found))
+        print_structured(found[0] if len(found) == 1 else found, output, (each.pod for each in found), assumed=assumed)
         return
+    tell_assumed(assumed)
     _print(found, output)
 
 

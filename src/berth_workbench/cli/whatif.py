@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option_naming, print_structured
-from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
+from berth.cli.setup import config_option, gates_option, plugin_option
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
+from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import (
     cluster_options,
     manifests_option,
     namespace_option,
-    read_cluster_given,
     read_manifests,
 )
 
@@ -70,12 +70,11 @@ def command(
     """
     from berth_workbench.simulation.steps import Manifests
 
-    setup = read_setup(config_file, plugins, feature_gates)
     steps = typed_changes()
     documents = read_manifests(manifests)
     if documents:
         steps.append(Manifests(documents, f"apply {', '.join(manifests)}"))
-    snapshot = read_cluster_given(cluster, kubeconfig, context, setup=setup)
+    snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     found = _tried(
         snapshot,
         steps,
@@ -86,8 +85,9 @@ def command(
         pool_label=pool_label,
     )
     if is_structured(output):
-        print_structured(found, output, (each.pod for each in found.pods))
+        print_structured(found, output, (each.pod for each in found.pods), assumed=assumed)
     else:
+        tell_assumed(assumed)
         print_what_if(found, console_for(output), shown=None if output == "wide" else ROWS_SHOWN)
     if not found.is_complete:
         raise click.ClickException("stopped before the end; this is what was done by then")

@@ -1,9 +1,9 @@
 """A configuration as somebody gave it, before it is loaded: what a run is described by, and what a worker loads."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -12,12 +12,24 @@ from berth.config.errors import ConfigError
 from berth.config.feature_gates import parse_feature_gates
 from berth.config.load import document_enabling, load_config
 from berth.config.types import SchedulerConfiguration
+from berth.config.v1 import API_VERSION
 from berth.framework.loader import plugins_named
 from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 
 DEFAULT = "default"
 """The name of the configuration that applies where none is given."""
+
+
+_DECIDING: Final = (
+    "apiVersion",
+    "kind",
+    "profiles",
+    "percentageOfNodesToScore",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+)
+"""The fields of a configuration that decisions depend on, but for the extenders."""
 
 
 class LoadedConfiguration(NamedTuple):
@@ -57,13 +69,33 @@ class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
         """Take a document as parsed YAML or JSON has it."""
         return cls(name, msgspec.json.encode(document).decode(), tuple(plugins), feature_gates)
 
+    @classmethod
+    def of_configz(cls, told: Mapping[str, Any]) -> "ConfigurationSource":
+        """Take what a scheduler answers at `/configz`, Berth or the stock one.
+
+        What decisions do not depend on is left out: how it serves, how it leads, with which files extenders are asked.
+        Raises `ValueError` for a scheduler whose configuration no document of today can say.
+        """
+        document = told.get("componentconfig")
+        if not isinstance(document, Mapping):
+            raise ValueError("the scheduler's answer at /configz has no componentconfig; name the file with --config")
+        if told.get("generation", "v1.36") != "v1.36":
+            raise ValueError(f"the scheduler decides as {told['generation']} did; name its configuration with --config")
+        gates = ",".join(f"{name}={str(on).lower()}" for name, on in (told.get("featureGates") or {}).items())
+        return cls.of_document("the scheduler's", _deciding(document), feature_gates=gates)
+
     def load(self) -> LoadedConfiguration:
-        """Return the checked configuration without its extenders, which are not asked. Raises `ConfigError`."""
+        """Return the checked configuration, and all plugins there are. Raises `ConfigError`."""
         gates = parse_feature_gates(self.feature_gates)
         named = plugins_named(self.plugins)
         document = msgspec.json.decode(self.document) if self.document else document_enabling(named.names)
         config = load_config(document, self.name, gates)
-        return LoadedConfiguration(msgspec.structs.replace(config, extenders=()), full_registry(named))
+        return LoadedConfiguration(config, full_registry(named))
+
+    def deciding(self) -> dict[str, Any]:
+        """Return the document as far as decisions depend on it."""
+        named = plugins_named(self.plugins)
+        return _deciding(msgspec.json.decode(self.document) if self.document else document_enabling(named.names))
 
     @property
     def asks_extenders(self) -> bool:
@@ -75,3 +107,25 @@ class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
         files = [name.rpartition(":")[0] for name in self.plugins]
         hashes = [hashlib.sha256(Path(file).read_bytes()).hexdigest() if Path(file).is_file() else "" for file in files]
         return [self.document, list(self.plugins), hashes, self.feature_gates]
+
+
+def _deciding(document: Mapping[str, Any]) -> dict[str, Any]:
+    if document.get("apiVersion") != API_VERSION:  # documents of v1.20's time say it in other fields
+        return dict(document)
+    found = {field: document[field] for field in _DECIDING if field in document}
+    if extenders := document.get("extenders"):
+        found["extenders"] = [{**each, "tlsConfig": None} for each in extenders]
+    return found
+
+
+def enabling(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return a configuration in which these plugins are enabled in all profiles that do not name them yet."""
+    profiles = [dict(each) for each in document.get("profiles") or [{}]]
+    for profile in profiles:
+        plugins = profile["plugins"] = dict(profile.get("plugins") or {})
+        sets = [each for each in plugins.values() if isinstance(each, Mapping)]
+        known = {one.get("name") for each in sets for one in each.get("enabled") or ()}
+        if new := [{"name": name} for name in names if name not in known]:
+            everywhere = dict(plugins.get("multiPoint") or {})
+            plugins["multiPoint"] = {**everywhere, "enabled": [*(everywhere.get("enabled") or ()), *new]}
+    return {**document, "profiles": profiles}

@@ -57,10 +57,6 @@ class _Decisions(msgspec.Struct, frozen=True):
     decisions: list[DecisionLine]
 
 
-class _Configz(msgspec.Struct, frozen=True):
-    componentconfig: dict[str, Any]
-
-
 class LiveSource:
     """Asks one scheduler."""
 
@@ -173,8 +169,10 @@ class LiveSource:
         """The scheduler's own configuration, with the plugins that are installed here."""
         if self._configuration is not None:
             return self._configuration
-        told = await self._read("/configz", _Configz)
-        return ConfigurationSource.of_document("the scheduler's", {**told.componentconfig, "extenders": []})
+        try:
+            return ConfigurationSource.of_configz(await self._read("/configz", dict[str, Any]))
+        except ValueError as error:
+            raise SourceError(str(error)) from None
 
     async def close(self) -> None:
         """Give back what was opened to ask."""

@@ -1,6 +1,7 @@
 """The first line of a snapshot file: which format it is in, when and of what it was taken, and what is missing."""
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -43,6 +44,10 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
     resource_versions: dict[str, str] = {}
     """The version of the list of each kind. Lists are taken one after the other, so these differ."""
     missing: tuple[Missing, ...] = ()
+    configuration: dict[str, Any] | None = None
+    """That of the scheduler at work in the cluster, as a KubeSchedulerConfiguration; None where it is not known."""
+    feature_gates: str = ""
+    """With which that scheduler runs, as `--feature-gates` has them."""
 
 
 class _Maker(msgspec.Struct, rename="camel"):

@@ -35,7 +35,8 @@ def run(tmp_path):
 
 def test_the_summary_comes_first_and_then_what_stands_in_the_way(run):
     told = run("--at-once", "1")
-    assert told.startswith("3 nodes in 3 batches with 1 surge node: ")
+    assert told.splitlines()[0].startswith("Assumed: ")
+    assert told.splitlines()[1].startswith("3 nodes in 3 batches with 1 surge node: ")
     assert "1 node left out" in told
     assert "default/train-0" in told
     assert "1 more healthy replica" in told

@@ -300,7 +300,10 @@ class HealthServer:
         return _metrics(self._slis.exposition())
 
     async def _get_configuration(self, _request: web.Request) -> web.Response:
-        return _json({"componentconfig": dump_config(self._scheduler.config)})
+        """Upstream's answer, and what its document has no place for: the gates that were set, and the generation."""
+        config = self._scheduler.config
+        gates = dict(config.feature_gates.overrides)
+        return _json({"componentconfig": dump_config(config), "featureGates": gates, "generation": config.generation})
 
     async def _get_decisions(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
