@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from berth.cli.setup import BadConfigurationError, Setup, read_registry, read_setup, tell_odd_plugins
+from berth.cli.setup import BadConfigurationError, Setup, read_registry, read_setup, tell_odd_plugins, warn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import read_cluster_given
 
@@ -70,6 +70,14 @@ def tell_assumed(words: str, *, err: bool = False) -> None:
     """Print the first line of an answer: which configuration decides in it."""
     if words:
         click.echo(legible(f"Assumed: {words}."), err=err)
+
+
+def warn_of_extenders(sources: "Iterable[ConfigurationSource]") -> None:
+    """Say that extenders are left out, where a result has no place for notes."""
+    from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
+
+    if any(source.asks_extenders for source in sources):
+        warn(EXTENDERS_LEFT_OUT)
 
 
 def configuration_of(snapshot: "Snapshot", plugins: Sequence[str] = ()) -> "ConfigurationSource":

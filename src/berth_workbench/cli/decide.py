@@ -9,7 +9,7 @@ import msgspec
 
 from berth.api.codec import ObjectError
 from berth.api.untrusted import UNREADABLE, problem_of
-from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_registry, read_setup
+from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_registry, read_setup, warn
 from berth.config.errors import ConfigError
 from berth.config.load import document_enabling
 from berth.core.generation import GENERATIONS
@@ -19,6 +19,7 @@ from berth_workbench.cases.queue_lives import is_life, replay_life
 from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import manifests_option, read_cluster_given
 from berth_workbench.cli.decide_cluster import decide_cluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 
 
 @click.command()
@@ -67,6 +68,9 @@ def command(
             tell_assumed(assumed if used.document else "", err=True)
         else:
             snapshot, setup = read_cluster_given(cluster), _of(generation, read_setup("", plugins, feature_gates))
+        if setup.config.extenders:
+            warn(EXTENDERS_LEFT_OUT)
+            setup = setup._replace(config=msgspec.structs.replace(setup.config, extenders=()))
         decide_cluster(snapshot, manifests, setup, memos=not no_memos)
         return
     if manifests or config_file or feature_gates:

@@ -30,6 +30,9 @@ def decide_cluster(snapshot: "Snapshot", manifests: Sequence[str], setup: "Setup
     try:
         core = _core(setup, memos=memos)
         pods = _taken_in(core, snapshot, manifests)
+        grouped = sum(pod.spec.scheduling_group is not None for pod in pods)
+        if grouped and any(profile.plugins_that_permit_groups for profile in core.profiles.values()):
+            warn(f"{grouped} pod{'s belong' if grouped > 1 else ' belongs'} to a group, and each is decided by itself")
         with working("deciding", len(pods)) as work:
             for decision in decisions_about(pods, core):
                 line = msgspec.json.encode({"name": decision["pod"], "steps": [decision]})

@@ -66,7 +66,7 @@ def command(
     usage = read_usage(usage_files) if usage_files else take_usage(kubeconfig, context)
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     with working("placing what is pending"):
-        simulated = Site.of(snapshot, config=setup.config, registry=setup.registry).cluster
+        simulated = Site.of(snapshot, config=setup.config, registry=setup.registry)
         found = shrinking(simulated, usage, margin)
     for note in found.notes:
         warn(note)

@@ -10,6 +10,7 @@ from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
+from berth_workbench.cli.asked import warn_of_extenders
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,6 +65,7 @@ def command(file: str, results: str, jobs: int | None, dask: str, measures: tupl
             )
     except OSError as error:
         raise click.ClickException(f"{error.filename or results}: {error.strerror or error}") from None
+    warn_of_extenders(each.task.configuration for each in sweep.runs)
     if is_structured(output):
         print_structured(found, output)
     else:

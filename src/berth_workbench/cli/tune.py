@@ -13,7 +13,7 @@ from berth.cli.output import Output, console_for, is_structured, output_option, 
 from berth.cli.setup import config_option, gates_option, plugin_option
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth_workbench.cli.asked import read_asked, tell_assumed, warn_of_extenders
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option
 from berth_workbench.cli.load_input import (
     load_on,
@@ -104,6 +104,7 @@ def command(
     else:
         snapshot, base, _, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
         load = load_on(snapshot, manifests, replaces_all=replace_all)
+    warn_of_extenders([base])
     costs = read_prices(prices)
     wanted = [Objective.parse(text) for text in objectives]
     space = SettingSpace(base, tuple(name for name in tuned.split(",") if name))

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
-from berth.core.questions import choose, decision_of, profile_of
+from berth.api.scheduling import PodGroup
+from berth.core.questions import Trial, choose, decision_of, profile_of
 from berth.cycle.decision import Decision
 from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_for
@@ -28,6 +29,8 @@ from berth.runtime.serving.waits import PendingPod
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
 from berth_workbench.page.source import PluginViews
+from berth_workbench.planning.shapes import gang_of
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -38,7 +41,7 @@ MAX_JUDGED = 2000
 class ClusterFileSource:
     """Answers about a cluster in memory. Its core is asked by one at a time, on a thread."""
 
-    __slots__ = ("_asking", "_cluster", "_configuration", "_judged", "_snapshot", "_unplaced", "title")
+    __slots__ = ("_asking", "_cluster", "_configuration", "_judged", "_snapshot", "_unplaced", "_with_place", "title")
 
     is_live = False
 
@@ -52,10 +55,14 @@ class ClusterFileSource:
         self._configuration = configuration or ConfigurationSource(DEFAULT)
         config, registry = self._configuration.load()
         self._cluster = Site.of(snapshot, config=config, registry=registry).cluster
+        if self._cluster.leaves_out_extenders:
+            self.title = f"{title}; {EXTENDERS_LEFT_OUT}"
         self._asking = asyncio.Lock()
         pods = self._cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
         self._judged: list[_Judged] | None = None
+        self._with_place: dict[str, int] = {}
+        """How many pods of each pending group have a place together, by `namespace/name`."""
 
     async def nodes(self) -> NodeColumns:
         """All nodes."""
@@ -169,9 +176,32 @@ class ClusterFileSource:
         decision = self._decide(pod)
         fits = f"fits on {len(decision.feasible)} of {decision.node_count} nodes, and had not been placed yet"
         outcome = "fits" if decision.chosen is not None else decision.outcome
-        line = DecisionLine(pod.key, outcome, None, decision.message or fits, 0, _since(pod))
+        message = decision.message
+        if decision.chosen is not None and (message := self._held_back(pod)):
+            outcome = "unschedulable"
+        line = DecisionLine(pod.key, outcome, None, message or fits, 0, _since(pod))
         lacks = () if decision.chosen is not None else tuple(shortfalls(decision, self._cluster.core.cache.table))
-        return _Judged(pod, line, "unschedulable" if decision.message else "active", lacks)
+        return _Judged(pod, line, "unschedulable" if message else "active", lacks)
+
+    def _held_back(self, pod: Pod) -> str:
+        """Say why a pod that fits would not be placed: it is gated, or there is no room for enough of its group."""
+        core = self._cluster.core
+        if pod.spec.scheduling_gates:
+            return "waits for its scheduling gates: " + ", ".join(each.name for each in pod.spec.scheduling_gates)
+        group = gang_of(pod, self._cluster.of(PodGroup))
+        if group is None or not profile_of(core, pod).plugins_that_permit_groups:
+            return ""
+        gang = group.spec.scheduling_policy.gang
+        assert gang is not None, "gang_of returns gangs"
+        name = f"{group.metadata.namespace}/{group.metadata.name}"
+        if name not in self._with_place:
+            members = [each for each in self._cluster.of(Pod) if gang_of(each, [group]) is not None]
+            pending = [each for each in members if not each.spec.node_name and not each.spec.scheduling_gates]
+            with Trial(core) as trial:
+                placed = sum(trial.place(each)[0] is not None for each in pending)
+            self._with_place[name] = placed + sum(bool(each.spec.node_name) for each in members)
+        found = self._with_place[name]
+        return f"{found} of the {gang.min_count} pods that group {name} needs have a place" * (found < gang.min_count)
 
     def _pending(self, pod: Pod, decision: Decision) -> PendingPod:
         plugins = sorted({status.plugin for status, _ in decision.rejected if status.plugin and not decision.chosen})

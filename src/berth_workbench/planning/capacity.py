@@ -151,20 +151,21 @@ def capacity(
     """Return how many more pods of one shape fit, or how many sets of several; the cluster is left as it was.
 
     A set has `per_set` pods of each shape, placed in this order; a set of which not all fit does not count. A gang is a
-    set, too: all pods of its workload. With `by_placing` nothing is counted in columns. Raises ValueError for a
-    PriorityClass that is not there.
+    set, too: all pods of its workload, and no fewer than the group demands. With `by_placing` nothing is counted in
+    columns. Raises ValueError for a PriorityClass that is not there.
     """
     asker = _Asker(cluster, pool_label, at_most, watch)
     alone = tuple(asker.headroom(shape, by_placing=by_placing) for shape in shapes)
     notes = tuple(_notes(cluster, shapes))
-    if len(shapes) == 1 and not _is_gang(cluster, shapes[0]):
+    gang_size = _gang_size(cluster, shapes[0]) if len(shapes) == 1 else None
+    if len(shapes) == 1 and gang_size is None:
         one = alone[0]
         return Capacity(
             one.fits, one.limited_by, one.by_pool, one.fragmentation, alone, one.fits, one.is_complete, notes
         )
-    placed = asker.place_sets(shapes)
+    placed = asker.place_sets(shapes, gang_size)
     return Capacity(
-        fits=placed.placed // sum(shape.per_set for shape in shapes),
+        fits=placed.placed // (gang_size or sum(shape.per_set for shape in shapes)),
         limited_by=placed.limited_by,
         by_pool=asker.by_pool(placed),
         fragmentation=asker.fragmentation(placed.taken),
@@ -217,10 +218,13 @@ def capacity_after(
     return msgspec.structs.replace(found, notes=(*found.notes, *circles))
 
 
-def _is_gang(cluster: SimulatedCluster, shape: AskedShape) -> bool:
-    """Whether the pods of a shape are placed together or not at all."""
+def _gang_size(cluster: SimulatedCluster, shape: AskedShape) -> int | None:
+    """How many pods of a shape are placed together or not at all; None where each is placed by itself."""
     looks_at_groups = profile_of(cluster.core, shape.template).plugins_that_permit_groups
-    return bool(looks_at_groups) and gang_of(shape.template, cluster.of(PodGroup)) is not None
+    group = gang_of(shape.template, cluster.of(PodGroup)) if looks_at_groups else None
+    if group is None or group.spec.scheduling_policy.gang is None:
+        return None
+    return max(shape.per_set, group.spec.scheduling_policy.gang.min_count)
 
 
 def _notes(cluster: SimulatedCluster, shapes: Iterable[AskedShape]) -> Iterator[str]:
@@ -302,7 +306,7 @@ class _Asker:
     # -- one by one --------------------------------------------------------------------------------------------------
 
     def place_sets(self, shapes: Sequence[AskedShape], set_size: int | None = None) -> _Filled:
-        """Place sets of pods until one does not fit; with a `set_size` of 1, single pods of the only shape."""
+        """Place sets of pods until one does not fit; a `set_size` is that of the only shape, 1 for single pods."""
         table = self._core.cache.table
         taken_names = self._cluster.pods
         sources = [(shape.pods(taken_names), shape.per_set if set_size is None else set_size) for shape in shapes]

@@ -17,10 +17,11 @@ from berth.api.pod import Container, Pod
 from berth.api.pod_resources import CPU, MEMORY, pod_requests
 from berth.api.qos import QosClass, qos_class
 from berth.api.quantity import milli_value, value
-from berth.core.questions import Trial
 from berth_workbench.planning.usage import WHOLE, Usage, Used
 from berth_workbench.simulation.budgets import owner_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.rehearsal import Rehearsal
+from berth_workbench.simulation.site import Site
 
 PATCHABLE = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController")
 """Kinds whose template may be patched; a Job's may not."""
@@ -80,8 +81,9 @@ class Shrinking(msgspec.Struct, frozen=True, rename="camel"):
 WorkloadKey = tuple[str, str]
 
 
-def shrinking(cluster: SimulatedCluster, usage: Usage, margin_percent: float = MARGIN_PERCENT) -> Shrinking:
+def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) -> Shrinking:
     """Say what shrinking frees. The cluster has the lesser requests afterwards; it is of no other use then."""
+    cluster = site.cluster
     factor = 1 + Fraction(str(margin_percent)) / 100
     members: dict[WorkloadKey, list[Pod]] = {}
     pending: list[tuple[Pod, WorkloadKey | None]] = []
@@ -107,14 +109,14 @@ def shrinking(cluster: SimulatedCluster, usage: Usage, margin_percent: float = M
             found.append(shrunk)
             proposals[owner] = {each.name: each.proposed for each in shrunk.containers}
     waiting = [pair for pair in pending if not pair[0].spec.scheduling_gates]
-    waiting.sort(
-        key=lambda pair: (-(pair[0].spec.priority or 0), pair[0].metadata.creation_timestamp or "", pair[0].key)
-    )
-    now = _placed(cluster, [pod for pod, _ in waiting])
+    keys = [pod.key for pod, _ in waiting]
+    now = _placed(site, keys)
     for owner, proposed in proposals.items():
         for pod in members[owner]:
             cluster.put(_lesser(pod, proposed))
-    then = _placed(cluster, [_lesser(pod, proposals.get(owner or ("", ""), {})) for pod, owner in waiting])
+    for pod, owner in waiting:
+        cluster.put(_lesser(pod, proposals.get(owner or ("", ""), {})))
+    then = _placed(site, keys)
     notes = [EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else []
     if passed_over:
         notes.append(
@@ -258,10 +260,12 @@ def _command(owner: WorkloadKey, containers: Iterable[ShrunkContainer]) -> str:
 # -- the cluster -------------------------------------------------------------------------------------------------------
 
 
-def _placed(cluster: SimulatedCluster, pods: Iterable[Pod]) -> int:
-    """How many of some pods find a place one after the other, of which nothing is left."""
-    with Trial(cluster.core) as trial:
-        return sum(trial.place(pod)[0] is not None for pod in pods)
+def _placed(site: Site, keys: Iterable[str]) -> int:
+    """How many of some pods the scheduler finds a place for, of which nothing is left."""
+    with Rehearsal(site):
+        site.settle()
+        pods = site.cluster.pods
+        return sum(key in pods and bool(pods[key].spec.node_name) for key in keys)
 
 
 def _shares(cluster: SimulatedCluster) -> dict[str, float]:

@@ -11,6 +11,7 @@ from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.shrink import shrinking
 from berth_workbench.planning.usage import UsageError, Used, read_usage
 from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.site import Site
 
 MEBI = 1 << 20
 
@@ -67,7 +68,7 @@ def test_what_is_freed_and_what_fits_then_is_what_arithmetic_says(seed):
     for each in objects:
         if each.document["kind"] == "Pod":
             each.document["spec"]["containers"][0]["name"] = "c"
-    found = shrinking(SimulatedCluster([each.build() for each in objects]), usage, percent)
+    found = shrinking(Site(SimulatedCluster([each.build() for each in objects])), usage, percent)
     assert (found.freed["cpu"], found.freed["memory"]) == (freed[0], freed[1] * MEBI)
     assert found.pending == pending
     assert found.fit_now == min(pending, fitting({name: [0, 0] for name in nodes}))
@@ -94,7 +95,7 @@ def cluster_of(documents):
 
 def test_the_command_patches_the_deployment_and_nothing_but_what_becomes_less():
     usage = {"shop/web": {"": Used(100, 600 * MEBI)}}
-    (found,) = shrinking(cluster_of(one_deployment()), usage).workloads
+    (found,) = shrinking(Site(cluster_of(one_deployment())), usage).workloads
     words = shlex.split(found.command)
     assert words[:-1] == ["kubectl", "-n", "shop", "patch", "deployment", "web", "-p"]
     changed = {"name": "c", "resources": {"requests": {"cpu": "120m"}}}
@@ -104,12 +105,12 @@ def test_the_command_patches_the_deployment_and_nothing_but_what_becomes_less():
 
 def test_losing_the_quality_of_service_is_told():
     documents = one_deployment(limits={"cpu": "1", "memory": "512Mi"})
-    (found,) = shrinking(cluster_of(documents), {"shop/web": {"c": Used(100, None)}}).workloads
+    (found,) = shrinking(Site(cluster_of(documents)), {"shop/web": {"c": Used(100, None)}}).workloads
     assert found.loses_guaranteed and found.containers[0].proposed == {"cpu": 120}
 
 
 def test_nothing_is_said_of_what_was_not_measured():
-    found = shrinking(cluster_of(one_deployment()), {})
+    found = shrinking(Site(cluster_of(one_deployment())), {})
     assert (found.workloads, found.not_measured) == ((), ("Deployment shop/web",))
 
 

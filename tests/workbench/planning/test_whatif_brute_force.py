@@ -126,9 +126,7 @@ def test_drains_never_take_a_budget_below_what_it_demands():
         _, nodes, running, snapshot = world(seed, *(budget(app, number) for app, number in least.items()))
         names = [node["metadata"]["name"] for node in nodes]
         cluster = SimulatedCluster(snapshot.structs())
-        result = WhatIfRun(Site(cluster, snapshot.documents)).run(
-            [parse_flag("drain", name) for name in names[:2]]
-        )
+        result = WhatIfRun(Site(cluster, snapshot.documents)).run([parse_flag("drain", name) for name in names[:2]])
         before = Counter(checker.app(pod) for pod, _ in running)
         after = Counter(pod.metadata.labels["app"] for pod in cluster.pods.values() if pod.spec.node_name)
         for app in apps:

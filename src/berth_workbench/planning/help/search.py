@@ -19,7 +19,7 @@ from berth_workbench.planning.help.remedies import of_plugins
 from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 MAX_MEMBERS = 500
@@ -51,8 +51,14 @@ def what_would_help(
         return Help(pod.key, "runs", f"it runs on {node}, and needs no help", fits_on=(node,))
     answer = prover.ask(question.info)
     if answer.is_yes:
-        return _fitting(prover, question, answer, sources, ending)
-    return _Search(question, answer, sources, ending).run()
+        return _with_extenders_told(cluster, _fitting(prover, question, answer, sources, ending))
+    found = _Search(question, answer, sources, ending).run()
+    return _with_extenders_told(cluster, found)
+
+
+def _with_extenders_told(cluster: SimulatedCluster, found: Help) -> Help:
+    notes = (EXTENDERS_LEFT_OUT,) if cluster.leaves_out_extenders else ()
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes))
 
 
 def _is_running(cluster: SimulatedCluster, pod: Pod) -> bool:
