@@ -19,7 +19,8 @@ def _check_both(spec: Object, field: str, errors: FieldErrors) -> None:
         errors.invalid(field, Raw(as_json(spec)), "minAvailable and maxUnavailable cannot be both set")
 
 
-def _check_bound(bound: int | str, field: str, errors: FieldErrors) -> None:
+def check_int_or_percent(bound: int | str, field: str, errors: FieldErrors) -> None:
+    """A number of pods, or a part of them."""
     if isinstance(bound, int):
         if bound < 0:
             errors.invalid(field, bound, "must be greater than or equal to 0")
@@ -30,8 +31,8 @@ def _check_bound(bound: int | str, field: str, errors: FieldErrors) -> None:
 _SPEC = both(
     _check_both,
     given("selector", names.check_selector),
-    given("minAvailable", _check_bound),
-    given("maxUnavailable", _check_bound),
+    given("minAvailable", check_int_or_percent),
+    given("maxUnavailable", check_int_or_percent),
 )
 # Nothing may be disrupted until a controller has counted.
 POD_DISRUPTION_BUDGET = RESTStrategy(

@@ -129,7 +129,7 @@ _VOLUME = both(
     _check_source,
     *_REST,
 )
-_CLAIM = both(
+check_claim_spec = both(
     need("accessModes", _each_mode, why="at least 1 access mode is required"),
     always("resources", _check_asked, default={}),
     *_REST,
@@ -143,7 +143,7 @@ PERSISTENT_VOLUME = RESTStrategy(
     check=always("spec", _VOLUME), status={"phase": "Pending"}, complete=_complete_volume, change=_keep_source, times=2
 )
 PERSISTENT_VOLUME_CLAIM = RESTStrategy(
-    check=always("spec", _CLAIM),
+    check=always("spec", check_claim_spec),
     status={"phase": "Pending"},
     complete=_complete_claim,
     admission=limit_ranges.limit_claim,

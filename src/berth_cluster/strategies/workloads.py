@@ -10,8 +10,9 @@ import msgspec
 
 from berth.api.meta import LabelSelector
 from berth.api.selectors import EVERYTHING, NOTHING, SelectorError, compile_selector, selector_from_map
-from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.errors import FieldErrors, Raw
 from berth_cluster.apimachinery.meta import Object, value_at
+from berth_cluster.apimachinery.schema import in_go, message
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.checks import (
@@ -27,8 +28,11 @@ from berth_cluster.strategies.checks import (
     nothing,
     one_of,
     unchanged,
+    wrong_unless,
 )
 from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
+from berth_cluster.strategies.policy import check_int_or_percent
+from berth_cluster.strategies.volumes import check_claim_spec
 from berth_workloads.cron_jobs import ScheduleError, read_schedule
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -43,6 +47,7 @@ STATEFUL_IMMUTABLE = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
+_IDENTITY = frozenset({"hostname", "subdomain"})  # which the controller of StatefulSets gives to each pod
 _NOT_SELECTED = "`selector` does not match template `labels`"
 _COUNT = at_least(0)
 
@@ -143,6 +148,28 @@ def _complete_claims(obj: Object, *_: Any) -> None:
         claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
 
 
+def _check_pods_to_be(spec: Object, field: str, errors: FieldErrors) -> None:
+    """The template as the controller makes pods of it: with a volume for each claim, and with names of its own."""
+    claims = [value_at(claim, "metadata.name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    pod = {key: value for key, value in (value_at(spec, "template.spec") or {}).items() if key not in _IDENTITY}
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(claims)]
+    volumes += [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
+    _TEMPLATE({"template": {**spec["template"], "spec": {**pod, "volumes": volumes}}}, field, errors)
+    if pod.get("activeDeadlineSeconds") is not None:
+        why = "activeDeadlineSeconds in StatefulSet is not Supported"
+        errors.forbidden(f"{field}.template.spec.activeDeadlineSeconds", why)
+
+
+def _check_update_strategy(strategy: Object, field: str, errors: FieldErrors) -> None:
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if kind not in ("RollingUpdate", "OnDelete"):
+        shown = in_go(message("apps.v1.StatefulSetUpdateStrategy"), strategy)
+        errors.invalid(field, Raw(shown), "must be 'RollingUpdate' or 'OnDelete'")
+    elif kind == "OnDelete" and rolling is not None:
+        shown = in_go(message("apps.v1.RollingUpdateStatefulSetStrategy"), rolling)
+        errors.invalid(f"{field}.rollingUpdate", Raw(shown), "only allowed for updateStrategy 'RollingUpdate'")
+
+
 def _keep_stateful(new: Object, old: Object, errors: FieldErrors) -> None:
     """Only what does not touch the identity of pods and claims may change."""
     fixed = (set(new["spec"]) | set(old["spec"])) - STATEFUL_CHANGEABLE
@@ -164,15 +191,27 @@ DEPLOYMENT = RESTStrategy(
 )
 
 
+_MANAGEMENT = ("OrderedReady", "Parallel")
+_RETENTION = one_of("Retain", "Delete")
 STATEFUL_SET = RESTStrategy(
-    check=_replicated(
-        "statefulset",
-        "",
-        always("podManagementPolicy", one_of("OrderedReady", "Parallel")),
-        always("updateStrategy.type", one_of("RollingUpdate", "OnDelete")),
+    check=always(
+        "spec",
+        always("podManagementPolicy", wrong_unless(_MANAGEMENT.__contains__, "must be 'OrderedReady' or 'Parallel'")),
+        always("updateStrategy", _check_update_strategy, default={}),
+        given("updateStrategy.rollingUpdate.partition", _COUNT),
+        given("updateStrategy.rollingUpdate.maxUnavailable", check_int_or_percent),
+        may(
+            "persistentVolumeClaimRetentionPolicy", always("whenDeleted", _RETENTION), always("whenScaled", _RETENTION)
+        ),
+        each("volumeClaimTemplates", always("spec", check_claim_spec, default={})),
+        always("replicas", _COUNT, default=0),
+        may("minReadySeconds", _COUNT),
+        may("ordinals.start", _COUNT),
         may("serviceName", names.check_label_name),
-        each("volumeClaimTemplates", need("metadata.name")),
+        _selector_of("statefulset"),
+        _selected("", _check_pods_to_be),
     ),
+    name=names.check_label_name,
     status={"replicas": 0, "availableReplicas": 0},
     complete=_complete_claims,
     amend=_complete_claims,

@@ -135,25 +135,93 @@ def test_a_selector_is_for_ever():
         store.patch(DEPLOYMENTS, "default", "web", patch, MERGE_PATCH)
 
 
-def stateful_set(**spec):
-    return deployment("db", **{"serviceName": "db", **spec})
+def stateful_set(pods=None, **spec):
+    """One whose pods have these fields, or these of the set."""
+    made = deployment("db", **{"serviceName": "db", **spec})
+    made["spec"]["template"]["spec"] |= pods or {}
+    return made
+
+
+def claim(name, **fields):
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": name}, "spec": wanted | fields}
+
+
+def mounting(*names):
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in names]
+    return [{"name": "main", "image": "nginx:1.27", "volumeMounts": mounts}]
+
+
+def test_the_pods_of_a_stateful_set_mount_its_claims():
+    # As upstream: a claim is a volume, and takes the place of a volume of its name; pods get names from the controller.
+    pods = {
+        "containers": mounting("data", "logs", "scratch"),
+        "initContainers": [mounting("data")[0] | {"name": "prepare"}],
+        "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "logs", "hostPath": {"path": "/x"}, "emptyDir": {}}],
+        "hostname": "Not a name",
+        "subdomain": "Nor this",
+    }
+    store = make_store()
+    made = store.create(
+        STATEFUL_SETS, "default", stateful_set(pods, volumeClaimTemplates=[claim("data"), claim("logs")])
+    )
+    assert made["spec"]["template"]["spec"]["volumes"][0]["name"] == "scratch"  # and nothing is added
+    assert len(made["spec"]["template"]["spec"]["volumes"]) == 2
+    with pytest.raises(StoreError, match=r'containers\[0\]\.volumeMounts\[1\]\.name: Not found: "more"'):
+        store.patch(
+            STATEFUL_SETS,
+            "default",
+            "db",
+            {"spec": {"template": {"spec": {"containers": mounting("data", "more")}}}},
+            MERGE_PATCH,
+        )
 
 
 def test_a_stateful_set_says_what_becomes_of_its_claims():  # KEP-1847
-    made = make_store().create(
-        STATEFUL_SETS, "default", stateful_set(volumeClaimTemplates=[{"metadata": {"name": "d"}}])
-    )
+    made = make_store().create(STATEFUL_SETS, "default", stateful_set(volumeClaimTemplates=[claim("d")]))
     assert made["spec"]["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
-    (claim,) = made["spec"]["volumeClaimTemplates"]
-    assert (claim["spec"]["volumeMode"], claim["status"]) == ("Filesystem", {"phase": "Pending"})
+    (made_claim,) = made["spec"]["volumeClaimTemplates"]
+    assert (made_claim["spec"]["volumeMode"], made_claim["status"]) == ("Filesystem", {"phase": "Pending"})
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"podManagementPolicy": "Random"}, 'spec.podManagementPolicy: Unsupported value: "Random"'),
-        ({"updateStrategy": {"type": "Never"}}, 'spec.updateStrategy.type: Unsupported value: "Never"'),
-        ({"volumeClaimTemplates": [{"spec": {}}]}, "spec.volumeClaimTemplates[0].metadata.name: Required value"),
+        (
+            {"podManagementPolicy": "Random"},
+            "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'",
+        ),
+        (
+            {"updateStrategy": {"type": "Never"}},
+            'Invalid value: {"Type":"Never","RollingUpdate":null}: must be \'RollingUpdate\' or \'OnDelete\'',
+        ),
+        (
+            {"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}},
+            "spec.updateStrategy.rollingUpdate: Invalid value: ",
+        ),
+        (
+            {"updateStrategy": {"rollingUpdate": {"partition": -1}}},
+            "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        ({"volumeClaimTemplates": [claim("")]}, "spec.template.spec.volumes[0].name: Required value"),
+        (
+            {"volumeClaimTemplates": [claim("a", accessModes=[])]},
+            "spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required",
+        ),
+        (
+            {"volumeClaimTemplates": [claim("a", resources={})]},
+            "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value",
+        ),
+        ({"ordinals": {"start": -1}}, "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0"),
+        ({"minReadySeconds": -1}, "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0"),
+        (
+            {"pods": {"activeDeadlineSeconds": 5}},
+            "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not",
+        ),
+        (
+            {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Keep"}},
+            'whenDeleted: Unsupported value: "Keep": supported values: "Retain", "Delete"',
+        ),
     ],
 )
 def test_stateful_sets_that_are_wrong(change, why):
@@ -169,7 +237,7 @@ def test_stateful_sets_that_are_wrong(change, why):
         ({"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}, False),
         ({"serviceName": "other"}, True),
         ({"podManagementPolicy": "Parallel"}, True),
-        ({"volumeClaimTemplates": [{"metadata": {"name": "more"}}]}, True),
+        ({"volumeClaimTemplates": [claim("more")]}, True),
     ],
 )
 def test_what_may_change_of_a_stateful_set(change, is_refused):  # pkg/apis/apps/validation
