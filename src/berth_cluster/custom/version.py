@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from types import MappingProxyType
 
-from berth_cluster.apimachinery.errors import FieldErrors, bad_request
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request
 from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object, is_being_deleted
 from berth_cluster.apimachinery.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
@@ -54,6 +54,7 @@ class CustomVersion:
         self.is_terminating = is_being_deleted(definition)
         self.is_storage = bool(said.get("storage"))
         self.is_served = bool(said.get("served"))
+        self.needs_webhook = not self.is_storage and (spec.get("conversion") or {}).get("strategy") == "Webhook"
         # Objects are shown as they are stored where nothing could have changed since they were.
         self.is_as_stored = self.is_storage and definition["metadata"]["generation"] == 1
         self.stored_version = f"{spec['group']}/{next(one['name'] for one in spec['versions'] if one.get('storage'))}"
@@ -87,6 +88,12 @@ class CustomVersion:
         elif meta is not None:
             raise bad_request(f"{kind.kind}: metadata must be an object")
         return sorted(unknown)
+
+    def refuse_if_unconverted(self, kind: str) -> None:
+        """Refuse whatever is asked of a version that only a webhook could make of the stored one."""
+        if self.needs_webhook:
+            what = f"{self.stored_version}, Kind={kind}"
+            raise StoreError(500, "", f"conversion webhook for {what} failed: this API server calls no webhooks")
 
     def complete(self, obj: Object) -> None:
         """Prune an object and fill in its defaults."""

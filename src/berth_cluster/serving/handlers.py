@@ -88,6 +88,8 @@ class Handlers:
 
     async def handle(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         """Carry out one request."""
+        if kind.custom is not None:
+            kind.custom.refuse_if_unconverted(kind.kind)
         if kind is PODS and target.subresource == "log" and request.method == "GET":
             pod = self._store.entry(kind, target.namespace, target.name).obj
             return web.Response(text=hollow_log(pod, request.query.get("container", "")))

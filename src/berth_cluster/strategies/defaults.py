@@ -45,6 +45,10 @@ def _exact_count(request: Object) -> int | None:
     return 1 if request["allocationMode"] == "ExactCount" else None
 
 
+def _policy_types(spec: Object) -> list[str]:
+    return ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+
+
 def _metrics(_spec: Object) -> list[Object]:
     target = {"type": "Utilization", "averageUtilization": 80}
     return [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
@@ -57,10 +61,23 @@ _CONTAINER: Object = {
     "imagePullPolicy": _pull_policy,
 }
 _DEVICES: Object = {"allocationMode": "ExactCount", "count": _exact_count}
+_SELECTED: Object = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+_WEBHOOK: Object = {"failurePolicy": "Fail", **_SELECTED, "timeoutSeconds": 10}
+_REACHED: Object = {"port": 443}
+_RBAC = "rbac.authorization.k8s.io"
 _FILES: Object = {"defaultMode": DEFAULT_MODE}
 # type -> field -> its default, or how it follows from the fields before it (None where there is none)
 _DEFAULTS: MappingProxyType[str, Object] = MappingProxyType(
     {
+        "admissionregistration.v1.MatchResources": _SELECTED,
+        "admissionregistration.v1.MutatingWebhook": {**_WEBHOOK, "reinvocationPolicy": "Never"},
+        "admissionregistration.v1.NamedRuleWithOperations": {"scope": "*"},
+        "admissionregistration.v1.RuleWithOperations": {"scope": "*"},
+        "admissionregistration.v1.ServiceReference": _REACHED,
+        "admissionregistration.v1.ValidatingAdmissionPolicySpec": {"failurePolicy": "Fail"},
+        "admissionregistration.v1.ValidatingWebhook": _WEBHOOK,
+        "apiextensions.v1.ServiceReference": _REACHED,
+        "apiregistration.v1.ServiceReference": _REACHED,
         "apps.v1.DaemonSetSpec": {"template": {}, "revisionHistoryLimit": 10, "updateStrategy": {}},
         "apps.v1.DaemonSetUpdateStrategy": {"type": "RollingUpdate", "rollingUpdate": _rolling},
         "apps.v1.DeploymentSpec": {
@@ -108,6 +125,11 @@ _DEFAULTS: MappingProxyType[str, Object] = MappingProxyType(
         "core.v1.ServicePort": {"protocol": "TCP", "targetPort": lambda port: port.get("port", 0)},
         "core.v1.ServiceSpec": {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"},
         "core.v1.Volume": {"emptyDir": _empty_dir},
+        "networking.v1.IngressClassParametersReference": {"scope": "Cluster"},
+        "networking.v1.NetworkPolicyPort": {"protocol": "TCP"},
+        "networking.v1.NetworkPolicySpec": {"policyTypes": _policy_types},
+        "rbac.v1.RoleRef": {"apiGroup": _RBAC},
+        "rbac.v1.Subject": {"apiGroup": lambda subject: _RBAC if subject.get("kind") in ("User", "Group") else None},
         "resource.v1.DeviceSubRequest": _DEVICES,
         "resource.v1.DeviceToleration": {"operator": "Equal"},
         "resource.v1.ExactDeviceRequest": _DEVICES,
@@ -121,7 +143,7 @@ _DEFAULTS: MappingProxyType[str, Object] = MappingProxyType(
     }
 )  # fmt: skip
 # Fields of which a zero, or an empty list, is no value.
-_ZERO_IS_NONE = frozenset({"count", "metrics", "targetPort"})
+_ZERO_IS_NONE = frozenset({"count", "metrics", "policyTypes", "targetPort"})
 
 
 class _Plan(NamedTuple):

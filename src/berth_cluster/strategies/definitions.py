@@ -1,8 +1,8 @@
 """CustomResourceDefinitions: defaults and checks.
 
 Source of the rules and messages: kubernetes.io "Extend the Kubernetes API with CustomResourceDefinitions", and what
-Kubernetes 1.36 answers. Deviations: conversion by webhooks is refused, since nothing here calls any; what controllers
-of definitions hardly get wrong (formats of columns, say) is not checked.
+Kubernetes 1.36 answers. Deviations: conversion by webhooks is stored with a warning, since nothing here calls any; what
+controllers of definitions hardly get wrong (formats of columns, say) is not checked.
 """
 
 import re
@@ -16,7 +16,7 @@ from berth_cluster.custom.structural import check_schema
 from berth_cluster.custom.values import PRESERVE
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import RESTStrategy
-from berth_cluster.strategies.checks import IMMUTABLE, always, both, chosen, may, need, wrong_unless
+from berth_cluster.strategies.checks import IMMUTABLE, always, both, chosen, may, need, one_of, wrong_unless
 
 LABEL_1035_MESSAGE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -25,7 +25,7 @@ LABEL_1035_MESSAGE = (
 )
 APPROVED = "api-approved.kubernetes.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_NO_WEBHOOKS = 'this API server calls no webhooks; with the strategy "None" only apiVersion is changed'
+_NO_WEBHOOKS = "spec.conversion: this API server calls no webhooks; only the version that is stored can be asked for"
 _is_label = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?").fullmatch
 _is_protected = re.compile(r"(.*\.)?(k8s|kubernetes)\.io").fullmatch
 
@@ -37,7 +37,14 @@ class DefinitionStrategy(RESTStrategy):
 
     def __init__(self) -> None:
         status = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
-        super().__init__(check=_check, status=status, complete=_set_defaults, amend=_set_defaults, change=_keep_names)
+        super().__init__(
+            check=_check,
+            status=status,
+            complete=_set_defaults,
+            amend=_set_defaults,
+            change=_keep_names,
+            told=lambda obj: [_NO_WEBHOOKS] if obj["spec"]["conversion"]["strategy"] == "Webhook" else [],
+        )
 
     def check_name(self, obj: Object, errors: FieldErrors) -> None:
         """The name says what the resource is called."""
@@ -100,11 +107,23 @@ def _check_approval(obj: Object, _field: str, errors: FieldErrors) -> None:
         errors.required(f"metadata.annotations[{APPROVED}]", why)
 
 
-def _check_conversion(conversion: str, field: str, errors: FieldErrors) -> None:
-    if conversion == "Webhook":
-        errors.forbidden(field, _NO_WEBHOOKS)
-    elif conversion != "None":
-        errors.unsupported(field, conversion, ("None", "Webhook"))
+def _check_conversion(conversion: Object, field: str, errors: FieldErrors) -> None:
+    one_of("None", "Webhook")(conversion.get("strategy"), f"{field}.strategy", errors)
+    webhook, is_called = conversion.get("webhook"), conversion.get("strategy") == "Webhook"
+    client, versions = (webhook or {}).get("clientConfig"), (webhook or {}).get("conversionReviewVersions")
+    for name, value in ("webhookClientConfig", client), ("conversionReviewVersions", versions):
+        if value and not is_called:
+            errors.forbidden(f"{field}.{name}", "should not be set when strategy is not set to Webhook")
+    if not is_called:
+        return
+    if client is None:
+        errors.required(f"{field}.webhookClientConfig", "required when strategy is set to Webhook")
+    elif ("url" in client) == ("service" in client):
+        errors.required(f"{field}.webhookClientConfig", "exactly one of url or service is required")
+    if not versions:
+        errors.required(f"{field}.conversionReviewVersions")
+    elif not set(versions) & {"v1", "v1beta1"}:
+        errors.invalid(f"{field}.conversionReviewVersions", versions, "must include at least one of v1, v1beta1")
 
 
 def _check_names(called: Object, _field: str, errors: FieldErrors) -> None:
@@ -177,5 +196,5 @@ _check = both(
     always("spec.names", _check_names),
     _check_versions,
     may("spec.preserveUnknownFields", wrong_unless(lambda _value: False, _UNPRUNED)),
-    always("spec.conversion.strategy", _check_conversion),
+    always("spec.conversion", _check_conversion),
 )

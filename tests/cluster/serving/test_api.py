@@ -320,7 +320,7 @@ async def test_what_nothing_acts_on_is_stored_with_a_warning(client):
         assert response.headers["Warning"] == (
             '299 - "NetworkPolicy is stored, and nothing in this cluster acts on it"'
         )
-    assert (await client.get(f"{path}/deny"))[1]["spec"] == {"podSelector": {}}
+    assert (await client.get(f"{path}/deny"))[1]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
 
 
 async def test_a_review_has_no_table(client):

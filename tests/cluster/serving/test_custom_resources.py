@@ -403,3 +403,21 @@ async def test_watches_begin_again_where_a_definition_changes(client):
     async with client.session.get(f"{client.url}{WIDGETS}?watch=true") as response:
         await client.patch(f"{DEFINITIONS}/{NAME}", {"spec": {"versions": [version(), version("v2")]}})
         await until(response.content.at_eof)
+
+
+async def test_a_version_that_a_webhook_would_convert_is_refused_and_the_stored_one_is_served(client):
+    # As upstream where the webhook cannot be reached: apiextensions-apiserver/pkg/apiserver/conversion.
+    made = definition(version(), version("v2"))
+    service = {"name": "hooks", "namespace": "default", "path": "/convert"}
+    webhook = {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}
+    made["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    status, body = await client.post(DEFINITIONS, made)
+    assert status == 201 and body["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["port"] == 443
+    assert (await client.post(WIDGETS, widget()))[0] == 201
+    assert (await client.get(f"{WIDGETS}/a"))[1]["spec"]["color"] == "red"
+    for path in (f"{WIDGETS}/a", WIDGETS):
+        status, body = await client.get(path.replace("/v1/", "/v2/"))
+        assert status == 500
+        assert body["message"] == (
+            "conversion webhook for example.com/v1, Kind=Widget failed: this API server calls no webhooks"
+        )

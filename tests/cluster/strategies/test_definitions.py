@@ -121,13 +121,23 @@ def test_a_rule_that_cannot_be_compiled_is_refused_with_the_compilers_words():
     assert "compilation failed: " in told and "Syntax error" in told
 
 
-def test_webhooks_are_refused_with_the_reason():
-    webhook = {
-        "strategy": "Webhook",
-        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://x"}},
-    }
-    [told] = refused(definition(conversion=webhook))
-    assert told.startswith("spec.conversion.strategy: Forbidden: this API server calls no webhooks")
+def test_conversion_by_webhook_says_how_the_webhook_is_called():
+    # pkg/apis/apiextensions/validation: the internal type has the client's configuration one level up.
+    client = {"url": "https://x", "service": {"name": "a", "namespace": "b"}}
+    for webhook, found in (
+        ({}, ["spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+              "spec.conversion.conversionReviewVersions: Required value"]),
+        ({"conversionReviewVersions": ["v1"], "clientConfig": client},
+         ["spec.conversion.webhookClientConfig: Required value: exactly one of url or service is required"]),
+        ({"conversionReviewVersions": ["v2"], "clientConfig": {"url": "https://x"}},
+         ['spec.conversion.conversionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1']),
+    ):  # fmt: skip
+        assert refused(definition(conversion={"strategy": "Webhook", "webhook": webhook})) == found
+    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://x"}}
+    assert refused(definition(conversion={"strategy": "None", "webhook": webhook})) == [
+        "spec.conversion.webhookClientConfig: Forbidden: should not be set when strategy is not set to Webhook",
+        "spec.conversion.conversionReviewVersions: Forbidden: should not be set when strategy is not set to Webhook",
+    ]
 
 
 def test_what_is_served_stays_what_it_is():

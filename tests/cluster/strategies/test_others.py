@@ -192,3 +192,74 @@ def test_match_conditions_are_cel(plural):
     webhook["matchConditions"][0]["expression"] = "... [] bad expression"
     with pytest.raises(StoreError, match=r"webhooks\[0\].matchConditions\[0\].expression: .*compilation failed: ERROR"):
         store.create(resource, "", {"metadata": {"name": "bad"}, "webhooks": [webhook]})
+
+
+ACCESS_GROUP = "rbac.authorization.k8s.io"
+HOOK = {"name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+SERVICE = {"name": "a", "namespace": "b"}
+EVERYTHING_SELECTED = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "filled_in"),
+    [
+        (
+            ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+            {"webhooks": [{**HOOK, "rules": [{"operations": ["*"]}], "clientConfig": {"service": SERVICE}}]},
+            {
+                "webhooks": [
+                    {
+                        **HOOK,
+                        "rules": [{"operations": ["*"], "scope": "*"}],
+                        "clientConfig": {"service": {**SERVICE, "port": 443}},
+                        "failurePolicy": "Fail",
+                        "timeoutSeconds": 10,
+                        "reinvocationPolicy": "Never",
+                        **EVERYTHING_SELECTED,
+                    }
+                ]
+            },
+        ),
+        (
+            ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+            {"spec": {"matchConstraints": {"resourceRules": [{"operations": ["CREATE"]}]}}},
+            {
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {
+                        "resourceRules": [{"operations": ["CREATE"], "scope": "*"}],
+                        **EVERYTHING_SELECTED,
+                    },
+                }
+            },
+        ),
+        (
+            ("networking.k8s.io", "networkpolicies"),
+            {"spec": {"egress": [{"ports": [{"port": 53}]}], "policyTypes": []}},
+            {"spec": {"egress": [{"ports": [{"port": 53, "protocol": "TCP"}]}], "policyTypes": ["Ingress", "Egress"]}},
+        ),
+        (
+            ("networking.k8s.io", "ingressclasses"),
+            {"spec": {"parameters": {"kind": "A", "name": "b"}}},
+            {"spec": {"parameters": {"kind": "A", "name": "b", "scope": "Cluster"}}},
+        ),
+        (
+            (ACCESS_GROUP, "rolebindings"),
+            {
+                "roleRef": {"kind": "Role", "name": "a"},
+                "subjects": [{"kind": "User", "name": "a"}, {"kind": "ServiceAccount", "name": "b"}],
+            },
+            {
+                "roleRef": {"apiGroup": ACCESS_GROUP, "kind": "Role", "name": "a"},
+                "subjects": [
+                    {"apiGroup": ACCESS_GROUP, "kind": "User", "name": "a"},
+                    {"kind": "ServiceAccount", "name": "b"},
+                ],
+            },
+        ),
+    ],
+)
+def test_the_defaults_of_what_nothing_acts_on(key, said, filled_in):  # pkg/apis/*/v1/defaults.go
+    kind = BY_KEY[key]
+    made = make_store().create(kind, "default" if kind.namespaced else "", {"metadata": {"name": "x"}, **said})
+    assert {name: made[name] for name in filled_in} == filled_in
