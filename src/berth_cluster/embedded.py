@@ -30,6 +30,7 @@ from berth_cluster.controllers.endpoints import EndpointsController
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.controllers.quotas import QuotaController
+from berth_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumes
 from berth_cluster.controllers.volumes.persistent_volumes import VolumeController
 from berth_cluster.controllers.volumes.volume_protection import VolumeProtection
 from berth_cluster.controllers.workloads.autoscaler import AutoscalerController
@@ -163,6 +164,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         DisruptionController(client),
         ResourceClaimController(client),
         DeviceTaintEviction(client),
+        EphemeralVolumes(client),
         VolumeController(client),
         VolumeProtection(client),
         HollowProvisioner(client),

@@ -15,7 +15,7 @@ from berth_cluster.apimachinery.errors import FieldErrors, StoreError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.quantities import canonical
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import SCALARS, ZEROS, Field, Message, message, message_of
+from berth_cluster.apimachinery.schema import SCALARS, UNCHECKED, ZEROS, Field, Message, message, message_of
 
 QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 MAX_UNKNOWN = 100  # unknown fields that are told of
@@ -102,7 +102,7 @@ class FieldCheck:
                     dropped.append(key)
             elif value is None:
                 dropped.append(key)
-            elif field.type != "any":
+            elif field.type not in UNCHECKED:
                 kept = self._field(known, field, value, _Place(at, field))
                 if field.is_omitted(kept) and not self._partial:
                     dropped.append(key)

@@ -27,6 +27,9 @@ _API, _MACHINERY = "io.k8s.api.", "io.k8s.apimachinery.pkg."
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
 _AGGREGATOR = "io.k8s.kube-aggregator.pkg.apis."
 _MINORS = (36, 37, 35, 34, 33, 32, 31, 30)  # the order in which releases are asked for a type
+# Parts of schemas, which are any value in JSON.
+_ANY_VALUES = ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
+UNCHECKED = frozenset({"any", *_ANY_VALUES})
 # Types with a form of their own in JSON.
 _WELL_KNOWN = MappingProxyType(
     {
@@ -37,10 +40,7 @@ _WELL_KNOWN = MappingProxyType(
         "apis.meta.v1.Time": "Time",
         "runtime.RawExtension": "any",
         "util.intstr.IntOrString": "IntOrString",
-        **{
-            f"{_EXTENSIONS}apiextensions.v1.{name}": "any"
-            for name in ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
-        },
+        **{f"{_EXTENSIONS}apiextensions.v1.{name}": name for name in _ANY_VALUES},
     }
 )
 _FORMATS = MappingProxyType({"byte": "bytes", "double": "double", "int32": "int32", "int64": "int64"})

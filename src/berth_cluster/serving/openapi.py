@@ -141,7 +141,7 @@ def _shown(found: Json, refs: str, version: int, waiting: list[str]) -> Json:
     if "$ref" in found:
         name = referenced(found["$ref"])
         if name in SCALARS:
-            return {**_FORMATS[name], **shown}
+            return {**_FORMATS.get(name, {}), **shown}
         waiting.append(name)
         reference = {"$ref": refs + full_name(name)}
         # OpenAPI 3 allows nothing beside a reference, so that it is wrapped to carry a description.
