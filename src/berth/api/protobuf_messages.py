@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _Field = descriptor_pb2.FieldDescriptorProto
-_SCALARS = frozenset({"bool", "bytes", "int32", "int64", "string", "uint64"})
+_SCALARS = frozenset({"bool", "bytes", "double", "int32", "int64", "string", "uint64"})
 
 
 def message_classes(package: str, table: Mapping[str, str]) -> dict[str, Any]:

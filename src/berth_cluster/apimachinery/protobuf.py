@@ -1,8 +1,6 @@
 """Reads request bodies in the Kubernetes protobuf format, which Go clients send for built-in types.
 
-Recent kubectl creates Deployments and ConfigMaps that way whatever the server prefers, so the server has to understand
-it. Answers are always JSON, which the same clients accept. Decoding is driven by the schemas and gives plain JSON
-values.
+Decoding is driven by the schemas and gives plain JSON values. `protobuf_writing` goes the other way.
 """
 
 import base64
@@ -19,8 +17,9 @@ from berth.api.protobuf_messages import message_classes
 from berth_cluster.apimachinery.errors import bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import MAX_VALUES
-from berth_cluster.apimachinery.schema import DELETE_OPTIONS, Field, Message, message, message_of
+from berth_cluster.apimachinery.schema import PLAIN, Field, Message, find_message, message, message_of
 
+MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
 # What wraps an object, an entry of a map, and types for which JSON has a form of its own.
 _KNOWN = MappingProxyType(
@@ -33,9 +32,15 @@ _KNOWN = MappingProxyType(
         "Time": "1 seconds int64, 2 nanos int32",
         "MicroTime": "1 seconds int64, 2 nanos int32",
         "any": "1 raw bytes",
+        "JSON": "1 raw bytes",
+        "JSONSchemaPropsOrArray": "1 schema bytes, 2 several []bytes",
+        "JSONSchemaPropsOrBool": "1 allows bool, 2 schema bytes",
+        "JSONSchemaPropsOrStringArray": "1 schema bytes, 2 several []bytes",
     }
 )
-_NUMBERS = frozenset({"bool", "int32", "int64"})
+_NUMBERS = frozenset({"bool", "double", "int32", "int64"})
+_OF_ANY_VERSION = frozenset({"DeleteOptions", "Status"})
+SCHEMA = "apiextensions.v1.JSONSchemaProps"
 
 
 def decode(body: bytes) -> Object:
@@ -46,6 +51,13 @@ def decode(body: bytes) -> Object:
         return _Reader().object(body[len(MAGIC) :])
     except (DecodeError, ValueError, OverflowError, OSError, RecursionError) as error:  # of texts, dates and raw JSON
         raise bad_request(f"the protobuf body is broken: {error}") from None
+
+
+def type_on_the_wire(api_version: str, kind: str) -> Message | None:
+    """The type of a kind, if protobuf bodies can have it; some kinds come under any version."""
+    group, _, version = api_version.rpartition("/")
+    known = find_message(f"meta.v1.{kind}") if kind in _OF_ANY_VERSION else message_of(group, version, kind)
+    return known if known is not None and known.numbers else None
 
 
 @cache
@@ -78,11 +90,8 @@ class _Reader:
         """Take the object out of its `runtime.Unknown` envelope, which names its type."""
         envelope = self._parsed("Unknown", wrapped)
         about = self._parsed("TypeMeta", envelope.type_meta)
-        group, _, version = about.version.rpartition("/")
-        known = message_of(group, version, about.kind)
-        if about.kind == "DeleteOptions":
-            known = message(DELETE_OPTIONS)
-        if known is None or not known.numbers:
+        known = type_on_the_wire(about.version, about.kind)
+        if known is None:
             raise unsupported_media_type(
                 f"this API server cannot read {about.kind or 'this'} ({about.version or 'no version'}) as protobuf; "
                 "send JSON (kube-scheduler: clientConnection.contentType: application/json)"
@@ -119,7 +128,7 @@ class _Reader:
                 obj[field.name] = [self._value(field, one) for one in value]
             else:
                 read = self._value(field, value)
-                if _means_something(field, read):
+                if _means_something(field, read) and not (known.is_kind and field.name == "status" and read == {}):
                     obj[field.name] = read
         return obj
 
@@ -131,7 +140,22 @@ class _Reader:
             return value.decode()
         if kind == "bytes":
             return base64.b64encode(value).decode()
-        return value if kind in _NUMBERS else _well_known(kind, self._parsed(kind, value))
+        if kind in _NUMBERS:
+            return value
+        parsed = self._parsed(kind, value)
+        return self._schema(kind, parsed) if kind.startswith("JSONSchema") else _well_known(kind, parsed)
+
+    def _schema(self, kind: str, parsed: Any) -> Any:
+        """A schema, or what may stand in its place: a flag, several schemas, several texts."""
+        if kind == "JSONSchemaPropsOrBool":
+            is_plain = not parsed.HasField("schema")
+            return parsed.allows if is_plain else self._message(message(SCHEMA), parsed.schema)
+        self._count(len(parsed.several))
+        if kind == "JSONSchemaPropsOrArray":
+            several = [self._message(message(SCHEMA), one) for one in parsed.several]
+        else:
+            several = [one.decode() for one in parsed.several]
+        return several or self._message(message(SCHEMA), parsed.schema)
 
 
 def _unknown_bytes(message: Any) -> int:
@@ -142,11 +166,9 @@ def _unknown_bytes(message: Any) -> int:
 
 
 def _means_something(field: Field, value: Any) -> bool:
-    if value is None or value == "":
+    if value is None and field.type != "JSON":
         return False
-    if isinstance(value, bool | int) and not value:
-        return field.is_pointer or field.type == "IntOrString"
-    return not (field.name == "status" and value == {})
+    return field.is_pointer or bool(value) or field.type not in PLAIN
 
 
 def _well_known(kind: str, value: Any) -> Any:
@@ -157,7 +179,7 @@ def _well_known(kind: str, value: Any) -> Any:
         return value.text if value.is_text else value.number
     if kind in ("Time", "MicroTime"):
         return _time(value.seconds, value.nanos, with_micros=kind == "MicroTime")
-    return json.loads(value.raw) if value.raw else None  # a raw extension
+    return json.loads(value.raw) if value.raw else None
 
 
 def _time(seconds: int, nanos: int, *, with_micros: bool) -> str | None:

@@ -43,6 +43,8 @@ _WELL_KNOWN = MappingProxyType(
         **{f"{_EXTENSIONS}apiextensions.v1.{name}": name for name in _ANY_VALUES},
     }
 )
+# Types whose zero Go does not write, unless the field is a pointer or always there.
+PLAIN = frozenset({"bool", "bytes", "double", "int32", "int64", "string"})
 _FORMATS = MappingProxyType({"byte": "bytes", "double": "double", "int32": "int32", "int64": "int64"})
 _PLAIN = MappingProxyType({"string": "string", "boolean": "bool", "integer": "int64", "number": "double"})
 _GO_TYPES = MappingProxyType(
@@ -60,24 +62,6 @@ ZEROS: MappingProxyType[str, Any] = MappingProxyType(
 )
 _PARTS = frozenset({"metadata", "spec", "status"})
 _TYPE = frozenset({"apiVersion", "kind"})
-# Optional numbers and flags that are none, and so never written when they are zero.
-_PLAIN_ZEROS = frozenset(
-    {"availableReplicas", "collisionCount", "fullyLabeledReplicas", "globalDefault", "hostIPC", "hostNetwork",
-     "hostPID", "hostPort", "minReadySeconds", "nodePort", "nullable", "paused", "publishNotReadyAddresses", "readOnly",
-     "readyReplicas", "stdin", "stdinOnce", "tty", "unavailableReplicas", "unschedulable", "updatedReplicas"}
-)  # fmt: skip
-# Optional fields that are pointers in Go: for these a zero is a value, where it means "not set" for others.
-_POINTERS = """
-activeDeadlineSeconds allowPrivilegeEscalation allowVolumeExpansion apiGroup appProtocol attachRequired
-automountServiceAccountToken backoffLimit backoffLimitPerIndex blockOwnerDeletion completions controller
-defaultMode enableServiceLinks failedJobsHistoryLimit fsGroup gracePeriodSeconds holderIdentity hostUsers
-immutable leaseDurationSeconds leaseTransitions manualSelector maxFailedIndexes mode optional orphanDependents
-parallelism partition podInfoOnMount priority privileged progressDeadlineSeconds readOnlyRootFilesystem
-replicas requiresRepublish revisionHistoryLimit runAsGroup runAsNonRoot runAsUser runtimeClassName
-setHostnameAsFQDN shareProcessNamespace startingDeadlineSeconds storageCapacity storageClassName
-successfulJobsHistoryLimit suspend terminationGracePeriodSeconds timeZone tolerationSeconds
-ttlSecondsAfterFinished value volumeMode
-"""
 SCALARS = frozenset({*_WELL_KNOWN.values(), *_FORMATS.values(), *_PLAIN.values()})
 
 
@@ -105,6 +89,7 @@ class Field(NamedTuple):
     merge_key: str = ""  # what tells entries apart for strategic merge patches
     merges: bool = False
     go_type: str = ""  # of a value or element, as messages name it
+    is_pointer: bool = False  # so that a zero is a value of its own
     inside: str = ""  # the struct that has the field, where JSON has its fields one level up
 
     @property
@@ -117,18 +102,9 @@ class Field(NamedTuple):
         """The name with that of the struct which has the field."""
         return f"{self.inside}.{self.name}" if self.inside else self.name
 
-    @property
-    def is_pointer(self) -> bool:
-        """Whether a zero is a value of its own."""
-        return self.name in _pointers()
-
     def is_omitted(self, value: Any) -> bool:
         """Whether a value is one that is not written."""
-        if value or (isinstance(value, dict) and not self.is_map):
-            return False
-        if self.type == "string" or self.is_list or self.is_map:
-            return self.is_list or self.is_map or not self.is_pointer
-        return self.name in _PLAIN_ZEROS
+        return not value and (self.is_list or self.is_map or (self.type in PLAIN and not self.is_pointer))
 
 
 class Message(NamedTuple):
@@ -220,8 +196,9 @@ def find_message(name: str) -> Message | None:
         if part.startswith("inline:")
         for key in _said_of(f"{package}.{part.removeprefix('inline:')}").numbers.values()
     }
+    pointers = said.pointers.union(*(_said_of(f"{package}.{part}").pointers for part in inside.values()))
     fields = {
-        key: _field(key, value, said.types.get(key, ""))._replace(inside=inside.get(key, ""))
+        key: _field(key, value, said.types.get(key, ""), key in pointers)._replace(inside=inside.get(key, ""))
         for key, value in decoded.properties.items()
     }
     is_kind = bool(decoded.kinds)
@@ -306,7 +283,7 @@ def _definitions(minor: int) -> dict[str, msgspec.Raw]:
     return msgspec.json.decode((directory / "_definitions.json").read_bytes(), type=_Document).definitions
 
 
-def _field(name: str, found: _Property, go_type: str) -> Field:
+def _field(name: str, found: _Property, go_type: str, is_pointer: bool) -> Field:
     element = _element_type(found.items or found.any_properties or found)
     return Field(
         name,
@@ -319,12 +296,8 @@ def _field(name: str, found: _Property, go_type: str) -> Field:
         found.merge_key,
         "merge" in found.strategy,
         go_type or _GO_TYPES.get(element) or ".".join(element.split(".")[-2:]),
+        is_pointer,
     )
-
-
-@cache
-def _pointers() -> frozenset[str]:
-    return frozenset(_POINTERS.split())
 
 
 def _zero(field: Field) -> Any:
@@ -361,28 +334,29 @@ class _Said(NamedTuple):
     numbers: dict[int, str]
     types: dict[str, str]
     values: frozenset[str]
+    pointers: frozenset[str]
 
 
 @cache
 def _said_of(name: str) -> _Said:
     numbers: dict[int, str] = {}
     types: dict[str, str] = {}
-    values: set[str] = set()
+    values, pointers = set[str](), set[str]()
     number: int | None = 1
     for word in _lines().get(name, ()):
         if word.isdigit() or word == "-":
             number = int(word) if word != "-" else None
             continue
-        field, _, go_type = (word, "", "") if word.startswith("inline:") else word.partition(":")
+        marked, _, go_type = (word, "", "") if word.startswith("inline:") else word.partition(":")
+        field = marked.rstrip("!?")
         if go_type:
-            types[field.rstrip("!")] = go_type if "." in go_type else f"v1.{go_type}"
-        if field.endswith("!"):
-            field = field.rstrip("!")
-            values.add(field)
+            types[field] = go_type if "." in go_type else f"v1.{go_type}"
+        values.update([field] if "!" in marked else ())
+        pointers.update([field] if "?" in marked else ())
         if number is not None:
             numbers[number] = field
             number += 1
-    return _Said(numbers, types, frozenset(values))
+    return _Said(numbers, types, frozenset(values), frozenset(pointers))
 
 
 @cache
@@ -395,7 +369,9 @@ def _lines() -> dict[str, tuple[str, ...]]:
             name, *words = line.split()
             found[f"{package}.{name}"] = tuple(words)
         elif line and not line.startswith("#"):
-            package = line
+            package, _, other = line.partition(" ")
+            like = [name for name in found if name.startswith(f"{other}.")]
+            found |= {f"{package}.{name.rpartition('.')[2]}": found[name] for name in like}
     return found
 
 

@@ -36,7 +36,7 @@ from berth_cluster.serving.negotiation import not_acceptable, wanted_form
 from berth_cluster.serving.openapi import OpenApiDocuments
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
-from berth_cluster.serving.responses import add_warnings, error_response, json_response, success
+from berth_cluster.serving.responses import add_warnings, error_response, json_response, preferred, success
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.usage import measured
 
@@ -109,6 +109,9 @@ class Application:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; whatever goes wrong becomes a Status."""
+        return preferred(await self._answered(request), request.headers.get("Accept", ""))
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         self._in_flight += 1
         try:
             try:
@@ -157,7 +160,7 @@ class Application:
     async def _on_resource(self, target: Target, user: ClusterUser, request: web.BaseRequest) -> web.StreamResponse:
         self._authorize(user, _asked(target, request))
         if target.plural in access.REVIEWS.get(target.group, {}) and request.method == "POST":
-            if wanted_form(request.headers.get("Accept", "")) != "object":
+            if wanted_form(request.headers.get("Accept", "")) not in ("object", "protobuf"):
                 raise not_acceptable()
             body = await read_object(request, access.REVIEWS[target.group][target.plural])
             answer = access.review(self._authenticator, self._authorizer, user, target.group, target.plural, body)

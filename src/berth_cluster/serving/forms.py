@@ -1,4 +1,4 @@
-"""The three forms in which objects leave the server: whole, as table rows, or as metadata only."""
+"""The forms in which objects leave the server: whole, as table rows, or as metadata only; in JSON or in protobuf."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -7,11 +7,20 @@ from types import MappingProxyType
 from typing import Any
 
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.protobuf_writing import (
+    in_envelope,
+    list_message,
+    message_of,
+    metadata_message,
+    watch_event,
+)
 from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.serving.negotiation import PROTOBUF
 from berth_cluster.serving.responses import encode, metadata_only
 from berth_cluster.serving.tables.table import make_table
 from berth_cluster.storage.watch import Entry, WatchEvent
 
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 SLICE = 200  # objects that are encoded before others have their turn
 
 
@@ -19,6 +28,10 @@ class ResponseForm:
     """The form of one answer: how its objects, its lists and the events of its watch are encoded. Here, whole."""
 
     __slots__ = ("_clock", "_include", "_kind")
+
+    media_type = "application/json"
+    media_type_of_watches = media_type
+    between = b"\n"  # what ends each event of a watch
 
     def __init__(self, kind: ResourceType, query: Mapping[str, str], clock: Callable[[], datetime]) -> None:
         self._kind = kind
@@ -40,7 +53,17 @@ class ResponseForm:
         """The next event of a watch."""
         return event.line
 
-    def bookmark(self) -> Object:
+    def bookmark(self, revision: int, *, is_initial: bool = False) -> bytes:
+        """What says that a watch has seen everything up to a revision, or all that was there in the beginning."""
+        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if is_initial:
+            meta["annotations"] = {INITIAL_EVENTS_END: "true"}
+        return self._event("BOOKMARK", {**self._nothing(), "metadata": meta})
+
+    def _event(self, change_type: str, obj: Object) -> bytes:
+        return encode({"type": change_type, "object": obj})
+
+    def _nothing(self) -> Object:
         """The object of a bookmark, all but its metadata."""
         return {"kind": self._kind.kind, "apiVersion": self._kind.api_version}
 
@@ -68,9 +91,9 @@ class _Table(ResponseForm):
         if self._columns_told:  # only the first event of a watch defines the columns, as upstream
             table["columnDefinitions"] = None
         self._columns_told = True
-        return encode({"type": event.type, "object": table})
+        return self._event(event.type, table)
 
-    def bookmark(self) -> Object:
+    def _nothing(self) -> Object:
         return {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": []}
 
     def _table(self, objects: list[Object], meta: dict[str, Any]) -> dict[str, Any]:
@@ -88,10 +111,53 @@ class _MetadataOnly(ResponseForm):
         return _in_slices(head, "items", entries, lambda part: map(self.one, part))
 
     def line(self, event: WatchEvent) -> bytes:
-        return encode({"type": event.type, "object": metadata_only(event.object["metadata"])})
+        return self._event(event.type, metadata_only(event.object["metadata"]))
 
-    def bookmark(self) -> Object:
+    def _nothing(self) -> Object:
         return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+
+
+class _Protobuf(ResponseForm):
+    __slots__ = ()
+
+    media_type = PROTOBUF
+    media_type_of_watches = f"{PROTOBUF};stream=watch"
+    between = b""
+
+    def one(self, entry: Entry) -> bytes:
+        return self._wrapped("", self._message(entry))
+
+    def many(self, entries: Sequence[Entry], meta: dict[str, Any]) -> Iterator[bytes]:
+        items: list[bytes] = []
+        for start in range(0, len(entries), SLICE):  # all of them, since a list says first how long it is
+            items += map(self._message, entries[start : start + SLICE])
+            yield b""
+        yield self._wrapped("List", list_message(meta, items))
+
+    def line(self, event: WatchEvent) -> bytes:
+        return watch_event(event.type, self.one(event.entry))
+
+    def _event(self, change_type: str, obj: Object) -> bytes:
+        return watch_event(change_type, self._wrapped("", message_of(obj)))
+
+    def _message(self, entry: Entry) -> bytes:
+        return entry.message
+
+    def _wrapped(self, suffix: str, message: bytes) -> bytes:
+        return in_envelope(self._kind.api_version, self._kind.kind + suffix, message)
+
+
+class _MetadataInProtobuf(_Protobuf):
+    __slots__ = ()
+
+    def _event(self, change_type: str, obj: Object) -> bytes:
+        return watch_event(change_type, self._wrapped("", metadata_message(obj["metadata"])))
+
+    def _message(self, entry: Entry) -> bytes:
+        return metadata_message(entry.obj["metadata"])
+
+    def _wrapped(self, suffix: str, message: bytes) -> bytes:
+        return in_envelope("meta.k8s.io/v1", f"PartialObjectMetadata{suffix}", message)
 
 
 def _in_slices(
@@ -106,5 +172,11 @@ def _in_slices(
 
 
 FORMS: Mapping[str, type[ResponseForm]] = MappingProxyType(
-    {"object": ResponseForm, "Table": _Table, "PartialObjectMetadata": _MetadataOnly}
+    {
+        "object": ResponseForm,
+        "Table": _Table,
+        "PartialObjectMetadata": _MetadataOnly,
+        "protobuf": _Protobuf,
+        "PartialObjectMetadata in protobuf": _MetadataInProtobuf,
+    }
 )

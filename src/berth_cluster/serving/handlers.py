@@ -140,7 +140,8 @@ class Handlers:
         form = self._form(kind, request)
         if target.subresource == "scale":
             return json_response(self._store.get(kind, target.namespace, target.name, "scale"))
-        return bytes_response(form.one(self._store.shown_entry(kind, target.namespace, target.name)))
+        shown = self._store.shown_entry(kind, target.namespace, target.name)
+        return bytes_response(form.one(shown), media_type=form.media_type)
 
     async def _list(
         self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest
@@ -149,7 +150,7 @@ class Handlers:
         page = await self._page(kind, target, options)
         meta = list_meta(page.revision, page.continue_token, page.remaining)
         self._store.flush()  # since long lists are sent as they are made
-        return await streamed_response(request, form.many(page.entries, meta))
+        return await streamed_response(request, form.many(page.entries, meta), form.media_type)
 
     async def _page(self, kind: ResourceType, target: Target, options: ListOptions) -> Page:
         listing = Listing(self._store, kind, target.namespace, options)
@@ -273,10 +274,9 @@ class Handlers:
             except StoreError as error:
                 if error.status_code != NOT_FOUND:  # somebody else was faster
                     raise
-        entries = [Entry(obj, 0) for obj in gone]
-        meta = list_meta(self._store.revision)
+        form, meta = ResponseForm(kind, {}, self._store.clock), list_meta(self._store.revision)
         self._store.flush()
-        return await streamed_response(request, ResponseForm(kind, {}, self._store.clock).many(entries, meta))
+        return await streamed_response(request, form.many([Entry(obj, 0) for obj in gone], meta))
 
     async def _act(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
         """POST to a pod's binding or eviction."""
@@ -291,10 +291,12 @@ class Handlers:
     def _answer(self, kind: ResourceType, obj: Object, request: web.BaseRequest, status: int) -> web.Response:
         if obj.get("kind") == "Scale":
             return json_response(obj, status)
-        return bytes_response(self._form(kind, request).one(Entry(obj, 0)), status)
+        form = self._form(kind, request)
+        return bytes_response(form.one(Entry(obj, 0)), status, form.media_type)
 
     def _form(self, kind: ResourceType, request: web.BaseRequest) -> ResponseForm:
-        return FORMS[wanted_form(request.headers.get("Accept", ""))](kind, request.query, self._store.clock)
+        name = wanted_form(request.headers.get("Accept", ""), has_protobuf=kind.custom is None)
+        return FORMS[name](kind, request.query, self._store.clock)
 
 
 def _writer(kind: ResourceType, request: web.BaseRequest, warnings: list[str]) -> Writer:

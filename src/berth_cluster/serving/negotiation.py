@@ -1,7 +1,8 @@
 """Content negotiation: which form of an answer a client wants, and reading bodies in the format it sent.
 
-Only JSON is written. Bodies may also be YAML, which is read without trust and as Kubernetes reads it (dates and numbers
-in base 60 are plain strings), or protobuf for the kinds that have a schema for it.
+Answers are JSON, or protobuf where a client prefers that and the kind has a form in it, which custom resources do not
+have. Bodies may also be YAML, which is read without trust and as Kubernetes reads it (dates and numbers in base 60 are
+plain strings).
 """
 
 from typing import Any, Literal
@@ -14,34 +15,35 @@ from berth_cluster.apimachinery import protobuf
 from berth_cluster.apimachinery.errors import StoreError, bad_request
 from berth_cluster.apimachinery.reason import refuse_unreasonable
 
-FormName = Literal["object", "Table", "PartialObjectMetadata"]
+FormName = Literal["object", "Table", "PartialObjectMetadata", "protobuf", "PartialObjectMetadata in protobuf"]
 
-PROTOBUF = "application/vnd.kubernetes.protobuf"
+PROTOBUF = protobuf.MEDIA_TYPE
 _JSON_TYPES = ("application/json", "application/*", "*/*", "", "application/yaml")
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
-def wanted_form(accept: str) -> FormName:
-    """The first form in an Accept header that this server can give."""
+def wanted_form(accept: str, *, has_protobuf: bool = True) -> FormName:
+    """The first form in an Accept header that this server can give; of metadata there is always one in protobuf."""
     if not accept or accept == "application/json":
         return "object"
     for choice in accept.split(","):
         media_type, parameters = _parse(choice)
-        if media_type not in _JSON_TYPES:
+        form, is_protobuf = parameters.get("as"), media_type == PROTOBUF
+        if media_type not in _JSON_TYPES and not is_protobuf:
             continue
-        form = parameters.get("as")
-        if form is None:
-            return "object"
-        if form == "Table" and parameters.get("v") == "v1":
+        if form is None and (has_protobuf or not is_protobuf):
+            return "protobuf" if is_protobuf else "object"
+        if form == "Table" and parameters.get("v") == "v1" and not is_protobuf:
             return "Table"
         if form in ("PartialObjectMetadata", "PartialObjectMetadataList") and parameters.get("v") == "v1":
-            return "PartialObjectMetadata"
+            return "PartialObjectMetadata in protobuf" if is_protobuf else "PartialObjectMetadata"
     raise not_acceptable()
 
 
 def not_acceptable() -> StoreError:
     """What is asked for in a form that there is not of it."""
-    return StoreError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    why = f"only the following media types are accepted: application/json, {PROTOBUF}"
+    return StoreError(406, "NotAcceptable", why)
 
 
 def _parse(choice: str) -> tuple[str, dict[str, str]]:

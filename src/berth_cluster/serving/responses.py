@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from aiohttp import HttpVersion11, web
 
+from berth_cluster.apimachinery import protobuf_writing
 from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.protobuf import MEDIA_TYPE as PROTOBUF
 from berth_cluster.apimachinery.resource_types import ResourceType
 
 encode = msgspec.json.Encoder().encode
@@ -25,27 +27,42 @@ def json_response(body: Any, status: int = 200, content_type: str = _JSON) -> we
     return web.Response(body=encode(body), status=status, headers={"Content-Type": content_type})
 
 
-def bytes_response(body: bytes, status: int = 200) -> web.Response:
-    """JSON that is already encoded."""
-    return web.Response(body=body, status=status, headers={"Content-Type": _JSON})
+def bytes_response(body: bytes, status: int = 200, media_type: str = _JSON) -> web.Response:
+    """An answer that is already encoded."""
+    return web.Response(body=body, status=status, headers={"Content-Type": media_type})
 
 
-async def streamed_response(request: web.BaseRequest, parts: Iterator[bytes]) -> web.StreamResponse:
-    """JSON that comes in pieces: sent as they come if it is long, so that neither memory nor others pay for it."""
+async def streamed_response(
+    request: web.BaseRequest, parts: Iterator[bytes], media_type: str = _JSON
+) -> web.StreamResponse:
+    """An answer in pieces: sent as they come if it is long, so that neither memory nor others pay for it."""
     begun = bytearray()
     for part in parts:
         begun += part
         if len(begun) > MAX_WHOLE_BYTES:
             break
+        if not part:  # it takes time to make the first one
+            await asyncio.sleep(0)
     else:
-        return bytes_response(bytes(begun))
-    response = web.StreamResponse(headers={"Content-Type": _JSON})
+        return bytes_response(bytes(begun), media_type=media_type)
+    response = web.StreamResponse(headers={"Content-Type": media_type})
     begin_chunks(response, request)
     await response.prepare(request)
     await response.write(bytes(begun))
     for part in parts:
         await response.write(part)
         await asyncio.sleep(0)  # a client that reads fast never makes `write` wait
+    return response
+
+
+def preferred(response: web.StreamResponse, accept: str) -> web.StreamResponse:
+    """The answer in protobuf, where the client prefers that and it is an object in JSON that has a form in it."""
+    if not accept.startswith(PROTOBUF) or not isinstance(response, web.Response) or response.content_type != _JSON:
+        return response
+    body = msgspec.json.decode(response.body or b"null")  # type: ignore[arg-type]
+    encoded = protobuf_writing.encode(body) if isinstance(body, dict) else None
+    if encoded is not None:
+        response.body, response.headers["Content-Type"] = encoded, PROTOBUF
     return response
 
 

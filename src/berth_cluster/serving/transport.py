@@ -22,7 +22,7 @@ from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, list_meta
-from berth_cluster.serving.watching import bookmark, woken
+from berth_cluster.serving.watching import woken
 from berth_cluster.storage.store import Store
 
 SUCCESS: Mapping[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -91,11 +91,11 @@ class StoreTransport:
                     yield event.line
                 if send_initial_events:
                     send_initial_events = False
-                    yield bookmark(form.bookmark(), watch.start_revision, is_initial=True)
+                    yield form.bookmark(watch.start_revision, is_initial=True)
                 if watch.overflowed or not await woken(wake, deadline):
                     break
             if allow_bookmarks and not watch.overflowed:
-                yield bookmark(form.bookmark(), self._store.revision)
+                yield form.bookmark(self._store.revision)
         finally:
             watch.close()
 

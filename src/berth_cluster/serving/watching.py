@@ -1,4 +1,4 @@
-"""Streams the changes of a resource to one client, one line of JSON per event, until one of the two ends it.
+"""Streams the changes of a resource to one client, a line of JSON or a message per event, until one of them ends it.
 
 The lines come ready-made from the store's watch. This module adds bookmarks and timeouts. A client that is too slow is
 sent what is queued for it, and its watch ends like any other: it may begin again with the last event that it has read.
@@ -11,22 +11,18 @@ after that revision.
 import asyncio
 import random
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.apimachinery.meta import Object
 from berth_cluster.serving.forms import ResponseForm
 from berth_cluster.serving.requests import ListOptions
-from berth_cluster.serving.responses import begin_chunks, encode
+from berth_cluster.serving.responses import begin_chunks
 from berth_cluster.storage.object_file import ObjectFileError
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import Watch, WatchEvent
 
 BOOKMARK_PERIOD_S = 60.0
 MIN_TIMEOUT_S = 1800.0
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-_JSON = {"Content-Type": "application/json"}
 SLICE = 200  # events that are encoded and written before others have their turn
 
 
@@ -41,9 +37,10 @@ class WatchStream:
     _form: ResponseForm
     _stopping: bool = field(default=False, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _response: web.StreamResponse = field(default_factory=lambda: web.StreamResponse(headers=_JSON), init=False)
+    _response: web.StreamResponse = field(init=False)
 
     def __post_init__(self) -> None:
+        self._response = web.StreamResponse(headers={"Content-Type": self._form.media_type_of_watches})
         self._watch.wake = self._wake.set
 
     def stop(self) -> None:
@@ -96,24 +93,17 @@ class WatchStream:
             await self._bookmark(now)
 
     async def _send(self, events: list[WatchEvent]) -> None:
-        line = self._form.line
+        line, between = self._form.line, self._form.between
         self._store.flush()
-        await self._response.write(b"".join([line(event) + b"\n" for event in events]))
+        await self._response.write(b"".join([line(event) + between for event in events]))
         if len(events) == SLICE:
             await asyncio.sleep(0)  # a reader that keeps up never makes `write` wait
 
     async def _bookmark(self, revision: int, *, is_initial: bool = False) -> None:
         if self._options.allow_bookmarks:
             self._store.flush()
-            await self._response.write(bookmark(self._form.bookmark(), revision, is_initial=is_initial) + b"\n")
-
-
-def bookmark(of: Object, revision: int, *, is_initial: bool = False) -> bytes:
-    """The line that says that a watch has seen everything up to a revision, or all that was there in the beginning."""
-    meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
-    if is_initial:
-        meta["annotations"] = {INITIAL_EVENTS_END: "true"}
-    return encode({"type": "BOOKMARK", "object": {**of, "metadata": meta}})
+            form = self._form
+            await self._response.write(form.bookmark(revision, is_initial=is_initial) + form.between)
 
 
 async def woken(wake: asyncio.Event, deadline: float) -> bool:

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.protobuf_writing import message_of
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.selection import Matcher
 
@@ -34,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 class Entry:
     """One version of one object; never edited, only replaced."""
 
-    __slots__ = ("_encoded", "obj", "place", "revision")
+    __slots__ = ("_encoded", "_message", "obj", "place", "revision")
 
     def __init__(self, obj: Object, revision: int, encoded: bytes | None = None) -> None:
         self.obj = obj
@@ -42,6 +43,14 @@ class Entry:
         meta = obj["metadata"]
         self.place: tuple[str, str] = (meta.get("namespace", ""), meta["name"])  # where lists show it
         self._encoded = encoded
+        self._message: bytes | None = None
+
+    @property
+    def message(self) -> bytes:
+        """The object as a protobuf message, if its kind has one."""
+        if self._message is None:
+            self._message = message_of(self.obj)
+        return self._message
 
     @property
     def encoded(self) -> bytes:

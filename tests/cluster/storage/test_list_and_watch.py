@@ -22,10 +22,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from berth.api.errors import ApiError
 from berth.api.resources import Resource
 from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.serving.forms import INITIAL_EVENTS_END
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.transport import StoreTransport
-from berth_cluster.serving.watching import INITIAL_EVENTS_END
 from berth_cluster.storage.object_file import ObjectFile
 from berth_cluster.storage.watch import WatchLimits
 from tests.cluster.objects import CONFIG_MAPS, NAMESPACES, make_store
