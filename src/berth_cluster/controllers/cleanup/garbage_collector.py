@@ -127,8 +127,12 @@ class GarbageCollector(KeyedController):
                 if staying := [ref for ref in owner_references(dependent) if self._stays(ref, dependent)]:
                     self.client.update(kind, with_metadata(dependent, ownerReferences=staying))
                     continue
-                has_dependents = next(self.index.dependents(uid_of(dependent)), None) is not None
-                self.client.delete(kind, dependent, policy="Foreground" if has_dependents else "Background")
+                below = [found for _, found in self.index.dependents(uid_of(dependent))]
+                if any(is_being_deleted(one) and _waits(one) for one in below):
+                    # In a circle each would wait for the next, so that this one lets its owners go.
+                    freed = [{**ref, "blockOwnerDeletion": False} for ref in owner_references(dependent)]
+                    dependent = self.client.update(kind, with_metadata(dependent, ownerReferences=freed))
+                self.client.delete(kind, dependent, policy="Foreground" if below else "Background")
         return any(_blocks(dependent, owner) for _, dependent in self.index.dependents(uid_of(owner)))
 
 

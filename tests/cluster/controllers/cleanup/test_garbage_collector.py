@@ -118,3 +118,16 @@ def test_what_another_owner_keeps_is_released_and_not_deleted():
     assert world.get("ConfigMap", "first") is world.get("ConfigMap", "own") is None
     (left,) = world.get("ConfigMap", "shared")["metadata"]["ownerReferences"]
     assert left["name"] == "second"
+
+
+def test_a_circle_of_owners_goes_with_any_of_them():
+    # As upstream: what would wait for one that waits for it no longer blocks its owner (attemptToDeleteItem).
+    world = World()
+    maps = [world.create(config_map(name)) for name in "abc"]
+    for number, one in enumerate(maps):
+        (reference,) = config_map("", maps[number - 1])["metadata"]["ownerReferences"]
+        references = [reference | {"controller": True, "blockOwnerDeletion": True}]
+        world.patch("ConfigMap", one["metadata"]["name"], {"metadata": {"ownerReferences": references}})
+    world.delete("ConfigMap", "b", propagationPolicy="Foreground")
+    world.run(5)
+    assert world.all("ConfigMap", "default") == []
