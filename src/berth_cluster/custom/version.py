@@ -18,7 +18,7 @@ from berth_cluster.apimachinery.schema import OBJECT_META, Field, InlineType, Me
 from berth_cluster.custom import paths
 from berth_cluster.custom.rules import check_rules, has_rules
 from berth_cluster.custom.validation import SchemaValidator
-from berth_cluster.custom.values import OBJECT_FIELDS, PRESERVE, prune, set_defaults, unknown_fields
+from berth_cluster.custom.values import EMBEDDED, PRESERVE, prune, set_defaults, unknown_fields
 
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
@@ -74,9 +74,12 @@ class CustomVersion:
     @cached_property
     def message(self) -> Message:
         """The type of the objects, for merges."""
-        made = _message(self.definition, self.schema)
-        made.fields["metadata"] = Field("metadata", message(OBJECT_META).name)
-        return made
+        return _message(self.definition, {**self.schema, EMBEDDED: True})
+
+    @property
+    def applied_message(self) -> Message | None:
+        """The type that what is applied has to have; None where there may be any fields."""
+        return None if self.schema.get(PRESERVE) else self.message
 
     def unknown_fields(self, kind: ResourceType, obj: Object, *, partial: bool) -> list[str]:
         """The fields of an object or patch that the kind does not have; refuses metadata of the wrong type."""
@@ -176,7 +179,10 @@ def _selected(obj: Object, path: str) -> str:
 
 def _message(name: str, schema: Object) -> Message:
     parts = schema.get("properties") or {}
-    fields = {key: _field(f"{name}.{key}", key, part) for key, part in parts.items() if key not in OBJECT_FIELDS}
+    fields = {key: _field(f"{name}.{key}", key, part) for key, part in parts.items()}
+    if schema.get(EMBEDDED):
+        fields |= {key: Field(key, "string") for key in ("apiVersion", "kind")}
+        fields["metadata"] = Field("metadata", OBJECT_META)
     is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
     return Message(name, fields, {}, False, is_atomic, frozenset(), MappingProxyType({}))
 
@@ -186,7 +192,7 @@ def _field(path: str, name: str, schema: Object) -> Field:
     element = items if isinstance(items, dict) else more if isinstance(more, dict) else schema
     kind, keys = schema.get("x-kubernetes-list-type"), tuple(schema.get("x-kubernetes-list-map-keys") or ())
     known: str = _SCALARS.get(element.get("type", ""), "any")
-    if element.get("properties") and not element.get(PRESERVE):
+    if element.get("type") == "object" and not any(element.get(key) for key in ("additionalProperties", PRESERVE)):
         known = InlineType(path)
         known.message = _message(path, element)
     is_list = isinstance(items, dict)

@@ -173,11 +173,12 @@ def _of_field(value: Any, field: Field | None, path: Path) -> Iterator[tuple[Pat
 
 def refuse_untyped(kind: ResourceType, applied: Object) -> None:
     """500, as upstream, for what is applied and has fields that its kind does not have."""
-    meta, known = applied.get("metadata"), message_of(kind.group, kind.version, kind.kind)
+    known = message_of(kind.group, kind.version, kind.kind) if kind.custom is None else kind.custom.applied_message
+    meta = applied.get("metadata")
     mistakes = []
     if meta is not None and not isinstance(meta, dict):
         mistakes, meta = [f".metadata: expected map, got &{{{meta}}}"], None
-    elif kind.custom is None and known is not None:
+    elif known is not None:
         mistakes = [f"{shown(path)}: field not declared in schema" for path in _undeclared(applied, known, ())]
     if mistakes:
         place = f"{(meta or {}).get('namespace', '')}/{(meta or {}).get('name', '')}"
@@ -186,18 +187,21 @@ def refuse_untyped(kind: ResourceType, applied: Object) -> None:
         raise StoreError(500, "", f"failed to create typed patch object {why}")
 
 
-def _undeclared(obj: Object, known: Message, path: Path) -> Iterator[Path]:
-    for name, value in obj.items():
+def _undeclared(obj: Any, known: Message, path: Path) -> Iterator[Path]:
+    for name, value in obj.items() if isinstance(obj, dict) else ():
         field = known.fields.get(name)
         if field is None:
             yield (*path, name)
-        elif not field.is_scalar and isinstance(value, dict) and not field.is_map:
-            yield from _undeclared(value, message(field.type), (*path, name))
-        elif not field.is_scalar and isinstance(value, list):
+        elif field.is_scalar:
+            continue
+        elif isinstance(value, list):
             for number, part in enumerate(value):
-                if isinstance(part, dict):
-                    element = _element(part, field) if field.list_keys else number
-                    yield from _undeclared(part, message(field.type), (*path, name, element))
+                element = _element(part, field) if field.list_keys else number
+                yield from _undeclared(part, message(field.type), (*path, name, element))
+        else:
+            for place, part in value.items() if field.is_map and isinstance(value, dict) else [(None, value)]:
+                inside = (*path, name) if place is None else (*path, name, place)
+                yield from _undeclared(part, message(field.type), inside)
 
 
 def _is_atomic(field: Field) -> bool:

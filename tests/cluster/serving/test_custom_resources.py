@@ -421,3 +421,26 @@ async def test_a_version_that_a_webhook_would_convert_is_refused_and_the_stored_
         assert body["message"] == (
             "conversion webhook for example.com/v1, Kind=Widget failed: this API server calls no webhooks"
         )
+
+
+async def test_what_is_applied_has_the_fields_of_the_schema(client):
+    # As a kube-apiserver 1.36 answers, whatever fieldValidation says; keyed lists name their elements by the keys.
+    issuer = {"type": "object", "properties": {"kind": {"type": "string"}}}
+    open_ = {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    spec = {**SPEC, "properties": {**SPEC["properties"], "issuer": issuer, "open": open_, "free": PRESERVING}}
+    await define(client, version(spec=spec))
+    path, kind = f"{WIDGETS}/a?fieldManager=me&fieldValidation=Ignore", "apply-patch+yaml"
+    good = widget(
+        issuer={"kind": "Issuer"}, free={"x": {"y": 1}}, open={"k": {"a": "b"}}, parts=[{"name": "p", "n": 1}]
+    )
+    assert (await client.patch(path, good, kind))[0] == 201
+    bad = widget(parts=[{"name": "p", "m": 1}], issuer={"kid": 1}, open={"k": {"b": "c"}}) | {"mood": "x"}
+    status, body = await client.patch(path, bad, kind)
+    assert status == 500
+    assert body["message"].splitlines() == [
+        "failed to create typed patch object (/a; example.com/v1, Kind=Widget): errors:",
+        '  .spec.parts[name="p"].m: field not declared in schema',
+        "  .spec.issuer.kid: field not declared in schema",
+        "  .spec.open.k.b: field not declared in schema",
+        "  .mood: field not declared in schema",
+    ]

@@ -331,6 +331,9 @@ def test_a_schema_knows_its_fields(cluster, definitions):
     assert 'unknown field "spec.ports[0].unknownNested"' in message
     message = refused(cluster.patch, kind, "created", {"spec": {"unknown": 1}}, **STRICT).message
     assert 'unknown field "spec.unknown"' in message
+    message = refused(apply, cluster, kind, "bad", json.dumps(foo(definitions, "bad", spec=bad))).message
+    assert ".spec.unknown: field not declared in schema" in message
+    assert ".spec.ports[0].unknownNested: field not declared in schema" in message
 
 
 @spec("FieldValidation should detect unknown metadata fields in both the root and embedded object of a CR")
@@ -342,6 +345,8 @@ def test_unknown_metadata_of_custom_objects(cluster, definitions):
     message = refused(cluster.create, body, **STRICT).message
     assert 'unknown field "metadata.unknownMeta"' in message
     assert 'unknown field "spec.template.metadata.unknownSubMeta"' in message
+    message = refused(apply, cluster, f"{definitions.group}/v1/Foo", "one", json.dumps(body)).message
+    assert ".metadata.unknownMeta: field not declared in schema" in message
 
 
 @spec("FieldValidation should detect duplicates in a CR when preserving unknown fields")
