@@ -100,6 +100,39 @@ def test_a_rejection_costs_the_same_whatever_the_number_of_nodes(priority):
     assert few < 12_000, "as much as a rejection may cost at all"
 
 
+class Naming(Full):
+    """Names each node in its reasons, so that no two of them share a code."""
+
+    promises = Full.promises
+    described = 0
+
+    def filter(self, state, pod, node):
+        return unschedulable(f"{node.name} is full", in_general=("node(s) are full",))
+
+    def filter_columns(self, state, pod, table, rows):
+        return FilterColumn(np.arange(1, table.capacity + 1, dtype=np.int32)[rows], self._describe)
+
+    def filter_row(self, state, pod, table, row):
+        return row + 1
+
+    def _describe(self, code):
+        Naming.described += 1
+        return unschedulable(f"n{code - 1} is full", in_general=("node(s) are full",))
+
+
+def test_a_plugin_that_names_nodes_is_asked_for_words_when_nodes_change():
+    cluster = VirtualCluster(plugins=[Naming])
+    for index in range(400):
+        cluster.put(make_node(f"n{index}").capacity(cpu="4", pods="10"))
+    for index in range(5):
+        cluster.put(make_pod(f"w{index}").request(cpu="1"))
+        cluster.run()
+    before = Naming.described
+    cluster.put(make_pod("another").request(cpu="1"))
+    assert "400 node(s) are full." in cluster.run().events("FailedScheduling")[-1]
+    assert Naming.described - before <= 1
+
+
 def test_an_event_that_helps_nobody_costs_the_same_whatever_the_number_of_pods():
     def of_event(waiting):
         cluster = crowded(nodes=10, waiting=waiting, priority=0)

@@ -234,3 +234,46 @@ def test_nobody_waits_in_vain_and_nothing_is_counted_twice_whatever_happens(clus
     assert "" in before.values(), "nobody had to wait"
     assert found.restart().advance(700).nodes_of() == before
     assert used(found) == counted
+
+
+@pytest.mark.parametrize("nodes", [200, 5_000])
+def test_what_is_said_of_a_pod_does_not_grow_with_the_nodes(cluster, nodes):
+    found = cluster(*(node(f"n{number}") for number in range(nodes)), quota("a", cpu("1"), cpu("1")))
+    found.put(pod("one", cpu="2"))
+    (said,) = set(found.run().events("FailedScheduling"))
+    over = "Pod a/one is rejected in PreFilter because ElasticQuota a is more than Max."
+    assert said == (
+        f"0/{nodes} nodes are available: {over} "
+        f"0/{nodes} nodes are available: {nodes} No victims found for preemptor pod one."
+    )
+
+
+def test_a_pod_that_quota_rejects_again_is_tried_on_changed_nodes_alone(cluster, monkeypatch):
+    """A crowd of such pods would look for victims on every node at each attempt."""
+    asked = []
+    search = CapacityScheduling.potential_victims
+    monkeypatch.setattr(
+        CapacityScheduling, "potential_victims", lambda *given: asked.append(given[-1].name) or search(*given)
+    )
+    found = cluster(quota("a", cpu("40"), cpu("40")), quota("b", cpu("90")))
+    for number in range(40):
+        found.put(node(f"n{number}"))
+        found.put(pod(f"a-{number}").node(f"n{number}"))
+        found.put(pod(f"b-{number}", "b").priority(-5).node(f"n{number}"))
+
+    def asked_when(*objects):
+        """Return which nodes were asked about, and how many attempts there were."""
+        cycles = found.core.queue.scheduling_cycle
+        asked.clear()
+        for each in objects:
+            found.put(each)
+        found.run()
+        return set(asked), len(asked), found.core.queue.scheduling_cycle - cycles
+
+    assert asked_when(pod("first")) == ({f"n{number}" for number in range(40)}, 40, 1)
+    _, count, attempts = asked_when(*(pod(f"more-{number}") for number in range(20)))
+    assert attempts == 20 and count == 20, "of a node that is no different one is asked, for its words"
+    nodes, count, attempts = asked_when(pod("b-more", "b").node("n7"), pod("late"))
+    assert "n7" in nodes and count <= attempts + 1
+    nodes, _, _ = asked_when(pod("urgent").priority(9))
+    assert len(nodes) == 40 and found.nodes_of()["urgent"] != "", "of a higher priority it may evict others"

@@ -85,7 +85,7 @@ from berth.framework.interface import (
     VersionedPreScorePlugin,
     same_for_all,
 )
-from berth.framework.preemption import Preemption, VictimCost, VictimRules, VictimSets
+from berth.framework.preemption import Preemption, VictimBasis, VictimCost, VictimRules, VictimSets
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.readers import (
     CacheReader,
@@ -218,6 +218,7 @@ __all__ = [
     "TenantSortPlugin",
     "VersionedPreFilterPlugin",
     "VersionedPreScorePlugin",
+    "VictimBasis",
     "VictimCost",
     "VictimRules",
     "VictimSets",

@@ -13,7 +13,9 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
 from berth.decisions.explanation import Rejected, event_in_words, explain, waits_for
 from berth.framework.events import Action, ClusterEvent
+from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
+from tests.support import plugin
 
 
 def node(name, cpu="4", *, zone="a", taint=False):
@@ -127,6 +129,17 @@ def test_the_others_are_grouped_by_the_first_plugin_that_said_no():
     assert found.summary == f"default/web could not be scheduled: {found.message}"
     assert found.message.startswith("0/3 nodes are available: ")
     assert found.post_filter is not None and found.post_filter.code == "Unschedulable"
+
+
+def test_nodes_that_a_plugin_names_one_by_one_are_one_group_where_they_are_many():
+    named = plugin("Naming", filter=lambda state, pod, node: unschedulable(f"{node.name} is no", in_general=("no",)))
+
+    def groups(nodes):
+        cluster = VirtualCluster(*(node(f"n{i}") for i in range(nodes)), make_pod("web"), plugins=[named]).run()
+        return [(group.reasons, group.count) for group in explain(cluster.core.trace["default/web"]).rejected]
+
+    assert sorted(groups(2)) == [(("n0 is no",), 1), (("n1 is no",), 1)]
+    assert groups(30) == [(("no",), 30)]
 
 
 def test_one_node_is_shown_with_every_plugin_that_said_no():

@@ -44,6 +44,34 @@ def test_nodes_left_out_are_counted_with_what_holds_of_them():
     assert found.message() == "0/5 nodes are available: 2 full, 3 left out."
 
 
+def on_each(nodes, **more):
+    """A diagnosis of so many nodes, each of which was rejected with a reason that names it."""
+    in_general = more.pop("in_general", ())
+    groups = [(unschedulable(f"nobody to evict on n{row}", in_general=in_general), 1) for row in range(nodes)]
+    return diagnosis(*groups, *more.values(), nodes=nodes)
+
+
+def test_a_few_nodes_are_named_and_many_are_told_in_general():
+    general = ("nobody to evict",)
+    few = on_each(3, in_general=general).message()
+    assert few == "0/3 nodes are available: 1 nobody to evict on n0, 1 nobody to evict on n1, 1 nobody to evict on n2."
+    full = (unschedulable("full"), 2)
+    assert on_each(500, in_general=general, full=full).message() == (
+        "0/500 nodes are available: 2 full, 500 nobody to evict."
+    )
+
+
+def test_a_message_is_bounded_whatever_plugins_say():
+    full, empty = (unschedulable("full"), 20), (unschedulable("a reason of great length " * 1000), 30)
+    lengths = [len(on_each(nodes, full=full).message()) for nodes in (200, 5_000)]
+    assert lengths[1] <= lengths[0] + 30 < 3_000
+    message = on_each(5_000, full=full).message()
+    assert "20 full" in message and "1 nobody to evict on n0" in message
+    named = message.count("nobody to evict")
+    assert message.endswith(f", {5_000 - named} others for {5_000 - named} reasons.")
+    assert len(diagnosis(empty).message()) < 3_000
+
+
 def test_who_is_to_be_woken_follows_from_the_codes():
     found = diagnosis(
         (unschedulable("a").by("A"), 1),

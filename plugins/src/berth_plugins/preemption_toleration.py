@@ -51,6 +51,7 @@ TOLERATION_SECONDS = f"{PREFIX}/toleration-seconds"
 NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = "No victims found on node {node} for preemptor pod {pod}"
+NO_VICTIMS_ANYWHERE = "No victims found for preemptor pod {pod}"
 NO_CLASS = 'priorityclass.scheduling.k8s.io "{}" not found'
 
 
@@ -170,7 +171,10 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
                     return exempt
                 if not exempt:
                     found.append(other)
-        return found or unresolvable(NO_VICTIMS.format(node=node.name, pod=pod.name))
+        if found:
+            return found
+        words = NO_VICTIMS.format(node=node.name, pod=pod.name)
+        return unresolvable(words, in_general=(NO_VICTIMS_ANYWHERE.format(pod=pod.name),))
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Filters alone say whether the pod fits."""

@@ -15,6 +15,7 @@ from berth.decisions.by_plugins import RejectionDetails, ScoreDetails, score_det
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.engine.profile import Profile
 from berth.engine.scores import PluginScores, Scored
+from berth.framework.diagnosis import without_many_names
 from berth.framework.events import WILDCARD, Action, ClusterEvent
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.interface import FeasibleNodes
@@ -307,7 +308,9 @@ def _why_chosen(decision: Decision, scored: "_Fresh | _Scored") -> str:
 def rejected_nodes(decision: Decision, names_shown: int = NAMES_SHOWN) -> Iterator[Rejected]:
     """The nodes that were ruled out, as the pod's condition counts them; the largest group first."""
     rows_of: dict[Status, list[NDArray[np.intp]]] = {}
-    for status, rows in decision.rejected:
+    rejected = decision.rejected
+    told = without_many_names((status, len(rows)) for status, rows in rejected)
+    for (status, _), (_, rows) in zip(told, rejected, strict=True):
         rows_of.setdefault(status, []).append(rows)
     # Each part is in ascending order; most groups have one.
     merged = [

@@ -21,7 +21,7 @@ from berth.framework.status import Status
 from berth.state.table import NodeTable
 
 MAX_NUMBERS = 256
-"""When this many codes have a number, all rows are looked at again, since most of them will be gone by then."""
+"""When this many codes have a number that no row has any more, all rows are looked at again."""
 
 
 class _Kept(Derived):
@@ -40,7 +40,7 @@ class _Kept(Derived):
 
     def clear(self, capacity: int) -> None:
         """Begin anew: nothing is known to be rejected."""
-        self.numbers: NDArray[np.int16] = np.zeros(capacity, dtype=np.int16)
+        self.numbers: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
         self.number_of: dict[tuple[int, int], int] = {}
         """By the plugin's place and its code."""
         self.counts = [capacity]
@@ -65,7 +65,12 @@ class _Kept(Derived):
             self.counts[number] += 1
             self.made = None
 
-    def put_all(self, rows: NDArray[np.intp], numbers: NDArray[np.int16]) -> None:
+    @property
+    def is_worn(self) -> bool:
+        """Whether most numbers may stand for codes of long ago. A plugin may have a code for each node, all in use."""
+        return len(self.counts) > MAX_NUMBERS and self.counts.count(0) > MAX_NUMBERS
+
+    def put_all(self, rows: NDArray[np.intp], numbers: NDArray[np.int32]) -> None:
         """Set what counts for many rows."""
         before = self.numbers[rows]
         # Nothing has changed for the pods of this shape, so the words that were made for the last of them are good.
@@ -96,7 +101,7 @@ class Rejections:
             self._kept.put(key, kept, key.size)
         stale = kept.stale_rows(self._memos, entries, len(kept.numbers))
         rows: Sequence[int] = stale or ()
-        if stale is None or len(kept.counts) > MAX_NUMBERS:
+        if stale is None or kept.is_worn:
             kept.clear(table.capacity)
             rows = range(table.capacity)
         if len(rows) > FEW_ROWS:
@@ -118,17 +123,17 @@ class Rejections:
 
 def _numbers_of(
     kept: _Kept, table: NodeTable, entries: Sequence[MemoEntry], rows: NDArray[np.intp]
-) -> NDArray[np.int16]:
+) -> NDArray[np.int32]:
     """Return what counts for some rows."""
-    numbers = np.zeros(len(rows), dtype=np.int16)
+    numbers = np.zeros(len(rows), dtype=np.int32)
     left = table.valid[rows]
     for place, entry in enumerate(entries):
         if not entry.has_nonzero():
             continue
         codes = entry.column[rows]
         failing = left & (codes != 0)
-        for code in np.unique(codes[failing]).tolist():
-            numbers[failing & (codes == code)] = kept.number(place, code)
+        found, which = np.unique(codes[failing], return_inverse=True)
+        numbers[failing] = np.array([kept.number(place, code) for code in found.tolist()], dtype=np.int32)[which]
         left &= ~failing
     return numbers
 

@@ -100,9 +100,12 @@ def _by_first(left: Mask, said: Iterable[tuple[str, FilterColumn]]) -> Iterator[
         if (codes == first).all():  # what most plugins have to say is one thing, and finding that costs least
             yield RejectedNodes(column.describe(first).by(plugin), failing)
         else:
-            # By ascending code, an order that `rejections._statuses` keeps to as well.
-            for code in np.unique(codes).tolist():
-                yield RejectedNodes(column.describe(code).by(plugin), failing[codes == code])
+            # By ascending code, an order that `rejections._statuses` keeps to as well. The sort is stable, so that rows
+            # stay ascending, and needs no look at all rows for each code: a plugin may have one for each node.
+            order = np.argsort(codes, kind="stable")
+            codes = codes[order]
+            for rows in np.split(failing[order], np.flatnonzero(np.diff(codes)) + 1):
+                yield RejectedNodes(column.describe(column.codes.item(rows[0])).by(plugin), rows)
         left[failing] = False
         # The next column may still have to be computed (`WhatIf.loaded_columns`), and there is no row left to ask
         # about.

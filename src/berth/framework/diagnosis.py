@@ -3,7 +3,8 @@
 Made by the search for nodes of the groups that `berth.engine.verdicts.rejected_rows` yields; read by PostFilter, by the
 queue, which asks the plugins named here whether an event may help, and by people. Nodes rejected for the same reason
 are one group of rows, so that 5,000 of them cost as little as one until node by node reasons are asked for.
-Source of the message: pkg/scheduler/framework/types.go, FitError.
+Source of the message: pkg/scheduler/framework/types.go, FitError. That has every distinct reason, and so grows with the
+nodes where a reason names one; ours goes into a condition, an event and the log at each attempt, and is bounded.
 """
 
 from collections import Counter
@@ -15,6 +16,11 @@ from numpy.typing import NDArray
 
 from berth.framework.status import Code, Status
 from berth.state.lazy import lazy
+
+NODES_NAMED = 16
+"""Where more nodes than this are rejected for reasons that name them, the reasons are told without the names."""
+MAX_CHARS = 2048
+"""When all reasons together are longer than this, those are told that hold for most nodes, and the others counted."""
 
 
 class RejectedNodes(NamedTuple):
@@ -44,7 +50,7 @@ class CountedRejections:
     What is computed from it is kept with it, and nothing of it is ever changed.
     """
 
-    def __init__(self, statuses: Mapping[int, Status], counts: Sequence[int], numbers: NDArray[np.int16]) -> None:
+    def __init__(self, statuses: Mapping[int, Status], counts: Sequence[int], numbers: NDArray[np.int32]) -> None:
         """`numbers` says which status counts for each row of the table, `counts` how many rows have each number.
 
         Each status has one row at least. Rows that hold no node have a number without a status.
@@ -170,13 +176,33 @@ class Diagnosis:
 
 def _in_words(counts: Iterable[tuple[Status, int]]) -> str:
     """Return each reason with how many nodes it holds for."""
+    counts = without_many_names(counts)
     parts = histogram((reason, count) for status, count in counts for reason in status.reasons)
     return f" {', '.join(parts)}." if parts else ""
 
 
+def without_many_names(counts: Iterable[tuple[Status, int]]) -> Sequence[tuple[Status, int]]:
+    """Return statuses and how many nodes have each, in general words where theirs would name many nodes."""
+    counts = list(counts)
+    if sum(count for status, count in counts if status.in_general) <= NODES_NAMED:
+        return counts
+    return [(status.without_names, count) for status, count in counts]
+
+
 def histogram(reasons: Iterable[tuple[str, int]]) -> list[str]:
-    """Return `count reason` texts, sorted as texts."""
+    """Return `count reason` texts, sorted as texts; where they would be too long, the last counts what is left out."""
     counts: Counter[str] = Counter()
     for reason, count in reasons:
         counts[reason] += count
-    return sorted(f"{count} {reason}" for reason, count in counts.items())
+    if sum(map(len, counts)) <= MAX_CHARS:
+        return sorted(f"{count} {reason}" for reason, count in counts.items())
+    told: list[str] = []
+    left, room = sum(counts.values()), MAX_CHARS
+    for reason, count in sorted(counts.items(), key=lambda said: (-said[1], said[0])):
+        shown = reason if len(reason) <= MAX_CHARS // 2 else f"{reason[: MAX_CHARS // 2]}…"
+        if len(shown) > room:
+            break
+        told.append(f"{count} {shown}")
+        left, room = left - count, room - len(shown)
+    rest = [f"{left} others for {len(counts) - len(told)} reasons"] if left else []
+    return sorted(told) + rest

@@ -279,7 +279,7 @@ def _status(*allowed: Code) -> Check:
 def _wrong_reasons(status: Status) -> Fault:
     if not isinstance(status.code, Code):
         return f"its code is {shown(status.code)}, not a Code"
-    if not _are_texts(status.reasons):
+    if not (_are_texts(status.reasons) and _are_texts(status.in_general)):
         return "the reasons of a Status are a tuple of strings"
     return None if _are_texts(status.lacking) else "what a Status calls lacking is a tuple of strings"
 

@@ -5,7 +5,7 @@ budgets, reprieves, extenders and the choice among candidates stay those of Defa
 `Handle.preemption` when it is made, and hands on its `post_filter` to what it gets.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from berth.framework.cycle_state import CycleState
@@ -55,6 +55,13 @@ VictimCost = Callable[[CycleState, PodInfo, NodeView, Sequence[PodInfo]], float]
 
 The node where it costs least is freed. Broken disruption budgets count before that, and among equals
 DefaultPreemption's criteria decide.
+"""
+
+
+VictimBasis = Callable[[CycleState, PodInfo], Hashable]
+"""What `potential_victims` goes by beside the node and the pods there. As long as it is equal and nothing changes on a
+node, the answer for the node is the same, whichever pod asks, but for names in the words of a status. None where that
+cannot be said.
 """
 
 

@@ -1,6 +1,6 @@
 """A plugin's answer about a pod or a node: a value, never an exception. `None` stands for success everywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -48,6 +48,13 @@ class Status(msgspec.Struct, frozen=True):
     plugin: str = ""
     lacking: tuple[str, ...] = ()
     """The resources of which the node has too little left, where that is among the reasons; `pods` is room for one."""
+    in_general: tuple[str, ...] = ()
+    """The same reasons without the node's name, where they say it: what is told where many nodes are rejected so."""
+
+    @property
+    def without_names(self) -> "Status":
+        """The same status with reasons that hold for other nodes, too, if there are any."""
+        return msgspec.structs.replace(self, reasons=self.in_general, in_general=()) if self.in_general else self
 
     @property
     def message(self) -> str:
@@ -62,14 +69,14 @@ class Status(msgspec.Struct, frozen=True):
 SKIP = Status(Code.SKIP)
 
 
-def unschedulable(*reasons: str) -> Status:
+def unschedulable(*reasons: str, in_general: tuple[str, ...] = ()) -> Status:
     """The pod does not fit now; room may be made by removing pods."""
-    return Status(Code.UNSCHEDULABLE, reasons)
+    return Status(Code.UNSCHEDULABLE, reasons, in_general=in_general)
 
 
-def unresolvable(*reasons: str) -> Status:
+def unresolvable(*reasons: str, in_general: tuple[str, ...] = ()) -> Status:
     """The pod does not fit, and removing pods would not help."""
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, in_general=in_general)
 
 
 def error(*reasons: str) -> Status:
@@ -88,8 +95,14 @@ def merged(statuses: Sequence[Status]) -> Status:
         return broken
     grave = any(status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE for status in statuses)
     code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if grave else Code.UNSCHEDULABLE
-    reasons = tuple(reason for status in statuses for reason in status.reasons)
-    return Status(code, reasons, statuses[0].plugin, tuple(name for status in statuses for name in status.lacking))
+    lacking = tuple(name for status in statuses for name in status.lacking)
+    names_node = any(status.in_general for status in statuses)
+    in_general = _reasons(status.without_names for status in statuses) if names_node else ()
+    return Status(code, _reasons(statuses), statuses[0].plugin, lacking, in_general)
+
+
+def _reasons(statuses: Iterable[Status]) -> tuple[str, ...]:
+    return tuple(reason for status in statuses for reason in status.reasons)
 
 
 def is_success(status: Status | None) -> bool:

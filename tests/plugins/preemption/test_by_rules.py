@@ -133,3 +133,48 @@ def test_rules_may_say_what_it_costs_to_free_a_node():
     found = VirtualCluster(*nodes, *pods, plugins={"Sparing": Costly}, config=config)
     found.put(make_pod("new").request(cpu="1").priority(9))
     assert found.run().nodes_of()["new"] == "n3"
+
+
+def crowded(nodes, plugin):
+    """A cluster in which nobody can be evicted anywhere for a pod that is there three times."""
+    found = cluster(plugin=plugin)
+    for number in range(2, nodes + 1):
+        found.put(make_node(f"n{number}").capacity(cpu="4", memory="8Gi"))
+    for number in range(1, nodes + 1):
+        found.put(make_pod(f"a-{number}").request(cpu="4").labels({SPARED: "yes"}).node(f"n{number}"))
+    for name in ("first", "second", "third"):
+        found.put(make_pod(name).request(cpu="4"))
+    return found.run()
+
+
+class Naming(Sparing):
+    """Names each node of which it says something, and may say on what that depends."""
+
+    basis: ClassVar[object] = None
+
+    def __init__(self, args, handle):
+        self._preemption = handle.preemption(self, basis=(lambda state, pod: self.basis) if self.basis else None)
+
+    def potential_victims(self, state, pod, node):
+        found = super().potential_victims(state, pod, node)
+        words = f"all on {node.name} are spared by {pod.name}"
+        return found if isinstance(found, list) else unschedulable(words, in_general=(f"all are spared by {pod.name}",))
+
+
+@pytest.mark.parametrize("nodes", [3, 16, 17, 40])
+def test_what_is_remembered_of_nodes_is_told_in_the_same_words(nodes):
+    told = [
+        crowded(nodes, type("Sparing", (Naming,), {"basis": basis})).events("FailedScheduling")
+        for basis in (None, ("always", "the same"))
+    ]
+    assert told[0] == told[1]
+    assert ("1 all on n1 are spared by third" in told[1][-1]) == (nodes <= 16)
+    assert (f"{nodes} all are spared by third." in told[1][-1]) == (nodes > 16)
+
+
+def test_errors_on_many_nodes_are_told_for_the_first_of_them():
+    lengths = [
+        len(crowded(nodes, type("Sparing", (Sparing,), {"broken": True})).events("FailedScheduling")[-1])
+        for nodes in (60, 600)
+    ]
+    assert lengths[1] - lengths[0] <= 20 and lengths[0] < 600

@@ -13,7 +13,7 @@ are resized count as much as they request now. Pods that have finished are never
 filters do not spare is one victim, whatever the quotas say then; upstream takes it off a second time and fails.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar, final
 
@@ -59,6 +59,7 @@ NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 NOT_ASKED = "not eligible due to failed to read from cycleState"
 VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = "No victims found on node {node} for preemptor pod {pod}"
+NO_VICTIMS_ANYWHERE = "No victims found for preemptor pod {pod}"
 
 WITHIN = "the pod is within the min of its namespace, so it may preempt pods of namespaces that are over theirs"
 BEYOND = "min.{} of its namespace, beyond which it may preempt lower priorities of its namespace alone"
@@ -67,7 +68,7 @@ BEYOND = "min.{} of its namespace, beyond which it may preempt lower priorities 
 class QuotaQuestion:
     """A pod's attempt: what it requests, with what is nominated besides, and what is used, also in what-ifs."""
 
-    __slots__ = ("_borrows", "_lending", "_namespace", "in_all", "in_namespace", "is_reprieving", "requests", "usage")
+    __slots__ = ("_borrows", "_namespace", "in_all", "in_namespace", "is_reprieving", "requests", "usage")
 
     def __init__(
         self, usage: UsageWhatIf, namespace: str, requests: Amounts, in_namespace: Amounts, in_all: Amounts
@@ -82,7 +83,6 @@ class QuotaQuestion:
         self.is_reprieving = False
         """Whether potential victims are being put back: then what is nominated counts, too."""
         self._borrows: bool | None = None
-        self._lending: dict[str, bool] = {}
 
     @property
     def borrows(self) -> bool:
@@ -90,16 +90,6 @@ class QuotaQuestion:
         if self._borrows is None:
             self._borrows = is_any(self.usage.over_least(self._namespace, self.in_namespace))
         return self._borrows
-
-    def is_over_least(self, namespace: str) -> bool:
-        """Say whether another namespace is over its minimum as things are, not in a what-if; worked out once for each.
-
-        It is asked for each node, before any pod is taken off there.
-        """
-        found = self._lending.get(namespace)
-        if found is None:
-            found = self._lending[namespace] = self.usage.is_over_least(namespace)
-        return found
 
     def clone(self) -> "QuotaQuestion":
         """Return a copy for a what-if."""
@@ -143,7 +133,7 @@ class CapacityScheduling(
         self._table = handle.cache.table
         self._nominated: dict[str, tuple[PodInfo, Amounts]] = {}
         """What the pods request that were nominated when it was last looked."""
-        self._preemption = handle.preemption(self, min_candidate_nodes_percentage=100)
+        self._preemption = handle.preemption(self, min_candidate_nodes_percentage=100, basis=self.basis)
         self._asked: QuotaQuestion | None = None
         """That of the search for victims under way."""
 
@@ -252,7 +242,7 @@ class CapacityScheduling(
             if other.uid == pod.uid:
                 continue
             if other.namespace != pod.namespace:
-                if not what_if.is_over_least(other.namespace):
+                if other.namespace not in self._usage.lent_to:
                     add(in_all, asked)
             elif other.priority >= pod.priority:
                 add(in_namespace, asked)
@@ -313,7 +303,7 @@ class CapacityScheduling(
             waits = any(
                 each.priority < pod.priority
                 if each.namespace == pod.namespace
-                else not asked.borrows and each.namespace in quotas and asked.is_over_least(each.namespace)
+                else not asked.borrows and each.namespace in self._usage.lent_to
                 for each in leaving
             )
         return VICTIMS_TERMINATING if waits else None
@@ -328,10 +318,19 @@ class CapacityScheduling(
         elif question.borrows:
             found = [each for each in others if each.namespace == pod.namespace and each.priority < pod.priority]
         else:
-            found = _borrowers(
-                question, [each for each in others if each.namespace in quotas and each.namespace != pod.namespace]
-            )
-        return found or unresolvable(NO_VICTIMS.format(node=node.name, pod=pod.name))
+            lent_to = self._usage.lent_to - {pod.namespace}
+            found = _borrowers(question, [each for each in others if each.namespace in lent_to])
+        if found:
+            return found
+        words = NO_VICTIMS.format(node=node.name, pod=pod.name)
+        return unresolvable(words, in_general=(NO_VICTIMS_ANYWHERE.format(pod=pod.name),))
+
+    def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
+        """Return what potential victims depend on: whose pods the pod may preempt, and up to which priority."""
+        question: QuotaQuestion = state.read(self.name)
+        if pod.namespace not in self._usage.quotas:
+            return self._usage.namespaces, pod.priority
+        return pod.namespace, pod.priority if question.borrows else self._usage.lent_to
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Say that the quotas do not let the pod in even so.
@@ -376,8 +375,7 @@ class CapacityScheduling(
             return QueueingHint.QUEUE
         if new.namespace == pod.namespace:
             return queue_if(new.priority < pod.priority)
-        is_quota = new.namespace in self._usage.quotas
-        return queue_if(is_quota and UsageWhatIf(self._usage).is_over_least(new.namespace))
+        return queue_if(new.namespace in self._usage.lent_to)
 
     def _after_quota(self, pod: PodInfo, old: ElasticQuota | None, new: ElasticQuota | None) -> QueueingHint:
         """The pod's own quota has changed, or one of those that add up."""
@@ -391,10 +389,7 @@ class CapacityScheduling(
 
 
 def _borrowers(question: QuotaQuestion, others: Sequence[PodInfo]) -> Sequence[PodInfo]:
-    """Return the pods whose namespaces are over their minimum, the least important first, as long as these are over."""
-    others = [each for each in others if question.is_over_least(each.namespace)]
-    if not others:
-        return ()
+    """Return pods of namespaces over their minimum, the least important first, for as long as these are over."""
     found, left = [], question.usage.clone()
     for each in sorted(others, key=lambda pod: (pod.priority, -_started_s(pod))):
         if left.is_over_least(each.namespace):

@@ -23,7 +23,7 @@ class CountedPod(NamedTuple):
 class Usage:
     """What is used, by namespace, and by all that have a quota together; and the quotas in force."""
 
-    __slots__ = ("_bound", "_counted", "_used", "quotas", "total_least", "total_used")
+    __slots__ = ("_bound", "_counted", "_used", "lent_to", "namespaces", "quotas", "total_least", "total_used")
 
     def __init__(self) -> None:
         self._bound: dict[str, CountedPod] = {}
@@ -33,6 +33,10 @@ class Usage:
         self._used: dict[str, dict[str, int]] = {}
         self.quotas: Mapping[str, QuotaBounds] = {}
         """By namespace."""
+        self.namespaces: frozenset[str] = frozenset()
+        """Those that have a quota."""
+        self.lent_to: frozenset[str] = frozenset()
+        """Those that use more than their minimum, of any resource."""
         self.total_least: dict[str, int] = {}
         self.total_used: dict[str, int] = {}
 
@@ -43,6 +47,11 @@ class Usage:
         for namespace, bounds in quotas.items():
             add(self.total_least, bounds.least)
             add(self.total_used, self.of(namespace))
+        self.namespaces = frozenset(quotas)
+        self.lent_to = frozenset(filter(self._is_over_least, quotas))
+
+    def _is_over_least(self, namespace: str) -> bool:
+        return is_any(excesses(NOTHING, self.of(namespace), self.quotas[namespace].least))
 
     def of(self, namespace: str) -> Amounts:
         """Return what a namespace uses."""
@@ -89,12 +98,14 @@ class Usage:
     def _add(self, pod: CountedPod, sign: int) -> None:
         used = self._used.setdefault(pod.namespace, {})
         add(used, pod.requests, sign)
-        if pod.namespace in self.quotas:
-            add(self.total_used, pod.requests, sign)
         for name in [name for name, amount in used.items() if not amount]:
             del used[name]
         if not used:
             del self._used[pod.namespace]
+        if pod.namespace in self.quotas:
+            add(self.total_used, pod.requests, sign)
+            if self._is_over_least(pod.namespace) != (pod.namespace in self.lent_to):
+                self.lent_to ^= {pod.namespace}
 
 
 class UsageWhatIf:

@@ -87,6 +87,8 @@ TOO_FAR = (
     "Satisfied: {satisfied} Violated: {violated}"
 )
 
+TOO_FAR_IN_GENERAL = "node(s) did not meet several network requirements from Workload dependencies"
+
 REMEDIES = 4
 """So many ways to let a pod be farther away from its dependencies are told, each for other nodes."""
 NODES_TRIED = 50
@@ -500,7 +502,8 @@ def _identity(pod: PodInfo) -> tuple[str, str, str]:
 
 
 def _too_far(node: str, satisfied: int, violated: int) -> Status:
-    return unschedulable(TOO_FAR.format(node=node, satisfied=satisfied, violated=violated))
+    words = TOO_FAR.format(node=node, satisfied=satisfied, violated=violated)
+    return unschedulable(words, in_general=(TOO_FAR_IN_GENERAL,))
 
 
 def _listed(namespaces: Sequence[str]) -> str:

@@ -1,43 +1,59 @@
 """Preemption by a plugin's own rules (`berth.framework.preemption`): DefaultPreemption's search with other victims.
 
 Nodes are tried one by one through the plain filters: what a plugin says of single pods cannot be read off columns.
-The core makes it for plugins that ask for it with `Handle.preemption`. Unlike DefaultPreemption's own, its messages do
-not begin with "preemption:".
+Most of them have nobody whom the rules let a pod preempt. Where a plugin says what that depends on (`VictimBasis`),
+these nodes are remembered, so that a crowd that fits nowhere asks about changed nodes only. The core makes it for
+plugins that ask for it with `Handle.preemption`. Unlike DefaultPreemption's own, its messages do not begin with
+"preemption:".
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.recent import Recent
 from berth.framework.cycle_state import CycleState
-from berth.framework.diagnosis import Diagnosis
+from berth.framework.diagnosis import NODES_NAMED, Diagnosis
 from berth.framework.effects import Steps
 from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
 from berth.framework.interface import PostFilterAnswer, PostFilterResult
-from berth.framework.preemption import VictimCost, VictimRules
+from berth.framework.preemption import VictimBasis, VictimCost, VictimRules
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import Candidate, cheapest
-from berth.plugins.preemption.dry_run import DryRun
+from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
 from berth.plugins.preemption.eligibility import code_of, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.post_filter import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
-from berth.plugins.preemption.search import candidates_plainly
+from berth.plugins.preemption.search import Refusals, candidates_plainly
 from berth.state.pod_info import PodInfo
+from berth.state.table import Int64
+
+MAX_BASES = 32
+"""For so many bases it is kept which rows have no potential victims; each costs 8 bytes a node."""
 
 
 class PreemptionByRules:
     """PostFilter for a plugin that has rules of its own."""
 
-    __slots__ = ("_absolute", "_budgets", "_cost", "_handle", "_percentage", "_rules", "_table")
+    __slots__ = ("_absolute", "_basis", "_budgets", "_cost", "_handle", "_percentage", "_rules", "_table", "_vacant")
 
     def __init__(
-        self, handle: Handle, rules: VictimRules, percentage: int, absolute: int, cost: VictimCost | None = None
+        self,
+        handle: Handle,
+        rules: VictimRules,
+        percentage: int,
+        absolute: int,
+        cost: VictimCost | None = None,
+        basis: VictimBasis | None = None,
     ) -> None:
         """`percentage` of the nodes where it may help are candidates enough, and at least `absolute` of them."""
         self._cost = cost
+        self._basis = basis
+        self._vacant: Recent[Hashable, Int64] = Recent(MAX_BASES)
+        """By basis, the version of each row as of which nobody there could be preempted."""
         self._handle = handle
         self._rules = rules
         self._percentage = percentage
@@ -70,9 +86,12 @@ class PreemptionByRules:
     ) -> Steps[PostFilterAnswer]:
         plain = DryRun(self._handle.profile(), state, pod, self._budgets.all(), self._rules)
         wanted = wanted_candidates(len(rows), self._percentage, self._absolute)
-        candidates, refusals = candidates_plainly(rows, wanted, plain, self._table)
+        versions = self._versions_without_victims(state, pod)
+        is_vacant = versions[rows] == self._table.version[rows]
+        candidates, refusals = candidates_plainly(rows[~is_vacant], wanted, plain, self._table)
+        versions[plain.vacant] = self._table.version[plain.vacant]
         if not candidates:
-            return why_not(refusals, self._table)
+            return why_not((*refusals, *self._said_of_vacant(state, pod, rows[is_vacant])), self._table)
         if extenders:
             left = yield from narrow(extenders, state, pod, candidates, self._table)
             if isinstance(left, Status):
@@ -82,6 +101,25 @@ class PreemptionByRules:
             candidates = left
         best = cheapest(self._least_costly(candidates, state, pod))
         return PostFilterResult(self._table.names[best.row], best.victims), None
+
+    def _versions_without_victims(self, state: CycleState, pod: PodInfo) -> Int64:
+        """Return the version of each row as of which it had no potential victims, for the caller to write on."""
+        basis = None if self._basis is None else self._basis(state, pod)
+        known = None if basis is None else self._vacant.get(basis)
+        if known is None or len(known) != self._table.capacity:
+            known = np.full(self._table.capacity, -1, dtype=np.int64)
+            if basis is not None:
+                self._vacant.put(basis, known, 0)
+        return known
+
+    def _said_of_vacant(self, state: CycleState, pod: PodInfo, rows: NDArray[np.intp]) -> Refusals:
+        """Return why rows cannot be freed that are known to have no potential victims.
+
+        Each has words of its own. Those of one do where so many would not be told anyhow.
+        """
+        for group in rows.reshape(-1, 1) if len(rows) <= NODES_NAMED else [rows]:
+            said = self._rules.potential_victims(state, pod, self._table.view(group.item(0)))
+            yield said if isinstance(said, Status) else NO_VICTIMS_FOUND, group
 
     def _least_costly(self, candidates: Sequence[Candidate], state: CycleState, pod: PodInfo) -> Sequence[Candidate]:
         """Return the candidates among which the usual criteria decide: all, unless the rules say what each costs."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.preemption import VictimRules, VictimSets
-from berth.framework.status import Status, error, is_success, unresolvable
+from berth.framework.status import Code, Status, error, is_success, unresolvable
 from berth.framework.what_if import ProfileView
 from berth.framework.work_budget import WorkBudget, steps_to_filter
 from berth.plugins.preemption.budgets import Budget, concerning, split_by_violation
@@ -70,7 +70,7 @@ class _Stopped(Exception):  # noqa: N818 - not an error: it ends a what-if that 
 class DryRun:
     """What-ifs about one pod, node by node."""
 
-    __slots__ = ("_budgets", "_pod", "_profile", "_rules", "_state", "_steps")
+    __slots__ = ("_budgets", "_pod", "_profile", "_rules", "_state", "_steps", "vacant")
 
     def __init__(
         self,
@@ -81,6 +81,8 @@ class DryRun:
         rules: VictimRules | None = None,
     ) -> None:
         """`rules` say which pods may have to leave; without them those of lower priority."""
+        self.vacant: list[int] = []
+        """The rows that were tried so far where nobody may have to leave, by the rules or for want of such pods."""
         self._rules = rules
         self._profile = profile
         self._state = state
@@ -95,22 +97,22 @@ class DryRun:
 
     def on(self, node: NodeView) -> Candidate | Status:
         """Return who would have to leave the node, or why it cannot be freed."""
-        potential = self._potential(node)
+        potential = self._potential(node) or NO_VICTIMS_FOUND
         if isinstance(potential, Status):
+            if potential.code is not Code.ERROR:
+                self.vacant.append(node.row)
             return potential
         if not isinstance(potential, VictimSets):
             return self._without(node, potential)
         found: Candidate | Status = NO_VICTIMS_FOUND
         for each in potential.sets:
-            found = self._without(node, list(each))
+            found = self._without(node, potential) if (potential := list(each)) else NO_VICTIMS_FOUND
             if isinstance(found, Candidate):
                 break
         return found
 
     def _without(self, node: NodeView, potential: Sequence[PodInfo]) -> Candidate | Status:
         """Return who of these pods would have to leave, or why the pod does not fit without them."""
-        if not potential:
-            return NO_VICTIMS_FOUND
         self._spend_on(node, len(potential))
         trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode(node), self._rules)
         try:

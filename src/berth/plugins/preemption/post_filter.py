@@ -3,7 +3,7 @@ how it is told that no node can be freed."""
 
 from collections.abc import Sequence
 
-from berth.framework.diagnosis import Diagnosis
+from berth.framework.diagnosis import NODES_NAMED, Diagnosis
 from berth.framework.handle import Handle
 from berth.framework.interface import PostFilterAnswer, PostFilterResult
 from berth.framework.status import Code, error, unresolvable, unschedulable
@@ -44,4 +44,7 @@ def why_not(refusals: Refusals, table: NodeTable, prefix: str = "") -> PostFilte
 
 def _together(messages: Sequence[str]) -> str:
     distinct = list(dict.fromkeys(messages))
-    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+    if len(distinct) == 1:
+        return distinct[0]
+    more = [f"and {len(distinct) - NODES_NAMED} more"] if len(distinct) > NODES_NAMED else []
+    return f"[{', '.join([*distinct[:NODES_NAMED], *more])}]"
