@@ -277,3 +277,50 @@ def test_a_pod_that_quota_rejects_again_is_tried_on_changed_nodes_alone(cluster,
     assert "n7" in nodes and count <= attempts + 1
     nodes, _, _ = asked_when(pod("urgent").priority(9))
     assert len(nodes) == 40 and found.nodes_of()["urgent"] != "", "of a higher priority it may evict others"
+
+
+def rejected_beside_a_nominated_pod(cluster, *others, victim_cpu="2", cpu_of_new="2", nominated_cpu="3"):
+    """Return what is told of a pod that may preempt on n1, while one of its namespace is nominated to n2.
+
+    The quota has room for it once its victim is gone, but not for the nominated pod besides.
+    """
+    found = cluster(node("n1", "2"), node("n2", "4"), quota("a", cpu("1"), cpu("4")), quota("b", cpu("90")))
+    found.put(pod("free", "c", cpu="4").node("n2"))
+    found.put(pod("low", cpu=victim_cpu).node("n1"))
+    promised = pod("promised", cpu=nominated_cpu).priority(10, "Never").set_status(nominatedNodeName="n2")
+    for each in (promised, *others):
+        found.put(each)
+    found.run()
+    found.put(pod("new", cpu=cpu_of_new).priority(5))
+    return found.run(), [said for said in found.events("FailedScheduling") if "a/new" in said]
+
+
+OVER = "0/2 nodes are available: Pod a/new is rejected in PreFilter because ElasticQuota a is more than Max."
+
+
+def test_upstream_takes_a_victim_off_twice_that_neither_filters_nor_quota_spare(cluster):
+    """Upstream, SelectVictimsOnNode: `reprievePod` takes the pod off as no filter lets the new one in beside it, and
+    once more as the quota is over with what is nominated. NodeInfo.RemovePod has an error for that, which is all that
+    Preempt returns where no other node can be freed; that is what PostFilter says, behind the message of PreFilter.
+    """
+    found, told = rejected_beside_a_nominated_pod(cluster)
+    assert set(told) == {f"{OVER} no corresponding pod low in pods of node n1"}
+    assert found.nodes_of()["low"] == "n1", "nobody is evicted"
+
+
+def test_a_victim_that_the_quota_alone_does_not_spare_is_taken_off_once(cluster):
+    """The filters let the new pod in beside it; then only the quota takes it off again."""
+    found, _ = rejected_beside_a_nominated_pod(cluster, victim_cpu="1", cpu_of_new="1")
+    assert "low" not in found.nodes_of()
+
+
+def test_a_victim_that_filters_do_not_spare_goes_where_the_quota_has_room_for_all(cluster):
+    found, _ = rejected_beside_a_nominated_pod(cluster, nominated_cpu="2")
+    assert "low" not in found.nodes_of()
+
+
+def test_another_node_that_can_be_freed_makes_up_for_one_where_upstream_fails(cluster):
+    found, _ = rejected_beside_a_nominated_pod(
+        cluster, node("n3", "9"), pod("other", cpu="1").node("n3"), pod("more", "c", cpu="6").node("n3")
+    )
+    assert "other" not in found.nodes_of() and found.nodes_of()["low"] == "n1"

@@ -46,7 +46,8 @@ class VictimRules(Protocol):
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Say, beside what the filters say, why the pod does not fit on a node without the pods that are taken off it.
 
-        `state` has followed (`add_pod`, `remove_pod`) which pods these are.
+        `state` has followed (`add_pod`, `remove_pod`) which pods these are. Asked whenever the filters let the pod in,
+        and when a pod that they do not spare is off the node again: then only an error counts, and ends the what-if.
         """
 
 

@@ -8,9 +8,12 @@ priorities of its own namespace; one without a quota, those without a quota. Res
 Nominated pods count with the pod: those of its namespace that are no less important, and those of other namespaces
 that are not over their minimum.
 
+As upstream's, a node cannot be freed where the filters do not spare a victim and the quotas have no room for what is
+nominated even without it: that victim is taken off the node twice, which is an error.
+
 Deviations: a quota counts the pods that are there when it comes; upstream's counts from 0 until a restart. Pods that
-are resized count as much as they request now. Pods that have finished are never counted. A potential victim that the
-filters do not spare is one victim, whatever the quotas say then; upstream takes it off a second time and fails.
+are resized count as much as they request now. Pods that have finished are never counted. A victim that only the
+quotas do not spare counts as one that breaks its disruption budget; upstream forgets that one.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -43,6 +46,7 @@ from berth.plugin import (
     Status,
     Steps,
     VictimRules,
+    error,
     queue_if,
     unresolvable,
     unschedulable,
@@ -54,6 +58,7 @@ from berth_plugins.capacity.usage import Usage, UsageWhatIf, is_any
 OVER_MAX = "Pod {pod} is rejected in PreFilter because ElasticQuota {namespace} is more than Max"
 OVER_MIN = "Pod {pod} is rejected in PreFilter because total ElasticQuota used is more than min"
 STILL_OVER = unschedulable("global quota max exceeded")
+NOT_ON_NODE = "no corresponding pod {pod} in pods of node {node}"
 
 NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 NOT_ASKED = "not eligible due to failed to read from cycleState"
@@ -68,7 +73,9 @@ BEYOND = "min.{} of its namespace, beyond which it may preempt lower priorities 
 class QuotaQuestion:
     """A pod's attempt: what it requests, with what is nominated besides, and what is used, also in what-ifs."""
 
-    __slots__ = ("_borrows", "_namespace", "in_all", "in_namespace", "is_reprieving", "requests", "usage")
+    __slots__ = (
+        "_borrows", "_namespace", "in_all", "in_namespace", "is_reprieving", "requests", "taken_again", "usage",
+    )  # fmt: skip
 
     def __init__(
         self, usage: UsageWhatIf, namespace: str, requests: Amounts, in_namespace: Amounts, in_all: Amounts
@@ -82,6 +89,8 @@ class QuotaQuestion:
         """With those of other namespaces as well."""
         self.is_reprieving = False
         """Whether potential victims are being put back: then what is nominated counts, too."""
+        self.taken_again = ""
+        """The name of the pod that was put back last, if it is off the node again."""
         self._borrows: bool | None = None
 
     @property
@@ -94,7 +103,7 @@ class QuotaQuestion:
     def clone(self) -> "QuotaQuestion":
         """Return a copy for a what-if."""
         copy = QuotaQuestion(self.usage.clone(), self._namespace, self.requests, self.in_namespace, self.in_all)
-        copy.is_reprieving = self.is_reprieving
+        copy.is_reprieving, copy.taken_again = self.is_reprieving, self.taken_again
         return copy
 
 
@@ -268,7 +277,7 @@ class CapacityScheduling(
         question: QuotaQuestion | None = state.get(self.name)
         if question is not None:
             question.usage.put(added)
-            question.is_reprieving = True
+            question.is_reprieving, question.taken_again = True, ""
         return None
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
@@ -276,6 +285,7 @@ class CapacityScheduling(
         question: QuotaQuestion | None = state.get(self.name)
         if question is not None:
             question.usage.take(removed)
+            question.taken_again = removed.name if question.is_reprieving else ""
         return None
 
     # -- preemption --
@@ -343,8 +353,10 @@ class CapacityScheduling(
         in_namespace = question.in_namespace if question.is_reprieving else question.requests
         in_all = question.in_all if question.is_reprieving else question.requests
         usage = question.usage
-        is_over = is_any(usage.over_most(pod.namespace, in_namespace)) or is_any(usage.over_total(in_all))
-        return STILL_OVER if is_over else None
+        if not (is_any(usage.over_most(pod.namespace, in_namespace)) or is_any(usage.over_total(in_all))):
+            return None
+        again = question.taken_again
+        return error(NOT_ON_NODE.format(pod=again, node=node.name)) if again else STILL_OVER
 
     # -- events and hints --
 

@@ -178,17 +178,24 @@ class _Trial:
         """Put a pod back if the new one still fits with it; say whether it does."""
         self._state.work.spend(PLUGIN, 2 * steps_to_filter(self._pod))
         self.put(other)
-        if self.status() is None:
+        by_filters = self._said_by_filters()
+        if by_filters is None and self._refusal() is None:
             return True
         self.take(other)
+        refusal = None if by_filters is None else self._refusal()
+        if refusal is not None and refusal.code is Code.ERROR:
+            raise _Stopped(refusal)
         return False
 
     def status(self) -> Status | None:
         """Return why the pod does not fit in the node's present state, with and without the pods nominated to it."""
-        status = self._profile.run_filter_beside_nominated(self._state, self._pod, self.node)
-        if status is None and self._rules is not None:
-            status = self._rules.refusal(self._state, self._pod, self.node)
-        return status
+        return self._said_by_filters() or self._refusal()
+
+    def _said_by_filters(self) -> Status | None:
+        return self._profile.run_filter_beside_nominated(self._state, self._pod, self.node)
+
+    def _refusal(self) -> Status | None:
+        return None if self._rules is None else self._rules.refusal(self._state, self._pod, self.node)
 
     def _follow(self, status: Status | None) -> None:
         if not is_success(status):
