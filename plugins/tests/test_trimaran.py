@@ -1,16 +1,19 @@
 """The Trimaran plugins in a scheduler; expectations from upstream's READMEs, counted by hand."""
 
+import random
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from berth.testing import VirtualCluster, make_node, make_pod
 from berth_plugins.trimaran.beta import fitted, largest_variance, probability_below
+from berth_plugins.trimaran.exponential import exponential, fused
 from berth_plugins.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
 from berth_plugins.trimaran.low_risk_over_commitment import LowRiskOverCommitment
 from berth_plugins.trimaran.metrics import INTERVAL_S, LOAD_WATCHER
-from berth_plugins.trimaran.peaks import Peaks, exponential
+from berth_plugins.trimaran.peaks import Figures, Peaks, raw_scores
 from berth_plugins.trimaran.target_load_packing import TargetLoadPacking
 
 WATCHER = {"watcherAddress": "http://watcher:2020"}
@@ -149,9 +152,64 @@ def test_no_variance_exceeds_that_of_all_or_nothing():
     assert largest_variance(np.array([0.0, 0.25, 1.0])).tolist() == [0.0, 0.1875, 0.0]
 
 
-@pytest.mark.parametrize("x", [0.0, 1.0, -1.0, -0.3, -9.37, 12.5, -700.0, 700.0, 1e-12])
-def test_the_exponential_is_right_to_the_last_bits(x):
-    assert exponential(x) == pytest.approx(np.exp(x), rel=1e-15)
+GOS_EXPONENTIALS = {
+    0.0: "0x1p+00",
+    1.0: "0x1.5bf0a8b145769p+01",
+    -1.0: "0x1.78b56362cef38p-02",
+    -0.3: "0x1.7b4c869c37c05p-01",
+    -9.37: "0x1.658964308ea2cp-14",
+    12.5: "0x1.060c52565ba66p+18",
+    1e-12: "0x1.0000000001198p+00",
+    -700.0: "0x1.14f2b0fb9307fp-1010",
+    700.0: "0x1.d945df4f8ec8ep+1009",
+    0.5912065131387529: "0x1.ce60e98ddb621p+00",
+    0.2989789211858809: "0x1.59361058119afp+00",
+    3.696928436398219: "0x1.4296088d09eafp+05",
+    -0.7186: "0x1.f321f285718d9p-02",
+    -2.34: "0x1.8a8ed97e6a086p-04",
+    4.5: "0x1.68118ade1deaap+06",
+    709.7: "inf",
+    800.0: "inf",
+    -745.1: "0x1p-1074",
+    -1000.0: "0x0p+00",
+}
+"""What `math.Exp` of Go 1.26 returned on an amd64 processor with FMA, as `%x` prints it."""
+
+
+def test_the_exponential_is_gos_to_the_last_bit():
+    found = exponential(np.array(list(GOS_EXPONENTIALS)))
+    assert found.tolist() == [float.fromhex(each) for each in GOS_EXPONENTIALS.values()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_product_and_a_sum_are_rounded_once(seed):
+    """Expected is what exact fractions, rounded once, come to."""
+    rng = random.Random(seed)
+
+    def some():
+        scale = rng.choice([1.0, 2.0**-30, 2.0**-54, 2.0**40])
+        return rng.choice([1.0, 1 + 2.0**-52, rng.random(), rng.randrange(99) / 8, -0.1]) * scale
+
+    cases = [(some(), some(), some()) for _ in range(400)]
+    cases += [(a, b, -a * b) for a, b, _ in cases]
+    exact = [float(Fraction(a) * Fraction(b) + Fraction(c)) for a, b, c in cases]
+    a, b, c = np.array(cases).T
+    assert fused(a, b, c).tolist() == exact
+
+
+def test_raw_scores_are_gos():
+    """What Go makes of `int64(k1 * (math.Exp(k2*p) - math.Exp(k2*x)) * math.Pow(10, 15))`."""
+    recorded = [
+        (10, 250, -50, -0.1, 4068732215562612),
+        (33, 1000, -91.5, -0.07186, 4378178686587659),
+        (50, 1000, -91.5, -0.07186, 1290478155572185),
+        (71.3, 1000, 0.3, 0.045, 4218344728918521),
+        (33, 1000, 1, 0.1, 46587154778937888),
+        (50, 250, 1, 0.1, 42153109356053392),
+    ]
+    used, asked, k1, k2, raw = np.array(recorded).T
+    figures = Figures(np.full(len(raw), fill_value=True), used, np.full(len(raw), 10_000.0), k1, k2)
+    assert [raw_scores(int(each), figures)[row] for row, each in enumerate(asked)] == [row[-1] for row in recorded]
 
 
 def test_an_exponential_that_is_too_large_is_the_lowest_score(config):

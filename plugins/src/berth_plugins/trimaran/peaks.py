@@ -6,8 +6,7 @@ without metrics or model, and those that would be over 100 %, have the raw score
 """
 
 from collections.abc import Iterable, Sequence
-from math import ldexp
-from typing import ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
 import numpy as np
@@ -33,35 +32,19 @@ from berth.plugin import (
     milli_value,
     required,
 )
-from berth_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, LOAD_WATCHER, NOT_MEASURED, LoadWatcher
+from berth_plugins.trimaran.exponential import exponential
+from berth_plugins.trimaran.metrics import (
+    AVERAGE,
+    CPU,
+    LATEST,
+    LOAD_WATCHER,
+    NOT_MEASURED,
+    LoadWatcher,
+    NodeFigures,
+)
 
 UNITS_PER_WATT = 1e15
 LOWEST = -(2**63)
-
-
-LOG2_E = 1.4426950408889634
-LN2_HIGH, LN2_LOW = 0.69314718055966295651160180568695068359375, 0.28235290563031577122588448175013436e-12
-"""ln 2 in two parts, so that a multiple of it can be taken off without loss."""
-TAYLOR = tuple(1 / factorial for factorial in (40320, 5040, 720, 120, 24, 6, 2, 1))
-
-
-def exponential(x: float) -> float:
-    """Return e^x, with the last bit that Go has on amd64. Raises OverflowError.
-
-    Both sides of a raw score are cut to a whole number after a multiplication by 10^15, so the last bit of the two
-    exponentials may decide whether the most thirsty node comes out as 0 or 1. Go's library reduces the argument by
-    multiples of ln 2, then to a sixteenth, and squares a Taylor polynomial back (N. Shibata, "Efficient evaluation
-    methods of elementary functions suitable for SIMD computation", 2010); C's rounds a little better.
-    """
-    exponent = round(x * LOG2_E)
-    rest = (x - exponent * LN2_HIGH - exponent * LN2_LOW) / 16
-    series = 0.0
-    for coefficient in TAYLOR:
-        series = series * rest + coefficient
-    less_1 = series * rest
-    for _ in range(4):
-        less_1 *= less_1 + 2  # (1 + y)² - 1
-    return ldexp(less_1 + 1, exponent)
 
 
 class PowerModel(msgspec.Struct, frozen=True):
@@ -100,6 +83,32 @@ def requested_milli(pod: PodInfo) -> int:
     return total + milli_value(spec.overhead.get("cpu", 0)) if total else 0
 
 
+class Figures(NamedTuple):
+    """What is known of a node, or of many in arrays: the CPU that is used, in percent, how much there is, its model."""
+
+    is_known: Any
+    """Whether there are both a metric and a model."""
+    used: Any
+    capacity_milli: Any
+    k1: Any
+    k2: Any
+
+
+NOTHING_KNOWN = Figures(False, 0.0, 0.0, 0.0, 0.0)
+
+
+def raw_scores(asked_milli: int, of: Figures) -> Scores:
+    """Return how much more nodes would draw, int64 (nodes,), in units of 10^-15 W."""
+    capacity = np.where(of.capacity_milli > 0, of.capacity_milli, 1.0)
+    then = np.where(of.capacity_milli > 0, 100 * (of.used / 100 * capacity + asked_milli) / capacity, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        more = of.k1 * (exponential(of.k2 * then) - exponential(of.k2 * of.used)) * UNITS_PER_WATT
+        # What does not fit into 64 bits is the lowest number upstream, infinities and their difference included.
+        found = np.where(np.abs(more) < -LOWEST, more, LOWEST).astype(np.int64)
+    counts = of.is_known & (then <= 100)
+    return np.where(counts, found, 0)
+
+
 @final
 class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugin, ScoreExplainingPlugin):
     """Score."""
@@ -111,6 +120,7 @@ class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugi
     def __init__(self, args: PeaksArgs, handle: Handle) -> None:
         self._watcher = LoadWatcher(handle, args.WatcherAddress)
         self._models = args.NodePowerModel
+        self._figures = NodeFigures(self._watcher, self._figures_of)
 
     def signature(self, pod: PodInfo) -> int:
         """Pods that request the same CPU get the same scores."""
@@ -118,17 +128,11 @@ class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugi
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return how much more the node would draw."""
-        return self._more(requested_milli(pod), node.node)
+        return self._raw_score(requested_milli(pod), node.node)
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
-        """Do the same for many rows; only nodes with a model cost a step."""
-        scores = np.zeros(table.capacity, dtype=np.int64)
-        asked = requested_milli(pod)
-        for name in self._models:
-            row = table.row_of.get(name)
-            if row is not None and table.valid[row]:
-                scores[row] = self._more(asked, table.node(row))
-        return scores[rows]
+        """Do the same for many rows."""
+        return raw_scores(requested_milli(pod), Figures(*(figure[rows] for figure in self._figures.of(table))))
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Turn them round: the least is 100. Where all are 0, all stay 0."""
@@ -152,22 +156,17 @@ class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugi
         then = used + 100 * asked_milli / capacity_milli if capacity_milli else 0.0
         if then > 100:
             return [measured, f"{then:.4g} % with the pod, which is more than there is: no power counts"]
-        more = self._more(asked_milli, node.node) / UNITS_PER_WATT
+        more = self._raw_score(asked_milli, node.node) / UNITS_PER_WATT
         return [measured, f"{then:.4g} % with the pod, which draws {more:.4g} W more"]
 
-    def _more(self, asked_milli: int, node: Node) -> int:
+    def _raw_score(self, asked_milli: int, node: Node) -> int:
+        return int(raw_scores(asked_milli, Figures(*(np.array([each]) for each in self._figures_of(node))))[0])
+
+    def _figures_of(self, node: Node) -> Figures:
         model, used = self._models.get(node.metadata.name), self._used_percent(node.metadata.name)
         if model is None or used is None:
-            return 0
-        capacity_milli = milli_value(node.status.capacity.get("cpu", 0))
-        then = 100 * (used / 100 * capacity_milli + asked_milli) / capacity_milli if capacity_milli else 0.0
-        if then > 100:
-            return 0
-        try:
-            more = model.k1 * (exponential(model.k2 * then) - exponential(model.k2 * used)) * UNITS_PER_WATT
-            return int(more) if abs(more) < -LOWEST else LOWEST
-        except (OverflowError, ValueError):
-            return LOWEST  # as what does not fit into 64 bits upstream
+            return NOTHING_KNOWN
+        return Figures(True, used, float(milli_value(node.status.capacity.get("cpu", 0))), model.k1, model.k2)
 
     def _used_percent(self, node_name: str) -> float | None:
         """Return the first average or latest value of the CPU."""
