@@ -186,6 +186,18 @@ def test_limits_count_as_requests_and_yaml_reads_as_json_does():
         (a_pod("lots"), "spec.containers[0].resources.requests[cpu]", "'lots' is not a quantity"),
         (a_deployment(-1), "spec.replicas", "not negative"),
         (a_deployment(1, nodeSelector=3), "spec.template.spec.nodeSelector", "Expected `object`"),
+        (a_deployment(1, toleratons=[]), "spec.template.spec.toleratons", "unknown field; did you mean tolerations?"),
+        (a_pod(tolerations=[{"operator": "Exist"}]), "spec.tolerations[0].operator", "did you mean Exists?"),
+        (
+            b'{"kind": "Pod", "spec": {"containers": [{}], "hostNetwork": true, "hostNetwork": false}}',
+            "spec.hostNetwork",
+            "is given twice",
+        ),
+        (
+            b"kind: Pod\nspec: {containers: [{}], hostNetwork: true, hostNetwork: false}",
+            "",
+            "hostNetwork is given twice",
+        ),
         (a_pod(schedulerName="other"), "spec.schedulerName", "'other' is another scheduler; asked can be default-"),
     ],
 )
@@ -198,7 +210,7 @@ def test_what_cannot_be_asked_about_is_told_with_its_field(manifest, field, word
 def test_the_pods_of_a_job_are_those_that_run_at_once():
     job = {"kind": "Job", "spec": {"parallelism": 5, "completions": 3, "template": {"spec": a_pod()["spec"]}}}
     assert read_question(job).replicas == 3
-    assert read_question({"kind": "CronJob", "spec": {"jobTemplate": job}}).replicas == 3
+    assert read_question({"kind": "CronJob", "spec": {"jobTemplate": {"spec": job["spec"]}}}).replicas == 3
 
 
 def test_the_library_says_whether_a_manifest_fits_and_then_places_it_there():

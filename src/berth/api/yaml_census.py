@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from berth.api.repetitions import repeated_keys
+
 MAX_DEPTH = 200
 MAX_NODES = 500_000
 
@@ -30,6 +32,17 @@ PARSER: Any = _Parser
 
 What cannot be read is a `yaml.YAMLError`, or a ValueError where a value is not what it looks like.
 """
+
+
+class _StrictParser(_Parser):
+    def construct_document(self, node: Any) -> Any:
+        for key in repeated_keys(node):
+            raise yaml.constructor.ConstructorError(None, None, f"{key.value} is given twice", key.start_mark)
+        return super().construct_document(node)
+
+
+STRICT_PARSER: Any = _StrictParser
+"""The same, but a key that stands twice in a mapping is refused, as an API server that is strict refuses it."""
 
 
 class UnreasonableYAML(ValueError):  # noqa: N818 - it says what the document is

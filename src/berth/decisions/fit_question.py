@@ -14,9 +14,10 @@ import yaml
 from berth.api.codec import ObjectError, decode
 from berth.api.pod import Pod, PodStatus
 from berth.api.pod_defaults import BUILT_IN_PRIORITIES, completed_pod_spec
+from berth.api.strict import mistakes_in, repetitions_in, told
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep, shortened
 from berth.api.user_error import UserError
-from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
+from berth.api.yaml_census import STRICT_PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
 
 Json = dict[str, Any]
 
@@ -75,6 +76,10 @@ def read_question(manifest: bytes | str | Mapping[str, Any], namespace: str = "d
     path = TEMPLATES.get(kind, "")
     template = _object(document, path) if path else document
     pod = _pod(kind, name, given, template, f"{path}." if path else "")
+    if mistakes := mistakes_in(kind, str(document.get("apiVersion") or ""), document, demands_all=False):
+        first, *others = mistakes
+        more = f"; {told(others)}" if others else ""
+        raise FitManifestError(f"{'unknown field' if first.is_unknown else ''}{first.problem}{more}", first.field)
     return FitQuestion(kind, f"{given}/{name}", pod, _replicas(kind, document), tuple(_notes(kind, document, pod)))
 
 
@@ -85,19 +90,22 @@ def _parsed(text: bytes | str) -> Mapping[str, Any]:
     content = text.encode() if isinstance(text, str) else text
     if content.lstrip()[:1] == b"{":
         try:
-            return _whole(read_deep(msgspec.json.decode, content))
+            found = _whole(read_deep(msgspec.json.decode, content))
         except UNREADABLE as json_error:  # YAML may begin with a brace, too
             try:
                 return _whole(_yaml(content))
             except FitManifestError:
                 raise FitManifestError(f"not readable as JSON: {problem_of(json_error)}") from None
+        for mistake in repetitions_in(content):
+            raise FitManifestError(mistake.problem, mistake.field)
+        return found
     return _whole(_yaml(content))
 
 
 def _yaml(content: bytes) -> Any:
     try:
         refuse_bombs(content, max_nodes=MAX_VALUES)
-        documents = [each for each in yaml.load_all(content, Loader=PARSER) if each is not None]
+        documents = [each for each in yaml.load_all(content, Loader=STRICT_PARSER) if each is not None]
     except (yaml.YAMLError, UnreasonableYAML, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise FitManifestError(f"not readable as YAML: {yaml_problem(error)}") from None
     if len(documents) != 1:

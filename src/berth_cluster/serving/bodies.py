@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import json
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
+from berth.api.repetitions import repeated_fields
 from berth_cluster.apimachinery.errors import FieldErrors, StoreError, as_json, bad_request, too_large
 from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError, unknown_fields
 from berth_cluster.apimachinery.meta import Object
@@ -93,7 +91,7 @@ def _check_fields(
             said = ["\n  ".join(("yaml: unmarshal errors:", *repeated))] if repeated else []
             found = [*(said if wanted == "Strict" else repeated), *found]
         else:
-            found.extend(f'duplicate field "{path}"' for path in duplicates(body))
+            found.extend(f'duplicate field "{path}"' for path in repeated_fields(body))
     if found and wanted == "Strict":
         why = f"strict decoding error: {', '.join(found)}"
         if partial and not applies:
@@ -102,41 +100,6 @@ def _check_fields(
             raise errors.refusal("", "", "")
         raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
     return found if wanted == "Warn" else []
-
-
-def duplicates(body: bytes) -> list[str]:
-    """The paths of fields that occur twice in one object of a JSON body."""
-
-    def note(pairs: list[tuple[str, Any]]) -> _Noted:
-        made, known = _Noted(pairs), set[str]()
-        for name, count in Counter(name for name, _ in pairs).items():
-            made.found.extend([name] * (count > 1))
-        for name, value in pairs:
-            made.found.extend(f"{name}{rest}" for rest in _within(value) if name not in known)
-            known.add(name)
-        return made
-
-    try:
-        decoded = json.loads(body, object_pairs_hook=note)
-    except (ValueError, RecursionError):
-        return []  # not JSON, which the decoder has reported already
-    return decoded.found if isinstance(decoded, _Noted) else []
-
-
-class _Noted(dict[str, Any]):
-    """An object, with the paths of what occurs twice in it."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.found: list[str] = []
-
-
-def _within(value: Any) -> Iterator[str]:
-    if isinstance(value, _Noted):
-        yield from (f".{path}" for path in value.found)
-    elif isinstance(value, list):
-        for number, element in enumerate(value):
-            yield from (f"[{number}]{rest}" for rest in _within(element))
 
 
 async def delete_options(request: web.BaseRequest) -> Object:

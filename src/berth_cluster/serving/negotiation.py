@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from berth.api import repetitions
 from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs
 from berth_cluster.apimachinery import protobuf
 from berth_cluster.apimachinery.errors import StoreError, bad_request
@@ -83,20 +84,8 @@ def load_yaml(body: bytes) -> Any:
 
 def repeated_keys(body: bytes) -> list[str]:
     """What is to be said of keys that occur twice in one mapping of a YAML body, which could be read."""
-    found: list[tuple[int, str]] = []
-    waiting = [yaml.compose(body, Loader=_Loader)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            known: set[str] = set()
-            for key, value in node.value:
-                waiting.append(value)
-                if isinstance(key, yaml.ScalarNode) and key.value in known:
-                    found.append((key.start_mark.line + 1, key.value))
-                known.add(str(key.value))
-    return [f'line {line}: key "{key}" already set in map' for line, key in sorted(set(found))]
+    keys = repetitions.repeated_keys(yaml.compose(body, Loader=_Loader))
+    return [f'line {key.start_mark.line + 1}: key "{key.value}" already set in map' for key in keys]
 
 
 class _Loader(PARSER):  # type: ignore[misc]

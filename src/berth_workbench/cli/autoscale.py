@@ -86,7 +86,7 @@ def command(
     steps = typed_changes()
     groups = _read_groups(groups_file)
     costs = read_prices(prices)
-    documents = read_manifests(manifests)
+    documents = read_manifests(manifests, namespace)
     if documents:
         steps.append(Manifests(documents, f"apply {', '.join(manifests)}"))
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)

@@ -77,7 +77,7 @@ def command(
     if not manifests:
         raise click.UsageError("-f: what is to fit? give the manifest of a pod or of a workload")
     steps = typed_changes()
-    documents = read_manifests(manifests)
+    documents = read_manifests(manifests, namespace)
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     found = _asked(
         snapshot,

@@ -102,11 +102,11 @@ def read_cluster_given(
     return read_cluster([path if path == "-" else _existing(path, option) for path in cluster])
 
 
-def read_manifests(manifests: Sequence[str]) -> "list[Document]":
-    """Return the objects that `-f` names. Raises `click.ClickException`, `UserError`."""
-    from berth_workbench.snapshot.documents import read_documents
+def read_manifests(manifests: Sequence[str], namespace: str = "default") -> "list[Document]":
+    """Return the objects that `-f` names, read strictly. Raises `click.ClickException`, `UserError`."""
+    from berth_workbench.snapshot import documents
 
-    return read_documents([path if path == "-" else _existing(path, "-f") for path in manifests])
+    return documents.read_manifests([path if path == "-" else _existing(path, "-f") for path in manifests], namespace)
 
 
 def _existing(path: str, option: str) -> Path:

@@ -78,7 +78,7 @@ def command(
 
     steps = typed_changes()
     runs = _read_durations(durations, trace)
-    documents = read_manifests(manifests)
+    documents = read_manifests(manifests, namespace)
     if documents:
         steps.append(Manifests(documents, f"apply {', '.join(manifests)}"))
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)

@@ -201,7 +201,7 @@ def _of_manifests(
 
     templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
     nodes = tuple(cluster.nodes.values())
-    expansion = expand(read_manifests(manifests), nodes=nodes, templates=templates, namespace=namespace)
+    expansion = expand(read_manifests(manifests, namespace), nodes=nodes, templates=templates, namespace=namespace)
     cluster.add(expansion.objects)
     for name in expansion.passed_over:
         warn(f"{name} does not matter to decisions, and is passed over")

@@ -71,7 +71,7 @@ def command(
     from berth_workbench.simulation.steps import Manifests
 
     steps = typed_changes()
-    documents = read_manifests(manifests)
+    documents = read_manifests(manifests, namespace)
     if documents:
         steps.append(Manifests(documents, f"apply {', '.join(manifests)}"))
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)

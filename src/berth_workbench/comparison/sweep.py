@@ -39,7 +39,7 @@ from berth_workbench.simulation.changes import ChangeError, ClusterChange, read_
 from berth_workbench.simulation.prices import PriceError, Prices
 from berth_workbench.simulation.steps import Step
 from berth_workbench.simulation.workloads import ManifestError
-from berth_workbench.snapshot.documents import SnapshotError, read_documents
+from berth_workbench.snapshot.documents import SnapshotError, read_manifests
 from berth_workbench.snapshot.snapshot import read_cluster
 from berth_workbench.traces.generator import DailyPattern, PatternError, check_pattern
 from berth_workbench.traces.trace import TimedWorkload, TraceError, read_trace
@@ -240,7 +240,7 @@ def _cluster(name: str, given: GivenCluster, directory: Path) -> ClusterLoad:
     steps += _steps(given.steps, f"clusters.{name}.steps")
     load = ClusterLoad.of(
         read_cluster([directory / each for each in _listed(given.cluster)]),
-        read_documents([directory / each for each in _listed(given.manifests)]),
+        read_manifests([directory / each for each in _listed(given.manifests)]),
         replaces_all=given.replace_all,
         steps=steps,
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from berth.api.node import Node
 from berth.api.pools import pool_of
+from berth.api.strict import mistakes_in, told
 from berth.api.user_error import UserError
 from berth_workbench.planning.more_nodes import NodeKind
 from berth_workbench.simulation.changes import ChangeError, node_filter
@@ -125,6 +126,8 @@ def _model(spec: NodeGroupSpec, members: list[str], nodes: Mapping[str, Node]) -
         manifest = {"apiVersion": "v1", **spec.template, "kind": "Node"}
         metadata = manifest.get("metadata")
         manifest["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), "name": spec.name}
+        if mistakes := mistakes_in("Node", "v1", spec.template):
+            raise NodeGroupError(f"{where}: template: {told(mistakes)}")
         try:
             made = Document("Node", msgspec.json.encode(manifest), where).struct()
         except SnapshotError as error:

@@ -21,7 +21,7 @@ import yaml
 from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
 from berth_workbench.simulation.changes import CHANGES, ChangeError, read_step
 from berth_workbench.simulation.steps import Manifests, Step
-from berth_workbench.snapshot.documents import read_documents
+from berth_workbench.snapshot.documents import read_manifests
 from berth_workbench.snapshot.text import SnapshotError
 
 API_VERSION: Final = "berth.dev/v1"
@@ -89,6 +89,6 @@ def _step_of(step: Any, path: str, directory: Path) -> Step:
     if not files or not all(isinstance(each, str) and each for each in files):
         raise ChangeError(f"{path}.{APPLY}: the name of a file is expected, or a list of them")
     try:
-        return Manifests(read_documents([directory / each for each in files]), f"apply {', '.join(files)}")
+        return Manifests(read_manifests([directory / each for each in files]), f"apply {', '.join(files)}")
     except SnapshotError as error:
         raise ChangeError(f"{path}.{APPLY}: {error}") from None

@@ -4,6 +4,9 @@ directories.
 Everything that takes objects (`--cluster`, `-f`) reads them here. A document is kept as it came, and is parsed no
 further than its kind and name until somebody needs more, since a cluster has a hundred thousand of them. The one thing
 that is changed on the way in is the version: what comes in an older one than that of the structs is converted.
+
+What comes from a cluster (`read_given`) may have been written by a newer API server, so that unknown fields are passed
+over. What people write for a question (`read_manifests`, `parse_manifests`) is read as strictly as a server reads it.
 """
 
 import io
@@ -22,8 +25,9 @@ from berth.api.codec import KINDS, ObjectError, decode
 from berth.api.conversion import is_converted, to_structs
 from berth.api.meta import Struct
 from berth.api.resources import RESOURCES, Resource, versions_of
+from berth.api.strict import mistakes_in, repetitions_in, told
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep, shortened
-from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
+from berth.api.yaml_census import PARSER, STRICT_PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
 from berth_workbench.snapshot.header import MAX_HEADER, Header, header_of
 from berth_workbench.snapshot.mistaken import USUAL_KINDS, refuse_chart, refuse_template, refuse_unknown_kind
 from berth_workbench.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_list
@@ -35,8 +39,10 @@ __all__ = [
     "SnapshotError",
     "UnreadableObject",
     "parse_documents",
+    "parse_manifests",
     "read_documents",
     "read_given",
+    "read_manifests",
 ]
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
@@ -132,12 +138,23 @@ def read_documents(paths: Sequence[str | Path]) -> list[Document]:
     return read_given(paths).documents
 
 
-def read_given(paths: Sequence[str | Path]) -> FileContents:
-    """Return the objects as `read_documents` does, and the headers of snapshots. Raises `SnapshotError`."""
+def read_manifests(paths: Sequence[str | Path], namespace: str = "default") -> list[Document]:
+    """Return the objects of what people have written, as `read_documents` does.
+
+    Raises `SnapshotError`, also for what an API server would not take. `namespace` is that of objects that name none.
+    """
+    return read_given(paths, strictly_in=namespace).documents
+
+
+def read_given(paths: Sequence[str | Path], *, strictly_in: str = "") -> FileContents:
+    """Return the objects as `read_documents` does, and the headers of snapshots. Raises `SnapshotError`.
+
+    With a namespace, for objects that name none, they are read as manifests are.
+    """
     given = FileContents([], [])
     for path in paths:
         if str(path) == "-":
-            _take(unpacked(sys.stdin.buffer, "standard input"), "standard input", given)
+            _take(unpacked(sys.stdin.buffer, "standard input"), "standard input", given, strictly_in)
             continue
         try:
             files = _files(Path(path))
@@ -145,7 +162,7 @@ def read_given(paths: Sequence[str | Path]) -> FileContents:
             raise SnapshotError(f"{path}: {error.strerror}") from None
         for file in files:
             with opened(file) as stream:
-                _take(stream, str(file), given)
+                _take(stream, str(file), given, strictly_in)
     return given
 
 
@@ -160,23 +177,28 @@ def _files(place: Path) -> Sequence[Path]:
     return files
 
 
-def _take(stream: io.BufferedReader, source: str, given: FileContents) -> None:
-    """Add what one stream holds."""
+def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_in: str) -> None:
+    """Add what one stream holds. What has the header of a snapshot is no manifest, and never read strictly."""
+
+    def parse(content: bytes) -> Iterator[Document]:
+        return parse_manifests(content, source, strictly_in) if strictly_in else parse_documents(content, source)
+
     start = stream.peek(512)[:512]
     if not start.strip():
         content = stream.read()
         if not content.strip():
             raise SnapshotError(f"{source}: nothing in it")
-        given.documents.extend(parse_documents(content, source))
+        given.documents.extend(parse(content))
         return
     refuse_foreign(start, source)
     header = header_of(stream.peek(1)[:MAX_HEADER], source)
     if header is None:
         start_of_list = _LIST_START.match(stream.peek(1)[:512])
         if start_of_list is not None:
-            given.documents.extend(_indented_list(stream, start_of_list, source))
+            listed = _indented_list(stream, start_of_list, source)
+            given.documents.extend(_strictly(listed, strictly_in) if strictly_in else listed)
         else:
-            given.documents.extend(parse_documents(stream.read(), source))
+            given.documents.extend(parse(stream.read()))
         return
     stream.readline()
     given.headers.append(header)
@@ -205,10 +227,33 @@ def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) ->
 
 def parse_documents(content: bytes, source: str) -> Iterator[Document]:
     """Yield the objects of a text, JSON (one value or several, one a line or not) or YAML. Raises `SnapshotError`."""
+    return _parsed(content, source, PARSER)
+
+
+def parse_manifests(content: bytes, source: str, namespace: str = "default") -> Iterator[Document]:
+    """Yield the objects of what a person has written; what an API server would not take raises `SnapshotError`."""
+    return _strictly(_parsed(content, source, STRICT_PARSER), namespace)
+
+
+def _parsed(content: bytes, source: str, parser: Any) -> Iterator[Document]:
+    """Yield the objects of a text; `parser` is asked about YAML that is not plain."""
     if _BEGINS_AS_JSON.match(content):
         yield from _parse_json(content, source)
     else:
-        yield from _parse_yaml(content, source)
+        yield from _parse_yaml(content, source, parser)
+
+
+def _strictly(documents: Iterator[Document], namespace: str) -> Iterator[Document]:
+    """Yield objects that an API server would take as well. Raises `UnreadableObject`."""
+    for document in documents:
+        mistakes = mistakes_in(document.kind, document.api_version, document.manifest)
+        mistakes += repetitions_in(document.body) if isinstance(document.body, bytes) else []
+        if mistakes:
+            known = RESOURCES.get(document.kind)
+            is_namespaced = known.namespaced if known is not None else document.kind != "RuntimeClass"
+            place = f"{document.namespace or namespace}/" if is_namespaced and document.name else ""
+            raise UnreadableObject(document.where, ObjectError(document.kind, place + document.name, told(mistakes)))
+        yield document
 
 
 _BEGINS_AS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*[{\[][ \t\r\n]*(?:[\"{}\[\]]|$)")
@@ -420,16 +465,16 @@ NOT_CONSTRUCTED = (ValueError, KeyError, AttributeError, TypeError, IndexError, 
 """What PyYAML's constructors raise for `!!bool maybe`, `!!int x`, `!!timestamp now` and the like."""
 
 
-def _parse_yaml(content: bytes, source: str) -> Iterator[Document]:
+def _parse_yaml(content: bytes, source: str, parser: Any) -> Iterator[Document]:
     try:
-        found = _plain_documents(content, source)
+        found = _plain_documents(content, source, parser)
     except UnusualYAML:
-        yield from _parse_any_yaml(content, source)
+        yield from _parse_any_yaml(content, source, parser)
     else:
         yield from found
 
 
-def _plain_documents(content: bytes, source: str) -> list[Document]:
+def _plain_documents(content: bytes, source: str, parser: Any) -> list[Document]:
     """Return the objects of YAML as kubectl writes it; PyYAML is asked about single objects only.
 
     Raises `UnusualYAML` where it has to read the text as a whole, and to say what is wrong with it. The text is cut
@@ -450,33 +495,33 @@ def _plain_documents(content: bytes, source: str) -> list[Document]:
             items = []
         if items and (head.kind or "").endswith("List"):
             found += (
-                _item(head, _encoded(_yaml_value(item, 2), where), f"{where}: items[{at}]")
+                _item(head, _encoded(_yaml_value(item, 2, parser), where), f"{where}: items[{at}]")
                 for at, item in enumerate(items)
             )
         elif text.strip():
-            found += _objects_of(_yaml_value(text, 0), where)
+            found += _objects_of(_yaml_value(text, 0, parser), where)
     return found
 
 
 _MARKERS = re.compile(rb"(?m)^(?:---[ \t\r]|\.\.\.|%|\xef\xbb\xbf)")
 
 
-def _yaml_value(text: bytes, indent: int) -> Any:
+def _yaml_value(text: bytes, indent: int, parser: Any) -> Any:
     """Return the value of a part of a text, which has no aliases that make it larger. Raises `UnusualYAML`."""
     try:
         return parse_plain(text, indent)
     except UnusualYAML:
         try:
             refuse_bombs(text, max_nodes=len(text))
-            return yaml.load(text, Loader=PARSER)
+            return yaml.load(text, Loader=parser)
         except (yaml.YAMLError, *NOT_CONSTRUCTED):
             raise UnusualYAML from None
 
 
-def _parse_any_yaml(content: bytes, source: str) -> Iterator[Document]:
+def _parse_any_yaml(content: bytes, source: str, parser: Any) -> Iterator[Document]:
     try:
         refuse_bombs(content, max_nodes=MAX_YAML_NODES)
-        values = list(yaml.load_all(content, Loader=PARSER))
+        values = list(yaml.load_all(content, Loader=parser))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""

@@ -3,9 +3,9 @@
 A cluster of 100,000 pods is some 900 MB of YAML, which PyYAML reads in a quarter of an hour. What kubectl writes makes
 little use of the language: blocks of mappings and sequences, a key or a value a line, quoted or plain scalars, and
 literal blocks. `parse_plain` reads these line by line. Whatever else it meets (flow collections, folded scalars,
-anchors, tags, comments, tabs, …) raises `UnusualYAML`, and the caller hands the text to PyYAML. So it never has to
-decide what such a text means; a test holds the two against each other. Nothing here can grow beyond its text: there are
-no aliases, and flow collections are empty.
+anchors, tags, comments, tabs, a key for the second time, …) raises `UnusualYAML`, and the caller hands the text to
+PyYAML. So it never has to decide what such a text means; a test holds the two against each other. Nothing here can grow
+beyond its text: there are no aliases, and flow collections are empty.
 """
 
 import re
@@ -94,7 +94,7 @@ def parse_plain(content: bytes, base: int = 0) -> Any:
             indent += 2
             containers.append(container)
             indents.append(indent)
-        if key is None or type(container) is not dict or len(key) > MAX_KEY or _resolves(key):
+        if key is None or type(container) is not dict or key in container or len(key) > MAX_KEY or _resolves(key):
             raise UnusualYAML
         if value is None:
             waiting = (container, key, indent)

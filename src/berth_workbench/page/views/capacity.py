@@ -18,7 +18,7 @@ from berth_workbench.planning.whatif import StoppedEarlyError
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import StuckError
 from berth_workbench.simulation.workloads import ManifestError
-from berth_workbench.snapshot.documents import Document, parse_documents
+from berth_workbench.snapshot.documents import Document, parse_manifests
 from berth_workbench.snapshot.text import SnapshotError
 
 REFUSED = (
@@ -80,7 +80,7 @@ def shape_of(values: dict[str, Any]) -> list[Document]:
     """Return what is to fit: the manifests, or a pod that requests what was typed. Raises ValueError."""
     typed = str(values.get("manifests", ""))
     if typed.strip():
-        return list(parse_documents(typed.encode(), "manifests"))
+        return list(parse_manifests(typed.encode(), "manifests"))
     requests = {name: str(values.get(name, "")).strip() for name in ("cpu", "memory")}
     for part in str(values.get("others", "")).split(","):
         name, equals, amount = (each.strip() for each in part.partition("="))
@@ -92,7 +92,7 @@ def shape_of(values: dict[str, Any]) -> list[Document]:
         raise ValueError("what is to fit? type what a pod requests, or a manifest")
     container = {"name": "c", "image": "any", "resources": {"requests": requests, "limits": _limits(requests)}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shape"}, "spec": {"containers": [container]}}
-    return list(parse_documents(json.dumps(pod).encode(), "the shape"))
+    return list(parse_manifests(json.dumps(pod).encode(), "the shape"))
 
 
 def _limits(requests: dict[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from berth_workbench.simulation.measures import Measures, figures
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.steps import Manifests, Step
 from berth_workbench.simulation.workloads import ManifestError
-from berth_workbench.snapshot.documents import parse_documents
+from berth_workbench.snapshot.documents import parse_manifests
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.text import SnapshotError
 
@@ -118,7 +118,7 @@ def typed_steps(changes: str, manifests: str) -> list[Step]:
     if len(steps) > MAX_STEPS:
         raise ChangeError(f"there are {len(steps)} changes; at most {MAX_STEPS} are carried out")
     if manifests.strip():
-        steps.append(Manifests(list(parse_documents(manifests.encode(), "manifests")), "apply the manifests"))
+        steps.append(Manifests(list(parse_manifests(manifests.encode(), "manifests")), "apply the manifests"))
     if not steps:
         raise ChangeError("nothing is to be tried: type a change, or a manifest")
     return steps
