@@ -37,6 +37,9 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = MappingProxyType(
 _BITS = MappingProxyType({"int32": 32, "int64": 64, "IntOrString": 32})
 
 
+_OF_CONTAINERS = ("cpu", "memory", "ephemeral-storage")
+
+
 class Mistake(NamedTuple):
     """One thing that is wrong with a manifest."""
 
@@ -93,6 +96,8 @@ class _Check:
                 yield Mistake(where, nearest(key, fields), is_unknown=True)
             elif each is not None and field.type != "any":
                 yield from self._field(field, each, where)
+        if type_name == "ResourceRequirements":
+            yield from _resource_names(value, path)
         for name, field in fields.items() if self._demands_all else ():
             if field.is_required and value.get(name) in (None, "", []):
                 yield Mistake(f"{path}.{name}" if path else name, "is required")
@@ -133,6 +138,16 @@ class _Check:
                 yield Mistake(path, str(error))
         elif isinstance(value, int) and not _fits(value, _BITS.get(field.type, 64)):
             yield Mistake(path, f"{shortened(str(value), 30)} is out of range")
+
+
+def _resource_names(requirements: Mapping[str, Any], path: str) -> Iterator[Mistake]:
+    """Without a domain, a container can ask for what Kubernetes itself defines and nothing else: `gpu` is no name."""
+    for part in ("limits", "requests"):
+        amounts = requirements.get(part)
+        for name in amounts if isinstance(amounts, Mapping) else ():
+            if "/" not in name and name not in _OF_CONTAINERS and not name.startswith("hugepages-"):
+                near = nearest(name, _OF_CONTAINERS) or "; others have a domain, as example.com/gpu has"
+                yield Mistake(f"{path}.{part}[{shortened(name, 100)}]", f"a resource without a domain{near}")
 
 
 def _wrong(path: str, expected: str, value: Any) -> Mistake:

@@ -19,6 +19,7 @@ from berth_workbench.planning.whatif import StoppedEarlyError, natural
 from berth_workbench.simulation.budgets import is_active, owner_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.node_changes import drain_node, remove_nodes, set_unschedulable
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
@@ -152,6 +153,7 @@ def autoscale(
 def _notes(site: Site, groups: Sequence[NodeGroup]) -> Iterable[str]:
     if site.cluster.leaves_out_extenders:
         yield EXTENDERS_LEFT_OUT
+    yield from missing_resources(site.cluster, _waiting(site.cluster.of(Pod)), (each.model for each in groups))
     for each in groups:
         if len(each.members) < each.spec.min:
             yield f"group {each.spec.name} has {len(each.members)} nodes, fewer than its min of {each.spec.min}"

@@ -36,6 +36,7 @@ from berth_workbench.planning.whatif import StoppedEarlyError
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
+from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import note_manifests, refuse_awaited
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.steps import Step, take_step
@@ -227,9 +228,10 @@ def _gang_size(cluster: SimulatedCluster, shape: AskedShape) -> int | None:
     return max(shape.per_set, group.spec.scheduling_policy.gang.min_count)
 
 
-def _notes(cluster: SimulatedCluster, shapes: Iterable[AskedShape]) -> Iterator[str]:
+def _notes(cluster: SimulatedCluster, shapes: Sequence[AskedShape]) -> Iterator[str]:
     if cluster.leaves_out_extenders:
         yield f"{EXTENDERS_LEFT_OUT}, and may leave less room"
+    yield from missing_resources(cluster, (shape.template for shape in shapes))
     for shape in shapes:
         profile = profile_of(cluster.core, shape.template)
         if shape.template.spec.scheduler_name not in cluster.core.profiles:

@@ -6,7 +6,7 @@ end is known run for ever; whoever gets a place ends in its turn, as far as that
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 
@@ -21,6 +21,7 @@ from berth_workbench.simulation.budgets import is_active
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
 from berth_workbench.simulation.steps import Manifests, Step, take_step
@@ -218,9 +219,14 @@ class _Waiting:
             ends_known=known,
             without_end=self._unknown,
             within_s=within_s,
-            notes=(EXTENDERS_LEFT_OUT,) if cluster.leaves_out_extenders else (),
+            notes=(*([EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else ()), *self._missing(wanted)),
             is_complete=is_complete,
         )
+
+    def _missing(self, wanted: Iterable[str]) -> Iterator[str]:
+        objects = self._site.cluster.objects
+        pods = (pod for key in sorted(wanted) if (pod := objects.get(("Pod", key))) is not None)
+        return missing_resources(self._site.cluster, pods)
 
     def _end_all(self, at: float) -> int:
         """End the pods that end at a moment, and say how many."""

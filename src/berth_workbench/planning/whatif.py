@@ -17,6 +17,7 @@ from berth.framework.registry import Registry
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, Progress
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.measures import Measures, is_pending, measure
+from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import LOST, Broken, Site, is_daemon
 from berth_workbench.simulation.steps import Step, take_step
@@ -215,9 +216,12 @@ class WhatIfRun:
             steps=tuple(self._steps),
             before=self._measured,
             after=measure(self._cluster, pool_label=self._pool_label),
-            notes=(*self._notes, *self._kept_rooms()),
+            notes=(*self._notes, *missing_resources(self._cluster, self._without_place()), *self._kept_rooms()),
             is_complete=is_complete,
         )
+
+    def _without_place(self) -> Iterator[Pod]:
+        return (pod for pod in self._cluster.of(Pod) if is_pending(pod))
 
     def _kept_rooms(self) -> Iterator[str]:
         """Say which pending pods keep room on nodes for themselves: others are told that they do not fit there.

@@ -20,6 +20,7 @@ from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.missing_resources import missing_resources
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 MAX_MEMBERS = 500
@@ -148,6 +149,7 @@ class _Search:
         )
 
     def _gather(self) -> None:
+        self._findings.notes += missing_resources(self._question.prover.cluster, (self._question.pod,))
         self._findings.needs, self._findings.said = gather(self._question, self._sources)
 
     def _add(self) -> None:
