@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from berth.api.pod import Pod
 from berth.core.core import Core
+from berth.core.intake import ObjectEvent
 from berth.core.questions import attempt_for
 from berth.cycle.binding_cycle import reserve_and_permit
 from berth.engine.profile import Profile, searched_rows
@@ -26,6 +27,7 @@ from berth.framework.blame import ask
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import FeasibleNodes, PreFilterResult
 from berth.framework.status import Code, Status, is_success
+from berth.state.cache import on_node
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -195,10 +197,13 @@ class DividedDecision:
             found[part] = found.get(part, np.zeros(nodes.count, dtype=np.int64)) + each.weighted
         return found
 
-    def assume(self, node_name: str) -> None:
-        """Count the pod on a node, even where Reserve fails there."""
-        attempt = attempt_for(self._core, self._pod, profile=self._profile, state=self._state)
-        reserve_and_permit(self._core.cache, attempt, node_name)
+    def bind(self, node_name: str) -> None:
+        """Count the pod as bound to a node, even where Reserve fails there; plugins hear of it as from a watch."""
+        core, pod = self._core, self._pod
+        reserve_and_permit(core.cache, attempt_for(core, pod, profile=self._profile, state=self._state), node_name)
+        core.handle(ObjectEvent("MODIFIED", "Pod", on_node(pod, node_name).pod), core.now)
+        for plugin in self._profile.post_bind:
+            ask("PostBind", plugin, plugin.post_bind, self._state, pod, node_name)
 
 
 class Divided(Protocol):
@@ -335,7 +340,8 @@ class DecisionComparer:
     def compare(self, pod: Pod, *, stands: bool = False) -> ComparedDecision:
         """Return what both decide about a pod that one of them schedules. Raises `PluginBrokenError`.
 
-        If it `stands`, A's choice is counted in both afterwards, so that one difference does not lead to the next.
+        If it `stands`, the pod is bound in both afterwards to the node that A has chosen, so that one difference does
+        not lead to the next.
         """
         a, b = self._divided(pod)
         if self._a.schedules(pod) and self._b.schedules(pod):
@@ -344,7 +350,7 @@ class DecisionComparer:
             found = self._compared_alone(pod, a, b)
         if stands and found.a is not None:
             for side in (a, b):
-                side.assume(found.a)
+                side.bind(found.a)
         return found
 
     def explain(self, pod: Pod, a: str | None, b: str | None) -> ComparedDecision:

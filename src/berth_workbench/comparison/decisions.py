@@ -72,6 +72,8 @@ def decide(
     clusters = [
         load.stand(SimulatedCluster(config=each.config, registry=each.registry, memos=memos)) for each in (a, b)
     ]
+    for each in clusters:
+        each.add(load.pods)  # nobody schedules them here, but plugins know of them as they would in a live core
     classes = clusters[0].priority_classes
     tally = DecisionTally(a, b, *(Side.of(each.core) for each in clusters))
     for pod in in_queue_order(with_priority(pod, classes) for pod in load.pods):

@@ -1,22 +1,25 @@
 """Decisions compared in the course of a workload over time: a second configuration is asked beside the first.
 
 The first configuration lives through the workload. At the beginning of some of its attempts, spread evenly over the
-pods, both are asked about the pod on the cluster as it is at that moment. The second one only looks: its plugins read
-the same cluster, and what the first decides is what happens.
+pods, both are asked about the pod on the cluster as it is at that moment. The second one is a core of its own that is
+told of the same nodes and pods and counts each pod where the first has put it, so that its plugins know what they would
+know if these were its own decisions. It schedules nothing: what the first decides is what happens.
 """
 
+import random
+from collections.abc import Callable
+
 from berth.api.pod import Pod
-from berth.api.pod_resources import Counting
-from berth.core.core import Core
-from berth.core.generation import generation_of
+from berth.core.assembly import build_core
+from berth.core.intake import ObjectEvent
+from berth.core.questions import find, search_beside
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding_cycle import reserve_and_permit, undo
+from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.decisions.exchange import Side
-from berth.engine.build import build_profiles
-from berth.engine.memo import Memos
-from berth.engine.profile import Profile
-from berth.framework.handle import Handle
-from berth.plugins.preemption.by_rules import PreemptionByRules
-from berth.state.pod_info import PodInfo, PodShape
+from berth.framework.blame import ask
+from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 from berth_workbench.comparison.configurations import LoadedConfiguration
 from berth_workbench.comparison.decisions import Decisions, DecisionTally
@@ -43,81 +46,118 @@ def decide_over_time(
     Ends early where `watch` says so, which is told of a run's steps. Raises `ConfigError`, `RegistryError`,
     `StuckError`, and `PluginBrokenError` for a plugin that raises.
     """
-    sampler = _Sampler(every=max(1, trace.pods // samples))
-    run = TraceRun(trace, config=a.config, registry=a.registry, seed=seed, instrument=sampler)
-    core = run.cluster.core
-    tally = DecisionTally(a, b, side_beside(core, a), side_beside(core, b))
-    sampler.asks(tally)
+    run = _ComparedRun(trace, a, b, seed, every=max(1, trace.pods // samples))
     told = 0
 
     def progress(share: float) -> bool:
         nonlocal told
         done = int(share * STEPS)
         steps, told = done - told, done
-        return watch(steps) or sampler.broken is not None
+        return watch(steps) or run.sampler.broken is not None
 
     run.live(progress)
-    if sampler.broken is not None:
-        raise sampler.broken
-    return tally.result()
+    if run.sampler.broken is not None:
+        raise run.sampler.broken
+    return run.tally.result()
+
+
+class _CoreBeside:
+    """A core that follows another one without scheduling: it is told the same, and counts pods where that puts them."""
+
+    def __init__(self, configuration: LoadedConfiguration, now: Callable[[], float]) -> None:
+        """Raises `ConfigError`, `RegistryError`."""
+        self._now = now
+        self.core = build_core(configuration.config, configuration.registry, rng=random.Random(0))
+        self._binding: dict[str, tuple[Attempt, str]] = {}
+        """The pods that the other core is binding, by uid: with what was reserved here, and where."""
+
+    def catch_up(self) -> None:
+        """Let as much time pass as has passed for the other core."""
+        self.core.step(self._now(), begins=False)
+
+    def take(self, event: ObjectEvent) -> None:
+        """Take in what the other core is told; what is to be done about it is that one's to do."""
+        self.core.handle(event, self._now())
+
+    def place(self, pod: PodInfo, node_name: str) -> None:
+        """Count a pod on a node, and reserve there what it takes here. Raises `PluginBrokenError`."""
+        own = self.core.intake.pod(pod.key)
+        if own is None:
+            return
+        # What Reserve needs to know of the pod was written down by the filters, whatever they say of the node.
+        attempt = find(self.core, own, search=search_beside(self.core))
+        attempt.found.release_columns()
+        self._binding[pod.uid] = attempt, node_name
+        reserve_and_permit(self.core.cache, attempt, node_name)  # which counts it in any case, and first of all
+        self.core.nominator.withdraw(pod.uid)
+
+    def give_back(self, pod: PodInfo) -> None:
+        """Count a pod no longer that could not be bound. Raises `PluginBrokenError`."""
+        attempt, node_name = self._binding.pop(pod.uid, (None, ""))
+        if attempt is not None:
+            undo(self.core.cache, attempt, node_name)
+
+    def conclude(self, pod: PodInfo) -> None:
+        """Take note that a pod is bound. Raises `PluginBrokenError`."""
+        attempt, node_name = self._binding.pop(pod.uid, (None, ""))
+        if attempt is not None:
+            for plugin in attempt.profile.post_bind:
+                ask("PostBind", plugin, plugin.post_bind, attempt.state, attempt.pod, node_name)
 
 
 class _Sampler(Instrument):
-    """Compares decisions where attempts begin."""
+    """Compares decisions where attempts begin, and has the core beside follow what becomes of them."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, beside: _CoreBeside, compare: Callable[[Pod], None], every: int) -> None:
         self.broken: Exception | None = None
-        self._every = every
+        self._beside, self._compare, self._every = beside, compare, every
         self._seen: set[str] = set()
-        self._tally: DecisionTally | None = None
-
-    def asks(self, tally: DecisionTally) -> None:
-        """Take what compares the decisions; it needs the core of the run that this observes."""
-        self._tally = tally
 
     def attempting(self, queued: QueuedPod) -> None:
         """Compare what both configurations decide, where it is this pod's turn and its first attempt."""
         pod = queued.pod
-        if self._tally is None or self.broken is not None or pod.key in self._seen:
+        if pod.key in self._seen:
             return
         self._seen.add(pod.key)
-        if (len(self._seen) - 1) % self._every:
+        if (len(self._seen) - 1) % self._every == 0:
+            self.follow(self._compare, pod.pod)
+
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """Have a pod counted where it goes."""
+        if decision.chosen is not None:
+            self.follow(self._beside.place, decision.pod, decision.chosen)
+
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+        """Have a pod counted no longer that does not go there after all."""
+        self.follow(self._beside.give_back, pod)
+
+    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
+        """Have it known that a pod is bound."""
+        self.follow(self._beside.conclude, queued.pod)
+
+    def follow(self, act: Callable[..., object], *given: object) -> None:
+        """Do something beside the run, unless something broke there before."""
+        if self.broken is not None:
             return
         try:
-            self._tally.compare(pod.pod)
+            self._beside.catch_up()
+            act(*given)
         except Exception as bug:  # told at the end: here it would count as the first configuration's own
             self.broken = bug
 
 
-def side_beside(core: Core, configuration: LoadedConfiguration) -> Side:
-    """Return another configuration over a core's cluster. Raises `ConfigError`, `RegistryError`."""
-    enabled = configuration.config.feature_gates.enabled
-    counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
+class _ComparedRun(TraceRun):
+    """A run with another core beside it, which is told of everything that the run's own core is told."""
 
-    def info(pod: Pod) -> PodInfo:
-        # A shape of its own: what a profile prepares for a shape is filed under the profile's name, which is the same
-        # in both configurations.
-        return PodInfo(pod, PodShape(pod, counting))
+    def __init__(
+        self, trace: TimedWorkload, a: LoadedConfiguration, b: LoadedConfiguration, seed: int, every: int
+    ) -> None:
+        """Raises `ConfigError`, `RegistryError`."""
+        self._beside = _CoreBeside(b, lambda: self.cluster.now)
+        self.sampler = _Sampler(self._beside, lambda pod: self.tally.compare(pod), every)
+        super().__init__(trace, config=a.config, registry=a.registry, seed=seed, instrument=self.sampler)
+        self.tally = DecisionTally(a, b, Side.of(self.cluster.core), Side.of(self._beside.core))
 
-    return Side(core, profiles_beside(core, configuration), info)
-
-
-def profiles_beside(core: Core, configuration: LoadedConfiguration) -> dict[str, Profile]:
-    """Return the profiles of another configuration over a core's cluster, for questions only; nothing is remembered.
-
-    Raises `ConfigError`, `RegistryError`.
-    """
-    config = configuration.config
-    handle = Handle(
-        cache=core.cache,
-        objects=core.objects,
-        nominator=core.nominator,
-        waiting=core.waiting,
-        features=config.feature_gates,
-        now=lambda: core.now,
-        follow=core.resources.declare,
-        poll=core.resources.poll,
-        preempting=PreemptionByRules,
-    )
-    registry = generation_of(config).registry(configuration.registry)
-    return build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
+    def heard(self, event: ObjectEvent) -> None:
+        """Tell the core beside of what the run's own is about to take in."""
+        self.sampler.follow(self._beside.take, event)

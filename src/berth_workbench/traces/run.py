@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
+from berth.core.intake import ObjectEvent, ShardsHeld
 from berth.cycle.instrument import Instrument
-from berth.framework.effects import EvictPod
+from berth.framework.effects import Answer, EvictPod
 from berth.framework.registry import Registry
 from berth.state.table import NodeTable
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
@@ -62,6 +63,12 @@ class _Cluster(SimulatedCluster):
     def __init__(self, run: "TraceRun", **options: Any) -> None:
         self._run = run
         super().__init__(**options)
+
+    def handle(self, event: ObjectEvent | ShardsHeld | Answer) -> None:
+        """Tell the run of an object event before the core, so that it hears of all events in their order."""
+        if isinstance(event, ObjectEvent):
+            self._run.heard(event)
+        super().handle(event)
 
     def bound(self, pod: Pod) -> None:
         """Take note that a pod has got its node."""
@@ -325,6 +332,9 @@ class TraceRun:
         )
         self._line.note(at, [table.names[row] for row in rows.tolist()], cpu)
         self.sampled(at)
+
+    def heard(self, event: ObjectEvent) -> None:
+        """Take note of an event that the core is about to take in; a subclass that follows them overrides this."""
 
     def sampled(self, at: float) -> None:
         """Take note that the cluster has just been measured; a subclass that measures more of it overrides this."""

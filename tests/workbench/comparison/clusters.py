@@ -2,8 +2,11 @@
 
 import random
 
+from berth.config.load import load_config
 from berth.core.builders import expression, make_node, make_pod
-from berth_workbench.comparison.configurations import ConfigurationSource
+from berth.framework.registry import Registry
+from berth.plugins.registry import full_registry
+from berth_workbench.comparison.configurations import ConfigurationSource, LoadedConfiguration
 from berth_workbench.comparison.loads import ClusterLoad
 
 ALWAYS = ("PrioritySort", "DefaultBinder", "DefaultPreemption", "NodeUnschedulable", "NodeName")
@@ -80,3 +83,10 @@ def document(settings):
 def source(settings, name="some"):
     """The same as it is given to the functions that compare."""
     return ConfigurationSource.of_document(name, document(settings))
+
+
+def with_plugin(plugin):
+    """NodeResourcesFit and a class of a test, which has a say ten times as loud."""
+    settings = {"NodeResourcesFit": (1, None), plugin.name: (10, None)}
+    registry = full_registry().merge(Registry({plugin.name: plugin}, "a test"))
+    return LoadedConfiguration(load_config(document(settings), "a test"), registry)

@@ -9,7 +9,8 @@ from berth.decisions.exchange import ONE_PROFILE
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import GATED, NOT_OURS, decide
 from berth_workbench.comparison.loads import ClusterLoad
-from tests.workbench.comparison.clusters import document, random_load, random_settings, source
+from tests.workbench.comparison.clusters import document, random_load, random_settings, source, with_plugin
+from tests.workbench.comparison.stateful import Heard, Steered
 
 SEEDS = 12
 
@@ -139,4 +140,39 @@ def test_generations_are_compared_with_plugins_under_todays_names():
     found = decide(load, ConfigurationSource.of_document("old", old).load(), ConfigurationSource("default").load())
     assert [(change.kind, change.plugins, change.alone) for change in found.changes] == [
         ("fitsNow", ("NodeResourcesFit",), True)
+    ]
+
+
+def test_a_plugin_that_counts_pods_knows_those_that_stand():
+    """Three pods go onto the first node; then B has closed it, and A, which does not count them, has not."""
+    nodes = tuple(make_node(name).capacity(cpu=cpu, pods="9").build() for name, cpu in (("a", "64"), ("b", "8")))
+    pods = tuple(make_pod(f"p{number}").request(cpu="1").build() for number in range(5))
+    found = decide(ClusterLoad(nodes, pods), with_plugin(Heard), with_plugin(Steered))
+    assert [(change.pod, change.a, change.b, change.plugins) for change in found.changes] == [
+        ("default/p3", "a", "b", ("Steered",)),
+        ("default/p4", "a", "b", ("Steered",)),
+    ]
+
+
+def test_plugins_of_both_sides_are_told_of_the_same_pods():
+    both = []
+
+    class Told(Heard):
+        def __init__(self, args, handle):
+            super().__init__(args, handle)
+            both.append(self)
+
+    node = make_node("a").capacity(cpu="2", pods="9").build()
+    running = make_pod("running").request(cpu="1").node("a").build()
+    load = ClusterLoad((node, running), tuple(make_pod(name).request(cpu="1").build() for name in ("p", "q")))
+    decide(load, with_plugin(Told), with_plugin(Told))
+    assert both[0].story == both[1].story
+    told = [(what, uid.rpartition("/")[2], node) for what, uid, node in both[0].story]
+    assert told == [
+        ("added", "running", "a"),
+        ("added", "p", ""),
+        ("added", "q", ""),
+        ("reserved", "p", "a"),
+        ("bound", "p", "a"),
+        ("postBound", "p", "a"),
     ]

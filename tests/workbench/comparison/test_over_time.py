@@ -9,6 +9,7 @@ from berth.api.node import Node
 from berth.cli import main
 from berth.cycle.instrument import Instrument
 from berth.framework.blame import PluginBrokenError
+from berth.framework.status import unschedulable
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import decide
 from berth_workbench.comparison.decisions_over_time import decide_over_time
@@ -19,7 +20,8 @@ from berth_workbench.simulation.prices import Prices
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
 from berth_workbench.traces.run import TraceRun
 from berth_workbench.traces.trace import JobStarts, NodeComes, PodShapeGiven, TimedWorkload, TraceHeader, write_trace
-from tests.workbench.comparison.clusters import source
+from tests.workbench.comparison.clusters import source, with_plugin
+from tests.workbench.comparison.stateful import Heard, Steered
 
 FIT, BALANCED = "NodeResourcesFit", "NodeResourcesBalancedAllocation"
 PATTERN = DailyPattern(pods=60, nodes=4, load=1.2, seconds=6 * 3600.0, services=2, teams=2)
@@ -112,24 +114,53 @@ def shapes(strategy):
     )
 
 
-def test_decisions_over_time_are_those_of_cores_run_alone_at_that_moment():
-    """The cluster is written down at each first attempt, and both configurations decide in clusters of their own."""
+LEAST, MOST = shapes("LeastAllocated").load(), shapes("MostAllocated").load()
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(LEAST, MOST), (LEAST, with_plugin(Steered)), (with_plugin(Steered), LEAST)],
+    ids=["plain", "b-keeps-state", "a-keeps-state"],
+)
+def test_decisions_over_time_are_those_of_cores_run_alone_at_that_moment(a, b):
+    """The cluster is written down at each first attempt, and both configurations decide in clusters of their own.
+
+    A plugin that counts for itself which pods run where has to know of the same pods in both.
+    """
     seed = 1
-    trace, a, b = daily_pattern(PATTERN, seed), shapes("LeastAllocated"), shapes("MostAllocated")
-    found = decide_over_time(trace, a.load(), b.load(), seed=seed, samples=trace.pods)
+    trace = daily_pattern(PATTERN, seed)
+    found = decide_over_time(trace, a, b, seed=seed, samples=trace.pods)
     changes = {change.pod: change for change in found.changes}
     notes = Moments()
-    run = TraceRun(trace, config=a.load().config, registry=a.load().registry, seed=seed, instrument=notes)
+    run = TraceRun(trace, config=a.config, registry=a.registry, seed=seed, instrument=notes)
     notes.cluster = run.cluster
     alone = run.live()
     assert found.decided == len(notes.found) > 50
     for objects, pod in notes.found:
         standing = [obj for obj in objects if isinstance(obj, Node) or obj.spec.node_name]
-        first, second = (decide(ClusterLoad(tuple(standing), (pod,)), a.load(), each.load()) for each in (a, b))
+        first, second = (decide(ClusterLoad(tuple(standing), (pod,)), a, each) for each in (a, b))
         assert not first.changes
         assert list(second.changes) == ([changes.pop(pod.key)] if second.changes else [])
     assert not changes and found.changes
-    assert TraceRun(trace, config=a.load().config, registry=a.load().registry, seed=seed).live() == alone
+    assert TraceRun(trace, config=a.config, registry=a.registry, seed=seed).live() == alone
+
+
+def test_a_plugin_beside_a_run_hears_what_that_of_the_run_hears():
+    """Pods that come, are bound, fail and go, and what is reserved for them."""
+    trace = daily_pattern(DailyPattern(pods=80, nodes=3, load=1.6, seconds=4 * 3600.0, services=3, failing=0.3), 5)
+    both = []
+
+    class Told(Heard):
+        def __init__(self, args, handle):
+            super().__init__(args, handle)
+            both.append(self)
+
+    configuration = with_plugin(Told)
+    found = decide_over_time(trace, configuration, configuration, samples=10)
+    of_run, beside = both
+    assert of_run.story and beside.story == of_run.story
+    assert {what for what, *_ in of_run.story} == {"added", "bound", "removed", "reserved", "postBound"}
+    assert not found.changes
 
 
 class Moments(Instrument):
@@ -142,6 +173,30 @@ class Moments(Instrument):
         if queued.pod.key not in self._seen:
             self._seen.add(queued.pod.key)
             self.found.append((list(self.cluster.objects.values()), queued.pod.pod))
+
+
+def test_what_could_not_be_bound_after_all_is_given_back_beside_the_run():
+    both = []
+
+    class Picky(Heard):
+        """Refuses, at the last moment, every pod once."""
+
+        def __init__(self, args, handle):
+            super().__init__(args, handle)
+            self.seen = set()
+            both.append(self)
+
+        def permit(self, state, pod, node_name):
+            if pod.uid in self.seen:
+                return None, 0.0
+            self.seen.add(pod.uid)
+            return unschedulable("not yet"), 0.0
+
+    configuration = with_plugin(Picky)
+    decide_over_time(two_jobs(), configuration, configuration)
+    of_run, beside = both
+    assert beside.story == of_run.story
+    assert [what for what, *_ in of_run.story].count("unreserved") == 3
 
 
 def test_asking_beside_a_run_changes_nothing_and_a_sample_is_spread_over_the_pods():
