@@ -1,4 +1,4 @@
-"""Which pool of machines a node belongs to, as the clouds and autoscalers say by label."""
+"""What labels say of a node: its pool of machines, by clouds and autoscalers, and what its kubelet says of it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,6 +16,9 @@ POOL_LABELS: Final = (
 )
 """The labels that name a pool; the first one that a node has counts."""
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+HOSTNAME: Final = "kubernetes.io/hostname"
+OS: Final = "kubernetes.io/os"
+ARCH: Final = "kubernetes.io/arch"
 
 
 def pool_of(labels: Mapping[str, str], label: str = "") -> str:
@@ -27,3 +30,8 @@ def pool_of(labels: Mapping[str, str], label: str = "") -> str:
         if key in labels:
             return labels[key]
     return ""
+
+
+def kubelet_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a node that is to be made, with those that its kubelet adds where nobody gives them."""
+    return {HOSTNAME: name, OS: "linux", ARCH: "amd64", **labels}

@@ -16,12 +16,13 @@ import msgspec
 from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
+from berth.api.pools import HOSTNAME
 from berth.api.quantity import milli_value, value
 from berth.api.taints import Taint
 from berth.core.questions import judge
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo
-from berth_workbench.simulation.node_changes import HOSTNAME, add_nodes_like, node_like, remove_nodes
+from berth_workbench.simulation.node_changes import add_nodes_like, node_like, remove_nodes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site

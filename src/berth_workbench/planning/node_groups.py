@@ -7,13 +7,14 @@ groups:
   - {name: new, template: {metadata: {labels: {pool: new}}, status: {allocatable: {cpu: 16, pods: 110}}}}
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from berth.api.node import Node
-from berth.api.pools import pool_of
+from berth.api.pools import ARCH, OS, pool_of
 from berth.api.strict import mistakes_in, told
 from berth.api.user_error import UserError
 from berth_workbench.planning.more_nodes import NodeKind
@@ -135,10 +136,18 @@ def _model(spec: NodeGroupSpec, members: list[str], nodes: Mapping[str, Node]) -
         assert isinstance(made, Node), "a document of kind Node is a Node"
         if not made.status.allocatable:
             raise NodeGroupError(f"{where}: template: status.allocatable is missing: what has a node of it?")
-        return made
+        labels = {**_usual_platform(nodes.values()), **made.metadata.labels}
+        return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, labels=labels))
     name = spec.like or next(iter(members), "")
     if not name:
         raise NodeGroupError(f"{where}: no node is in it; say with `like` or `template` what its nodes are like")
     if name not in nodes:
         raise NodeGroupError(f"{where}: no node {name!r} that its nodes could be like")
     return nodes[name]
+
+
+def _usual_platform(nodes: Iterable[Node]) -> dict[str, str]:
+    """Return the operating system and the architecture of most nodes, as far as their labels say."""
+    platforms = Counter(tuple(node.metadata.labels.get(key, "") for key in (OS, ARCH)) for node in nodes)
+    usual = max(platforms, key=platforms.__getitem__, default=("", ""))
+    return {key: value for key, value in zip((OS, ARCH), usual, strict=True) if value}

@@ -12,6 +12,7 @@ import msgspec
 
 from berth.api.codec import ObjectError, decode
 from berth.api.meta import ObjectReference
+from berth.api.pools import HOSTNAME
 from berth.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from berth.framework.effects import Answer, ApiCall
 from berth.plugins.volumes.claims import (
@@ -27,7 +28,6 @@ from berth_workbench.simulation.volumes import smallest_for
 Json = dict[str, Any]
 
 NOT_FOUND = 'not found (NotFound): {kind} "{key}"'
-HOSTNAME = "kubernetes.io/hostname"
 
 
 class KnownObjects(Protocol):

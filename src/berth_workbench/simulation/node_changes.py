@@ -11,6 +11,7 @@ from berth.api.meta import ObjectMeta
 from berth.api.near_names import nearest
 from berth.api.node import Node, NodeSpec, NodeStatus
 from berth.api.pod import Pod
+from berth.api.pools import HOSTNAME, kubelet_labels
 from berth.api.storage import CSINode
 from berth.api.taints import NO_EXECUTE, UNSCHEDULABLE_KEY, Taint
 from berth.state.node_tree import zone_of
@@ -36,7 +37,6 @@ from berth_workbench.simulation.workloads import (
     WorkloadManifest,
 )
 
-HOSTNAME = "kubernetes.io/hostname"
 CONDITION_TAINTS = "node.kubernetes.io/"
 """Taints with this prefix say how a node is at the moment; a node that is added is well."""
 
@@ -190,9 +190,7 @@ def add_nodes_like(site: Site, model: Node, count: int) -> list[str]:
 
 def node_like(model: Node, name: str) -> Node:
     """Return a new node like another: its labels, taints and amounts, without cordon, conditions or images."""
-    labels = dict(model.metadata.labels)
-    if HOSTNAME in labels:
-        labels[HOSTNAME] = name
+    labels = kubelet_labels(name, model.metadata.labels) | {HOSTNAME: name}
     return Node(
         metadata=ObjectMeta(name=name, uid=f"Node/{name}", labels=labels, annotations=model.metadata.annotations),
         spec=NodeSpec(taints=tuple(each for each in model.spec.taints if not each.key.startswith(CONDITION_TAINTS))),

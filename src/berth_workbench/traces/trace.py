@@ -16,6 +16,7 @@ import msgspec
 from berth.api.codec import ObjectError, decode
 from berth.api.node import Node
 from berth.api.pod import Pod
+from berth.api.pools import kubelet_labels
 from berth.api.untrusted import UNREADABLE, problem_of, shortened
 from berth.api.user_error import UserError
 from berth_workbench.simulation.workloads import POD_MAKERS
@@ -79,7 +80,11 @@ class NodeComes(Record, frozen=True, kw_only=True, tag="node"):
         allocatable = {"cpu": f"{self.cpu}m", "memory": str(self.memory), "pods": str(self.pods)}
         allocatable |= {name: str(amount) for name, amount in self.resources.items()}
         manifest = {
-            "metadata": {"name": self.name, "uid": f"node/{self.name}", "labels": self.labels},
+            "metadata": {
+                "name": self.name,
+                "uid": f"node/{self.name}",
+                "labels": kubelet_labels(self.name, self.labels),
+            },
             "status": {"allocatable": allocatable, "capacity": allocatable},
         }
         found: Node = decode("Node", manifest)

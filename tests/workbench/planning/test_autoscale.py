@@ -16,6 +16,7 @@ from tests.workbench.planning import checker
 from tests.workbench.planning.test_survival import budget, node, pod, snapshot_of
 
 WORLDS = examples(60)
+APART = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
 
 
 def planned(objects, groups, **options):
@@ -54,6 +55,26 @@ def test_groups_from_templates_like_nodes_and_prices_of_a_file():
     groups = [{"name": "new", "template": template}, {"name": "other", "like": "s1"}]
     found = planned(objects, groups, prices=Prices(default=7.0))
     assert added(found) == {"new": 1} and found.more.nodes[0].price == 7.0
+
+
+TEMPLATE = {"metadata": {"labels": {"pool": "new"}}, "status": {"allocatable": {"cpu": "16", "pods": "110"}}}
+
+
+@pytest.mark.parametrize(
+    ("wants", "count"),
+    [
+        ({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [APART]}}}, 5),
+        ({"topologySpreadConstraints": [{**APART, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}, 5),
+        ({"nodeSelector": {"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}}, 1),
+    ],
+    ids=["anti-affinity", "spread", "os and arch"],
+)
+def test_nodes_of_a_template_have_the_labels_that_a_kubelet_gives_them(wants, count):
+    """Five replicas that the template's nodes have room for; the architecture is that of most nodes that there are."""
+    small = node("s1", cpu="100m").label("kubernetes.io/arch", "arm64")
+    replicas = [pod(f"w{i}").set_spec(**wants) for i in range(5)]
+    found = planned([small, *replicas], [{"name": "new", "template": TEMPLATE}])
+    assert (added(found), found.more.placed) == ({"new": count}, 5)
 
 
 def test_nodes_that_nobody_needs_can_go_within_min_and_budgets():

@@ -139,7 +139,13 @@ def test_added_nodes_are_like_the_one_named_with_its_daemons_and_devices_but_wit
     placements = done(site, "addNodes", "2=a")
     added = [site.cluster.nodes[f"a-new-{number}"] for number in (1, 2)]
     assert [each.metadata.labels for each in added] == [
-        {"pool": "x", "kubernetes.io/hostname": f"a-new-{number}"} for number in (1, 2)
+        {
+            "pool": "x",
+            "kubernetes.io/hostname": f"a-new-{number}",
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+        }
+        for number in (1, 2)
     ]
     assert added[0].status.allocatable == model.status.allocatable
     assert [taint.key for taint in added[0].spec.taints] == ["gpu"]
@@ -154,6 +160,21 @@ def test_added_nodes_are_like_the_one_named_with_its_daemons_and_devices_but_wit
         ("a", "a"),
         ("a-new-1", "a-new-1"),
         ("a-new-2", "a-new-2"),
+    ]
+
+
+def test_an_added_node_has_the_labels_that_a_kubelet_gives_it_whatever_the_node_has_that_it_is_like():
+    bare = node("a")
+    bare = msgspec.structs.replace(bare, metadata=msgspec.structs.replace(bare.metadata, labels={}))
+    other = make_node("b").labels({"kubernetes.io/hostname": "b.local", "kubernetes.io/os": "windows"}).build()
+    site = site_of(bare, other)
+    done(site, "addNodes", "1=a")
+    done(site, "addNodes", "1=b")
+    labels = [site.cluster.nodes[f"{like}-new-1"].metadata.labels for like in "ab"]
+    names = [{key.rpartition("/")[2]: value for key, value in each.items()} for each in labels]
+    assert names == [
+        {"hostname": "a-new-1", "os": "linux", "arch": "amd64"},
+        {"hostname": "b-new-1", "os": "windows", "arch": "amd64"},
     ]
 
 

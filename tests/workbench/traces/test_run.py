@@ -39,6 +39,24 @@ def test_a_pod_runs_from_when_it_is_bound_and_the_next_one_waits_for_it():
     assert result.waits.max == result.waits_by_namespace["other"].max
 
 
+def test_nodes_have_the_labels_that_a_kubelet_gives_them():
+    """So pods that are to be kept apart by host are, and those that ask for Linux find it."""
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+    terms = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    shape = PodShapeGiven(
+        cpu=1, labels={"app": "a"}, spec={"affinity": terms, "nodeSelector": {"kubernetes.io/os": "linux"}}
+    )
+    result, _ = lived(
+        node("n0"), node("n1"), JobStarts(at=1.0, name="j", runs=(9.0,), pods=3, shape=shape), seconds=5.0
+    )
+    assert (result.bound, result.waiting) == (2, 1)
+    own = NodeComes(
+        at=0.0, name="n", cpu=1, memory=1, labels={"kubernetes.io/arch": "arm64", "kubernetes.io/hostname": "h"}
+    )
+    labels = {"kubernetes.io/hostname": "h", "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
+    assert own.node().metadata.labels == labels
+
+
 def test_samples_are_what_runs():
     result, run = lived(
         node("n0"), node("n1"), JobStarts(at=100.0, name="j", runs=(350.0,), pods=2, shape=CPU), sample_s=200.0

@@ -10,6 +10,7 @@ import msgspec
 from berth.api.codec import decode
 from berth.api.node import Node
 from berth.api.pod_resources import CPU, MEMORY, PODS
+from berth.api.pools import HOSTNAME, kubelet_labels
 from berth.api.storage import StorageClass
 from berth.api.taints import Taint
 from berth.state.pod_info import PodInfo
@@ -23,7 +24,6 @@ from berth_workbench.planning.help.sources.taints import OF_THE_CONTROLLER
 
 Json = dict[str, Any]
 
-HOSTNAME = "kubernetes.io/hostname"
 MAX_SHAPES = 40
 FITTED_TRIED = 6
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -117,9 +117,9 @@ class Adding:
         row = question.table.row_of[like]
         name = self._new_name(like)
         document = document_of(question.table.node(row))
-        labels = document["metadata"].get("labels", {})
+        labels = {k: _renamed(v, like, name) for k, v in document["metadata"].get("labels", {}).items()}
         document["metadata"] = {"name": name, "uid": f"Node/{name}",
-                                "labels": {k: _renamed(v, like, name) for k, v in labels.items()}}  # fmt: skip
+                                "labels": kubelet_labels(name, labels) | {HOSTNAME: name}}  # fmt: skip
         spec = document.get("spec", {})
         taints = [taint for taint in spec.get("taints", ()) if not taint["key"].startswith(OF_THE_CONTROLLER)]
         document["spec"] = {"taints": taints} if taints else {}

@@ -424,3 +424,14 @@ def test_a_label_that_looks_like_the_place_of_the_node_stays_a_label():
     found = World(pod, make_node(name).capacity(cpu="4")).help()
     (labelled,) = [change for change in found.changes if change.kind == "label"]
     assert shlex.split(labelled.command) == ["kubectl", "label", "nodes", name, "a {node}=x", "--overwrite"]
+
+
+def test_an_added_node_has_a_host_name_of_its_own_whatever_those_that_are_there_are_called():
+    """On clouds the host name of a node may be a part of its name; two replicas that keep apart by it need two."""
+    node = make_node("ip-1.internal").capacity(cpu="4", memory="8Gi").label("kubernetes.io/hostname", "ip-1")
+    replicas = [
+        make_pod(name).label("app", "a").request(cpu="1").pod_anti_affinity("kubernetes.io/hostname", {"app": "a"})
+        for name in ("a", "b")
+    ]
+    found = World(replicas[1], node, replicas[0].node("ip-1.internal")).help()
+    assert "add a node like ip-1.internal" in " ".join(change.what for change in found.changes)
