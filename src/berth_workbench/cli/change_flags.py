@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from berth.cli.known_names import Completer, complete_node, complete_zone
+from berth.cli.known_names import Completer, complete_node, complete_pod, complete_zone
 
 if TYPE_CHECKING:
     from berth_workbench.simulation.steps import Step
@@ -42,6 +42,7 @@ CHANGE_FLAGS: Final = (
     ChangeFlag("--lose-zone", "ZONE", "loseZone", "Take all nodes of a zone away at once.", complete_zone),
     ChangeFlag("--scale", "KIND/NAME=N", "scale", "Give a workload another number of replicas."),
     ChangeFlag("--delete", "KIND/NAME", "delete", "Delete a workload."),
+    ChangeFlag("--evict", "POD[,POD…]", "evict", "Evict pods at once, within disruption budgets.", complete_pod),
     ChangeFlag("--upgrade", "NODE", "upgrade", "Drain nodes and bring them back, one after the other.", complete_node),
     ChangeFlag("--taint", "NODE:KEY[=VALUE]:EFFECT", "taint", "Taint nodes."),
     ChangeFlag("--untaint", "NODE:KEY[:EFFECT]", "untaint", "Take a taint off nodes."),

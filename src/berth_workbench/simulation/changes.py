@@ -290,6 +290,48 @@ class DeleteWorkload(WorkloadChange, frozen=True):
         return f"delete {self.workload}"
 
 
+class Evict(ClusterChange, frozen=True):
+    """Evict pods at once, as a descheduler does: those that budgets protect stay, controllers replace the others.
+
+    A pod is `NAMESPACE/NAME`, or a name that only one namespace has.
+    """
+
+    step: ClassVar[str] = "evict"
+    pods: str | list[str]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `POD[,POD…]`."""
+        return _checked(cls([each.strip() for each in text.split(",")] if "," in text else text.strip()))
+
+    @property
+    def names(self) -> list[str]:
+        """The pods as they were given."""
+        return [self.pods] if isinstance(self.pods, str) else self.pods
+
+    def check(self) -> None:
+        """Raise `ChangeError` where there is none, or no pod can be named like this."""
+        for text in self.names or [""]:
+            if not all(text.split("/")) or text.count("/") > 1:
+                raise ChangeError(f"{text!r} is not POD or NAMESPACE/POD, as in shop/web-0")
+
+    def chosen(self, pods: Mapping[str, Any]) -> list[str]:
+        """Return the pods that are meant out of those there are, as `namespace/name`. Raises `ChangeError`."""
+        found: dict[str, None] = {}
+        for text in self.names:
+            keys = [text] if "/" in text else [key for key in pods if key.partition("/")[2] == text]
+            if len(keys) > 1:
+                raise ChangeError(f"{self}: there is a pod {text!r} in several namespaces: {', '.join(sorted(keys))}")
+            if not keys or keys[0] not in pods:
+                known = pods if "/" in text else {key.partition("/")[2] for key in pods}
+                raise ChangeError(f"{self}: no pod {text!r}{nearest(text, known)}")
+            found[keys[0]] = None
+        return list(found)
+
+    def __str__(self) -> str:
+        return f"evict {', '.join(self.names)}"
+
+
 class Upgrade(NodeChange, frozen=True):
     """Upgrade nodes one after the other: drain, come back with these labels, next.
 
@@ -412,6 +454,7 @@ CHANGES: Final[Mapping[str, type[ClusterChange]]] = MappingProxyType(
             LoseZone,
             Scale,
             DeleteWorkload,
+            Evict,
             Upgrade,
             AddTaint,
             RemoveTaint,
@@ -420,7 +463,7 @@ CHANGES: Final[Mapping[str, type[ClusterChange]]] = MappingProxyType(
     }
 )
 """Every kind of change by its key in a scenario file."""
-_SHORT: Final[Mapping[str, str]] = MappingProxyType({"loseZone": "zone", "delete": "workload"})
+_SHORT: Final[Mapping[str, str]] = MappingProxyType({"loseZone": "zone", "delete": "workload", "evict": "pods"})
 """The field that a step without fields gives; for changes of nodes, that is the nodes."""
 
 

@@ -50,6 +50,7 @@ class Broken(msgspec.Struct, frozen=True, rename="camel"):
 
 LOST = "PodLost"
 DRAIN_BLOCKED = "DrainBlocked"
+EVICTION_REFUSED = "EvictionRefused"
 UPGRADE_STOPPED = "UpgradeStopped"
 
 

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from berth.cli import main
 from berth.core.builders import make_node, make_pod
+from berth_workbench.cli.change_flags import CHANGE_FLAGS
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -297,8 +298,8 @@ def test_flags_and_manifests_that_cannot_be_read_end_with_one_line(run):
 
 def test_help_names_every_change():
     output = CliRunner().invoke(main, ["whatif", "--help"]).output
-    for flag in ("--drain NODE", "--cordon NODE", "--add-nodes N=LIKE-NODE", "--lose-zone ZONE", "--scale KIND/NAME=N"):
-        assert flag in output
+    for each in CHANGE_FLAGS:
+        assert f"{each.flag} {each.metavar}" in output
 
 
 # -- capacity --------------------------------------------------------------------------------------------------------

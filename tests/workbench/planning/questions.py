@@ -5,6 +5,8 @@ pods and budgets. Pods run where the plain rules of `tests.workbench.planning.ch
 each workload has as many as it wants at the beginning.
 """
 
+import random
+
 from tests.workbench.planning import checker
 from tests.workbench.planning.worlds import HOSTNAME, ZONE, bound
 
@@ -278,7 +280,7 @@ class World:
 
 
 def random_question(rng, world):
-    """One to three changes, as flags: pairs of a step and what follows it."""
+    """One to four changes, as flags: pairs of a step and what follows it."""
     nodes = [node["metadata"]["name"] for node in world.nodes]
     zones = sorted({checker.label(node, ZONE) for node in world.nodes})
     scalable = [each for each in world.workloads if each.kind != "DaemonSet"]
@@ -319,7 +321,14 @@ def random_question(rng, world):
         else:
             gone |= {node} if flag == "removeNodes" else set()
             found.append((flag, node))
-    return found
+    return [*_evictions(random.Random(f"{found}"), world), *found]
+
+
+def _evictions(rng, world):
+    """Some pods to evict, now and then. They come first, while it is known who is there; bare ones may be preempted."""
+    owned = [pod["metadata"]["name"] for pod in world.pods if pod["metadata"].get("ownerReferences")]
+    if owned and rng.random() < 0.25:
+        yield "evict", ",".join(rng.sample(owned, min(len(owned), rng.randrange(1, 4))))
 
 
 NODE_FLAGS = ("drain", "cordon", "uncordon", "removeNodes", "addNodes", "taint", "untaint", "label", "upgrade")

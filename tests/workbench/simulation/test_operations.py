@@ -1,10 +1,12 @@
 """What a change does to a cluster, built so that the outcome follows from the construction."""
 
+import re
+
 import msgspec
 import pytest
 
 from berth.api.codec import decode
-from berth.core.builders import make_node, make_pod
+from berth.core.builders import expression, make_node, make_pod
 from berth_workbench.simulation.changes import ChangeError, parse_flag, read_step
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.operations import carry_out
@@ -102,6 +104,57 @@ def test_a_drain_that_a_budget_blocks_is_broken_and_names_the_budget():
     assert sorted(placements.values()) == ["", "n0", "n0", "n1"]
     assert reasons(site) == [("DrainBlocked", "default/pdb")] * 2
     assert "the drain of n0 waits for pod default/web-2: The disruption budget pdb needs 3" in site.broken[0].message
+
+
+# -- evictions -----------------------------------------------------------------------------------------------------
+
+
+def test_an_evicted_pod_is_replaced_by_its_controller_and_one_without_is_lost():
+    site = site_of(node("n0"), pod("web-0", "n0"), pod("alone", "n0", owner=None))
+    site.cluster.put(node("n1"))
+    carry_out(site, parse_flag("cordon", "n0"))
+    assert done(site, "evict", "web-0,default/alone") == {"default/web-0": "n1"}
+    assert reasons(site) == [("PodLost", "default/alone")]
+    assert [(each.pod, each.node, each.by) for each in site.departures] == [
+        ("default/web-0", "n0", "eviction"),
+        ("default/alone", "n0", "eviction"),
+    ]
+
+
+def test_a_daemon_that_is_evicted_comes_back_to_its_node_and_a_static_pod_cannot_be():
+    agent = (
+        make_pod("agent").owned_by("DaemonSet", "agent").require_node(fields=[expression("metadata.name", "In", "n0")])
+    )
+    static = make_pod("static").annotation("kubernetes.io/config.mirror", "x").owned_by("Node", "n0").node("n0").build()
+    site = site_of(node("n0"), node("n1"), agent.node("n0").build(), static)
+    assert done(site, "evict", "agent") == {"default/agent": "n0", "default/static": "n0"}
+    assert len(site.departures) == 1
+    with pytest.raises(ChangeError, match="evict static: default/static cannot be evicted: the kubelet of n0 runs it"):
+        done(site, "evict", "static")
+
+
+def test_budgets_refuse_evictions_that_come_at_once_and_allow_them_one_after_the_other():
+    """Three of four have to be healthy: a second pod may go only once the first is replaced."""
+    objects = [node("n0"), node("n1"), *(pod(f"web-{n}", "n0") for n in range(4)), budget(3)]
+    site = site_of(*objects)
+    carry_out(site, parse_flag("cordon", "n0"))
+    placements = done(site, "evict", "web-0,web-1")
+    assert [placements[f"default/web-{n}"] for n in range(4)] == ["n1", "n0", "n0", "n0"]
+    assert reasons(site) == [("EvictionRefused", "default/pdb")]
+    assert site.broken[0].message.startswith("pod default/web-1 is not evicted: The disruption budget pdb needs 3")
+    done(site, "evict", "web-1")
+    assert site.cluster.placements["default/web-1"] == "n1" and len(site.broken) == 1
+
+
+def test_a_pod_to_evict_that_nobody_knows_or_several_have_the_name_of():
+    site = site_of(node("n0"), pod("web-0", "n0"), make_pod("two", "a").build(), make_pod("two", "b").build())
+    for text, problem in (
+        ("web-9", "evict web-9: no pod 'web-9'; did you mean web-0?"),
+        ("other/web-0", "evict other/web-0: no pod 'other/web-0'"),
+        ("two", "evict two: there is a pod 'two' in several namespaces: a/two, b/two"),
+    ):
+        with pytest.raises(ChangeError, match=re.escape(problem)):
+            done(site, "evict", text)
 
 
 # -- nodes that come and go ----------------------------------------------------------------------------------------

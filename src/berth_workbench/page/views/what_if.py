@@ -52,8 +52,8 @@ MAX_STEPS = 1000
 ABOUT = "Everything is tried on a copy of the cluster in memory. The cluster itself is not touched."
 HINT = (
     "One a line, carried out in this order: drain NODE, cordon NODE, add-nodes N=LIKE-NODE, lose-zone ZONE, "
-    "scale KIND/NAME=N, upgrade NODE and so on, as the flags of berth whatif. NODE is a name, a pattern (gpu-*) or "
-    "a label (pool=gpu)."
+    "scale KIND/NAME=N, evict POD, upgrade NODE and so on, as the flags of berth whatif. NODE is a name, a pattern "
+    "(gpu-*) or a label (pool=gpu)."
 )
 
 MANIFESTS_HINT = "Pods, Deployments, StatefulSets, Jobs, DaemonSets, pod groups: YAML or JSON."
