@@ -73,7 +73,7 @@ DISRUPTION_SHOWN = 10
 )
 @click.option(
     "--effort", default=3.0, show_default=True, type=FiniteFloatRange(0.0, 3600.0), metavar="SECONDS",
-    help="How long CP-SAT may search, in its own seconds, which are the same on every machine.",
+    help="How long CP-SAT may search and have its moves put in order, in seconds that are the same on every machine.",
 )  # fmt: skip
 @click.option("--commands", is_flag=True, help="Print the plan as commands for a shell.")
 @click.option(

@@ -7,6 +7,7 @@ scheduler works (`proving`).
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from berth.framework.status import Status
 from berth.state.cache import on_node
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.rebalance.limits import Spending
+from berth_workbench.planning.rebalance.pace import Pace, SearchEnded
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
 
@@ -80,6 +82,7 @@ class Board:
         guests: Sequence[Mover],
         nodes: Iterable[str],
         request: RebalanceRequest,
+        pace: Pace,
     ) -> None:
         """`guests` need a place; `nodes` are those that pods may be taken from and moved to."""
         self.core = cluster.core
@@ -92,6 +95,8 @@ class Board:
         self.nodes = tuple(sorted(nodes))
         self.spending = Spending(request)
         self.request = request
+        self.pace = pace
+        """Is asked before each question, and may end the search instead."""
         self.rules: Rules | None = None
         """Who is told of every move."""
         self.history: list[tuple[str, str, str]] = []
@@ -122,6 +127,7 @@ class Board:
         but the scheduler's own choice for a pod that goes onto cordoned nodes as well.
         """
         mover = self.mover(key)
+        self.pace.ask(len(self.core.cache.table))
         self._lift(mover)
         try:
             mask = self._led_to(mover) & self._among
@@ -131,6 +137,12 @@ class Board:
             return mask
         finally:
             self._put(mover, self.where.get(key, ""))
+
+    def scores(self, key: str) -> Scoring:
+        """Return the nodes that a pod fits on if it leaves where it is, with what each scores."""
+        self.pace.ask(len(self.core.cache.table))
+        with self.lifted([key]):
+            return scores_of(self.core, self.mover(key).fresh)
 
     def _led_to(self, mover: Mover) -> Mask:
         """The rows that a pod fits on and can be led to: no more others score as much than may be cordoned."""
@@ -180,6 +192,16 @@ class Board:
             self._count(mover, node, origin)
             if key in self.movers:
                 self.spending.add(mover.workload, mover.namespace, -1)
+
+    @contextmanager
+    def whole(self) -> Iterator[int]:
+        """Take back what a block has moved if the search ends in the middle of it; yield how many moves there were."""
+        begun = len(self.history)
+        try:
+            yield begun
+        except SearchEnded:
+            self.undo(begun)
+            raise
 
     def lifted(self, keys: Iterable[str]) -> "Lifted":
         """Take pods off their nodes for the length of a `with` block."""
@@ -287,9 +309,10 @@ class Rules:
     are told apart by `namespace/name`, so a moved pod is the same pod.
     """
 
-    def __init__(self, core: Core, uids: Mapping[str, str]) -> None:
+    def __init__(self, core: Core, uids: Mapping[str, str], pace: Pace) -> None:
         """`uids` are those of the running pods to look at, by `namespace/name`."""
         self._core = core
+        self._pace = pace
         self._infos: dict[str, PodInfo] = {}
         self._verdicts: dict[PodShape, dict[str, bool]] = {}
         """By shape and node, whether its pods there break a rule."""
@@ -350,6 +373,7 @@ class Rules:
     def said(self, key: str, board: "Board | None") -> list[Status]:
         """Return what the filters say against a pod where it is."""
         core, info = self._core, self._infos[key]
+        self._pace.ask(len(core.cache.table))
         row_of = core.cache.table.row_of
         if board is not None and key in board.movers:
             with board.lifted([key]):

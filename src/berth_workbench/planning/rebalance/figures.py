@@ -17,9 +17,16 @@ FILLS = 60
 
 
 def balance_of(
-    cluster: SimulatedCluster, nodes: Sequence[str], prices: Mapping[str, float], requests: Mapping[Shape, int]
+    cluster: SimulatedCluster,
+    nodes: Sequence[str],
+    prices: Mapping[str, float],
+    requests: Mapping[Shape, int],
+    rules: Rules,
 ) -> Balance:
-    """Measure the considered nodes as they are now; `requests` is what free CPU is to be of use for."""
+    """Measure the considered nodes as they are now; `requests` is what free CPU is to be of use for.
+
+    `rules` are those of the cluster's running pods.
+    """
     core = cluster.core
     table = core.cache.table
     rows = np.array([table.row_of[name] for name in nodes], dtype=np.intp)
@@ -39,7 +46,7 @@ def balance_of(
         highest=round(float(shares.max(initial=0.0)), 4),
         deviation=round(float(np.sqrt(((shares - mean.reshape(2, 1)) ** 2).mean())) if len(rows) else 0.0, 4),
         fragmentation=round(fragmentation(table, requests, rows).get(CPU, 0.0), 4),
-        violations=len(Rules(core, running_uids(cluster)).broken()),
+        violations=len(rules.broken()),
         pending=len(pending_keys(cluster)),
     )
 

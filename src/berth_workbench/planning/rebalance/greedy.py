@@ -4,13 +4,15 @@ Every move is one that the filters allow at its turn, so what is left on the boa
 from it and is never worse.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 
-from berth_workbench.planning.rebalance.board import Board, Rules, movers_on, scores_of
+from berth_workbench.planning.rebalance.board import Board, Rules, movers_on
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, RepairRules, total_of
+from berth_workbench.planning.rebalance.pace import SearchEnded
 
 NODES_TRIED = 200
 """At most so many nodes are tried to be emptied, or to be freed for one pod."""
@@ -21,24 +23,19 @@ FULLEST_NODES = 8
 
 Move = tuple[str, str, str]
 Pick = Callable[[str, list[str]], str]
-Stop = Callable[[], bool]
-
-
-def never() -> bool:
-    """Nobody stops the search."""
-    return False
 
 
 class Greedy:
     """The searches, one for each goal. The moves found are left on the board."""
 
-    def __init__(self, board: Board, goal: Goal, rules: Rules, is_stopped: Stop = never) -> None:
+    def __init__(self, board: Board, goal: Goal, rules: Rules, before_that: Sequence[Move] = ()) -> None:
+        """`before_that` are the moves that another search has found, of which some may be banned by now."""
         self._board = board
         self._goal = goal
         self._rules = rules
+        self._before_that = before_that
         self.broken = rules.broken(board) if rules else frozenset()
         """The pods that break a rule of their own at the start."""
-        self._is_stopped = is_stopped
 
     def search(self) -> list[Move]:
         """Return the moves of the best plan found; the board is left as it was."""
@@ -54,8 +51,9 @@ class Greedy:
         else:
             variants = [self._place_guests]
         best, best_total = [], total_of(goal, board)
-        for variant in variants:
-            variant()
+        for variant in (*variants, self._what_is_left):
+            with suppress(SearchEnded), board.pace.heeded():  # the moves made by then are a plan as well
+                variant()
             if (total := total_of(goal, board)) < best_total:
                 best, best_total = list(board.history), total
             board.undo()
@@ -65,6 +63,17 @@ class Greedy:
         """Say whether no pod breaks a rule that it kept before."""
         return not self._rules or self._rules.broken(self._board) <= self.broken
 
+    def _what_is_left(self) -> None:
+        """Make those of the moves found before that are still allowed; CP-SAT may have found them at some expense."""
+        board = self._board
+        for key, origin, node in self._before_that:
+            fits = board.where.get(key, "") == origin and board.is_allowed(key) and node in board.targets(key)
+            if fits:
+                with board.whole() as begun:
+                    board.move(key, node)
+                    if not self.breaks_nothing():
+                        board.undo(begun)
+
     # -- empty nodes -------------------------------------------------------------------------------------------------
 
     def _empty_nodes(self, goal: EmptyNodes, pick: Pick) -> None:
@@ -73,8 +82,6 @@ class Greedy:
         candidates = [name for name in board.nodes if name not in goal.kept and board.load[name] and goal.prices[name]]
         candidates.sort(key=lambda name: (board.load[name] / goal.prices[name], name))
         for name in candidates[:NODES_TRIED]:
-            if self._is_stopped():
-                return
             if board.load[name] > board.spending.left:
                 continue
             emptied.add(name)
@@ -89,16 +96,16 @@ class Greedy:
     def _move_away(self, keys: Iterable[str], is_target: Callable[[str], bool], pick: Pick) -> bool:
         """Move pods to other nodes, all or none; the largest first, since it has the fewest places."""
         board = self._board
-        begun = len(board.history)
-        for key in sorted(keys, key=lambda each: (*(-amount for amount in self._size(each)), each)):
-            targets = [name for name in board.targets(key) if is_target(name)] if board.is_allowed(key) else []
-            if not targets:
+        with board.whole() as begun:
+            for key in sorted(keys, key=lambda each: (*(-amount for amount in self._size(each)), each)):
+                targets = [name for name in board.targets(key) if is_target(name)] if board.is_allowed(key) else []
+                if not targets:
+                    board.undo(begun)
+                    return False
+                board.move(key, pick(key, targets))
+            if not self.breaks_nothing():
                 board.undo(begun)
                 return False
-            board.move(key, pick(key, targets))
-        if not self.breaks_nothing():
-            board.undo(begun)
-            return False
         return True
 
     def _size(self, key: str) -> tuple[int, int]:
@@ -113,13 +120,11 @@ class Greedy:
 
     def _as_scored(self, key: str, targets: list[str]) -> str:
         """Return the target that the scheduler likes best, so that few nodes have to be cordoned."""
-        board = self._board
-        with board.lifted([key]):
-            scoring = scores_of(board.core, board.mover(key).fresh)
+        scoring = self._board.scores(key)
         if scoring.totals is None:
             return targets[0]
         total_on = dict(zip(scoring.rows.tolist(), scoring.totals.tolist(), strict=True))
-        row_of = board.core.cache.table.row_of
+        row_of = self._board.core.cache.table.row_of
         return max(targets, key=lambda name: total_on.get(row_of[name], -1))
 
     # -- even out ----------------------------------------------------------------------------------------------------
@@ -127,15 +132,15 @@ class Greedy:
     def _even_out(self, goal: EvenOut) -> None:
         board = self._board
         refused: set[tuple[str, str]] = set()
-        while board.spending.left > 0 and not self._is_stopped():
+        while board.spending.left > 0:
             found = self._best_levelling(goal, refused)
             if found is None:
                 return
-            begun = len(board.history)
-            board.move(*found)
-            if not self.breaks_nothing():
-                board.undo(begun)
-                refused.add(found)
+            with board.whole() as begun:
+                board.move(*found)
+                if not self.breaks_nothing():
+                    board.undo(begun)
+                    refused.add(found)
 
     def _best_levelling(self, goal: EvenOut, refused: set[tuple[str, str]]) -> tuple[str, str] | None:
         """Return the move that lowers the cost the most, if it is worth one."""
@@ -186,7 +191,7 @@ class Greedy:
 
     def _repair(self) -> None:
         board = self._board
-        while board.spending.left > 0 and not self._is_stopped():
+        while board.spending.left > 0:
             broken = [key for key in sorted(self._rules.broken(board)) if key in board.movers and board.is_allowed(key)]
             asked: set[tuple[int, str]] = set()
             for key in broken:
@@ -207,13 +212,13 @@ class Greedy:
         some = targets[:: max(1, len(targets) // TARGETS_TRIED)][: TARGETS_TRIED + 1]
         if targets and (liked := self._as_scored(key, targets)) not in some:
             some.append(liked)
-        begun = len(board.history)
-        for target in some:
-            board.move(key, target)
-            after = goal.cost(board)
-            if after < before and (best is None or after < best[0]) and self.breaks_nothing():
-                best = after, target
-            board.undo(begun)
+        with board.whole() as begun:
+            for target in some:
+                board.move(key, target)
+                after = goal.cost(board)
+                if after < before and (best is None or after < best[0]) and self.breaks_nothing():
+                    best = after, target
+                board.undo(begun)
         if best is not None:
             board.move(key, best[1])
         return best is not None
@@ -224,17 +229,16 @@ class Greedy:
         """Find a node for each guest, with the fewest pods in its way."""
         board = self._board
         placed: list[tuple[str, str]] = []
-        for key in board.guests:
-            if self._is_stopped():
-                break
-            begun = len(board.history)
-            where = self._freed_for(key)
-            if where is not None:
-                board.move(key, where)
-                if self.breaks_nothing():
-                    placed.append((key, where))
-                else:
-                    board.undo(begun)
+        with suppress(SearchEnded):
+            for key in board.guests:
+                with board.whole() as begun:
+                    where = self._freed_for(key)
+                    if where is not None:
+                        board.move(key, where)
+                        if self.breaks_nothing():
+                            placed.append((key, where))
+                        else:
+                            board.undo(begun)
         # Guests come when all the room is made: the moves first, in their order, then the guests in theirs.
         moves = [move for move in board.history if move[0] in board.movers]
         board.undo()

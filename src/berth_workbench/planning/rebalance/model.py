@@ -45,7 +45,7 @@ class AssignmentModel:
     """The model of one board; `solve` is done by `optimizing`."""
 
     def __init__(self, board: Board, goal: Goal, part: Neighbourhood, broken: frozenset[str]) -> None:
-        """`broken` are the pods that break a rule at the start. Raises `ImportError` without OR-Tools."""
+        """`broken` are the pods that break a rule at the start. Raises `SearchEnded`, `ImportError`."""
         from ortools.sat.python import cp_model
 
         self.model: Any = cp_model.CpModel()
@@ -65,7 +65,6 @@ class AssignmentModel:
                 self._add_pod(mover)
             for guest in self._guests:
                 self._add_pod(guest)
-            self._fixed = {name: list(self._table.pods[row].values()) for name, row in self._row_of.items()}
             self._add_resources()
         self._nodes_of: dict[str, list[str]] = {}
         for key, name in self.x:
@@ -133,6 +132,7 @@ class AssignmentModel:
             self.model.add_at_most_one(variables)
 
     def _refused(self, pod: PodInfo) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
+        self._board.pace.ask(len(self._table))
         attempt = find(self._board.core, pod)
         refused = np.zeros(self._table.capacity, dtype=np.bool_)
         pre, verdicts = attempt.found.pre_filtered, attempt.found.verdicts
@@ -154,6 +154,7 @@ class AssignmentModel:
         everybody = [*self._movers, *self._guests]
         resources = {name for each in everybody for name, amount in each.fresh.requests.items() if amount}
         for name, row in self._row_of.items():
+            self._board.pace.spend()
             here = [(self.x[each.key, name], each) for each in everybody if (each.key, name) in self.x]
             at_start = [each for each in self._movers if each.origin == name]
             for resource in sorted(resources):
@@ -189,6 +190,7 @@ class AssignmentModel:
     def _add_ports(self) -> None:
         wanting = [each for each in (*self._movers, *self._guests) if each.fresh.host_ports]
         for one, other in _pairs(wanting):
+            self._board.pace.spend()
             if not any(a.conflicts_with(b) for a in one.fresh.host_ports for b in other.fresh.host_ports):
                 continue
             for name in self._row_of:
@@ -221,6 +223,7 @@ class AssignmentModel:
     ) -> Iterator[tuple[Mover, Mover, AffinityTerm]]:
         having = [each for each in everybody if each.fresh.required_anti_affinity_terms]
         for one in having:
+            self._board.pace.spend()
             for other in everybody:
                 if other.key == one.key:
                     continue
@@ -278,6 +281,7 @@ class AssignmentModel:
 
     def _crowded(self, spread: SpreadModel, pod: PodInfo) -> dict[str, Any]:
         """Return for each domain whether it has more pods than the emptiest one, by more than the constraint allows."""
+        self._board.pace.ask(len(self._table))
         constraint = spread.constraint
         group = group_of(constraint, pod.namespace)
         namespaces = self._board.core.cache.index.namespaces
@@ -379,6 +383,7 @@ class AssignmentModel:
 
     def _breaks_for_good(self, mover: Mover) -> bool:
         """Whether a pod breaks a rule where it is wherever the other pods in question go."""
+        self._board.pace.ask(len(self._table))
         with self._board.lifted(self._part.keys):
             said = statuses_on(self._board.core, mover.fresh, self._table.row_of[mover.origin])
         keeps_apart = not mover.fresh.required_affinity_terms

@@ -1,13 +1,14 @@
 """CP-SAT and the filters in turn: the solver proposes the best placement, the filters say whether moves lead there.
 
 What cannot be reached is forbidden, and the solver asked again, until a placement is as good as its model promises
-(then no plan is better), or nothing better is left, or the effort is used up. It begins with the greedy search's plan,
-and only ever looks for better ones, so that it is never worse. One worker, a fixed seed and the solver's own
-deterministic time make the answer the same everywhere.
+(then no plan is better), or nothing better is left, or the effort is used up, which the solver and the filters are paid
+out of. It begins with the greedy search's plan, and only ever looks for better ones, so that it is never worse. One
+worker, a fixed seed and deterministic time (`pace`) make the answer the same everywhere.
 """
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from berth_workbench.planning.rebalance.board import Board
@@ -15,12 +16,12 @@ from berth_workbench.planning.rebalance.goals import Goal, total_of
 from berth_workbench.planning.rebalance.model import AssignmentModel, Placement
 from berth_workbench.planning.rebalance.neighbourhood import Neighbourhood, neighbourhood_of
 from berth_workbench.planning.rebalance.order import Ordering, is_valid
+from berth_workbench.planning.rebalance.pace import Pace, SearchEnded
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 Move = tuple[str, str, str]
-Stop = Callable[[], bool]
 
 ROUNDS = 400
 """At most so many placements are put in order."""
@@ -39,56 +40,80 @@ class Optimum(NamedTuple):
 
 
 def optimize(
-    board: Board,
-    goal: Goal,
-    begin_with: Sequence[Move],
-    broken: frozenset[str],
-    accepts: Callable[[], bool],
-    is_stopped: Stop,
-    seed: int,
+    board: Board, goal: Goal, begin_with: Sequence[Move], broken: frozenset[str], accepts: Callable[[], bool], seed: int
 ) -> Optimum:
     """Return moves that are no worse than `begin_with`; the board is left as it was. Raises `ImportError`.
 
     `accepts` says whether the board is in a state that a plan may end in.
     """
     part = neighbourhood_of(board, goal, begin_with)
-    best = list(begin_with)
-    if not is_valid(board, best):
-        raise AssertionError("the plan to begin with is valid in its order")
-    best_total = total_of(goal, board)
-    warm = {key: board.where.get(key, "") for key in (*part.keys, *board.guests)}
-    board.undo()
-    model = AssignmentModel(board, goal, part, broken)
-    model.hint(warm)
-    model.demand_less_than(best_total)
-    effort, is_exact = board.request.effort_s, part.is_whole
-    for _ in range(ROUNDS):
-        if effort < LEAST_EFFORT_S or is_stopped():
-            return Optimum(best, proven=False, part=part)
-        solver, answer = _solve(model, effort, seed, is_stopped)
-        effort -= solver.response_proto.deterministic_time + LEAST_EFFORT_S
-        if answer == "none":
-            return Optimum(best, is_exact, part)
-        if answer == "unknown":
-            return Optimum(best, proven=False, part=part)
-        placement = model.placement(solver.boolean_value)
-        goes_to = {
-            key: placement.get(key, "") for key in model.keys if placement.get(key, "") != board.where.get(key, "")
-        }
-        ordered = Ordering(board, goes_to, accepts).find()
-        is_exact = is_exact and ordered.is_complete
-        found = None
-        if ordered.moves is not None:
-            is_valid(board, ordered.moves)
-            found = total_of(goal, board)
-            board.undo()
-        if found is not None and ordered.moves is not None and found < best_total:
-            best, best_total = ordered.moves, found
-            model.demand_less_than(found)
-            if answer == "best" and found <= round(solver.objective_value):
-                return Optimum(best, is_exact, part)
-        _forbid(model, board, placement, goes_to, is_small=ordered.is_complete)
-    return Optimum(best, proven=False, part=part)
+    improving = _Improving(board, goal, part, begin_with, accepts, seed)
+    with suppress(SearchEnded), board.pace.heeded(is_paid=True):
+        improving.run(broken)
+    return Optimum(improving.best, improving.is_proven, part)
+
+
+class _Improving:
+    """The best moves so far, and the search for better ones."""
+
+    def __init__(
+        self,
+        board: Board,
+        goal: Goal,
+        part: Neighbourhood,
+        begin_with: Sequence[Move],
+        accepts: Callable[[], bool],
+        seed: int,
+    ) -> None:
+        self._board, self._goal, self._part = board, goal, part
+        self._accepts, self._seed = accepts, seed
+        self.best = list(begin_with)
+        self.is_proven = False
+        """Whether nothing better exists."""
+        if not is_valid(board, self.best):
+            raise AssertionError("the plan to begin with is valid in its order")
+        self._total = total_of(goal, board)
+        self._warm = {key: board.where.get(key, "") for key in (*part.keys, *board.guests)}
+        board.undo()
+
+    def run(self, broken: frozenset[str]) -> None:
+        """Look for better moves until there are none, or `SearchEnded` is raised."""
+        board, pace = self._board, self._board.pace
+        pace.spend(LEAST_EFFORT_S)
+        model = AssignmentModel(board, self._goal, self._part, broken)
+        model.hint(self._warm)
+        model.demand_less_than(self._total)
+        is_exact = self._part.is_whole
+        for _ in range(ROUNDS):
+            pace.spend(LEAST_EFFORT_S)
+            solver, answer = _solve(model, self._seed, pace)
+            pace.spend(solver.response_proto.deterministic_time)
+            if answer in ("none", "unknown"):
+                self.is_proven = is_exact and answer == "none"
+                return
+            placement = model.placement(solver.boolean_value)
+            goes_to = {
+                key: placement.get(key, "") for key in model.keys if placement.get(key, "") != board.where.get(key, "")
+            }
+            ordered = Ordering(board, goes_to, self._accepts).find()
+            is_exact = is_exact and ordered.is_complete
+            if ordered.moves is not None and self._is_better(ordered.moves):
+                model.demand_less_than(self._total)
+                if answer == "best" and self._total <= round(solver.objective_value):
+                    self.is_proven = is_exact
+                    return
+            _forbid(model, board, placement, goes_to, is_small=ordered.is_complete)
+
+    def _is_better(self, moves: list[Move]) -> bool:
+        """Keep moves if they come to less than the best; say whether they do."""
+        with self._board.whole():
+            is_valid(self._board, moves)
+            total = total_of(self._goal, self._board)
+        self._board.undo()
+        if total >= self._total:
+            return False
+        self.best, self._total = moves, total
+        return True
 
 
 def _forbid(model: AssignmentModel, board: Board, placement: Placement, goes_to: Placement, *, is_small: bool) -> None:
@@ -99,7 +124,7 @@ def _forbid(model: AssignmentModel, board: Board, placement: Placement, goes_to:
         model.forbid(placement, [key for key in goes_to if key in board.movers] or model.keys)
 
 
-def _solve(model: AssignmentModel, effort: float, seed: int, is_stopped: Stop) -> "tuple[cp_model.CpSolver, str]":
+def _solve(model: AssignmentModel, seed: int, pace: Pace) -> "tuple[cp_model.CpSolver, str]":
     """Let CP-SAT search, in a thread so that Ctrl-C is heard; say whether it found the best, something, or none."""
     from ortools.sat.python import cp_model
 
@@ -107,14 +132,14 @@ def _solve(model: AssignmentModel, effort: float, seed: int, is_stopped: Stop) -
     parameters = solver.parameters
     parameters.num_workers = 1
     parameters.random_seed = seed
-    parameters.max_deterministic_time = effort
+    parameters.max_deterministic_time = max(pace.effort_s, LEAST_EFFORT_S)
     parameters.catch_sigint_signal = False
     status: list[Any] = []
     thread = threading.Thread(target=lambda: status.append(solver.solve(model.model)), name="cp-sat", daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(LOOK_EVERY_S)
-        if is_stopped():
+        if pace.is_stopped():
             solver.stop_search()
     words = {cp_model.OPTIMAL: "best", cp_model.FEASIBLE: "some", cp_model.INFEASIBLE: "none"}
     return solver, words.get(status[0], "unknown") if status else "unknown"

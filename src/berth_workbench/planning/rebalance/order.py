@@ -53,9 +53,12 @@ class Ordering:
         self._wanted_more = False
 
     def find(self) -> Ordered:
-        """Return the order with the fewest moves."""
+        """Return the order with the fewest moves. Raises `SearchEnded`."""
+        with self._board.whole() as begun:
+            return self._find(begun)
+
+    def _find(self, begun: int) -> Ordered:
         board = self._board
-        begun = len(board.history)
         is_small = self._is_small()
         spare = board.spending.left - len(self._goes_to)
         for detours in range((spare if is_small else min(spare, DETOURS)) + 1):

@@ -5,12 +5,14 @@ better than the planned one, somebody has to cordon one more. So each move is tr
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from berth_workbench.planning.rebalance.board import Board, scores_of
+from berth_workbench.planning.rebalance.board import Board
 from berth_workbench.planning.rebalance.goals import Goal, total_of
 from berth_workbench.planning.rebalance.order import is_valid
+from berth_workbench.planning.rebalance.pace import SearchEnded
 
 Move = tuple[str, str, str]
 
@@ -25,6 +27,14 @@ def eased(board: Board, goal: Goal, moves: Sequence[Move], accepts: Callable[[],
         raise AssertionError("moves are valid in their order before they are eased")
     total = total_of(goal, board)
     board.undo()
+    with suppress(SearchEnded), board.pace.heeded():  # what has been exchanged by then is as good as the others
+        _ease(board, goal, best, total, accepts)
+    board.undo()
+    return best
+
+
+def _ease(board: Board, goal: Goal, best: list[Move], total: int, accepts: Callable[[], bool]) -> None:
+    """Exchange what can be exchanged of `best`, one move after the other; some may be left on the board."""
     for at, (key, origin, target) in enumerate(best):
         if origin and all(other != key for other, _, _ in best[at + 1 :]):
             for name in _favourites(board, key, target):
@@ -36,14 +46,11 @@ def eased(board: Board, goal: Goal, moves: Sequence[Move], accepts: Callable[[],
                     break
                 board.undo(at)
         board.move(key, best[at][2])
-    board.undo()
-    return best
 
 
 def _favourites(board: Board, key: str, target: str) -> list[str]:
     """The nodes that the scheduler likes better than the target, the best first."""
-    with board.lifted([key]):
-        scoring = scores_of(board.core, board.mover(key).fresh)
+    scoring = board.scores(key)
     if scoring.totals is None:
         return []
     names = board.core.cache.table.names

@@ -28,7 +28,7 @@ from berth_workbench.planning.rebalance.figures import (
     running_uids,
 )
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
-from berth_workbench.planning.rebalance.greedy import Greedy, Stop, never
+from berth_workbench.planning.rebalance.greedy import Greedy
 from berth_workbench.planning.rebalance.limits import budget_against, budgets_observed
 from berth_workbench.planning.rebalance.movability import (
     LocalVolumes,
@@ -39,12 +39,13 @@ from berth_workbench.planning.rebalance.movability import (
 )
 from berth_workbench.planning.rebalance.optimizer import optimize
 from berth_workbench.planning.rebalance.order import is_valid
+from berth_workbench.planning.rebalance.pace import Pace, SearchEnded, Stop, never
 from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan
 from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, ProvingCluster, RefusedMove
 from berth_workbench.planning.rebalance.request import Method, RebalanceRequest, price_of
 from berth_workbench.simulation.admission import with_priority
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress
 from berth_workbench.simulation.followed import objects_followed, resources_followed
 from berth_workbench.simulation.measures import usual_requests
 from berth_workbench.snapshot.snapshot import Snapshot
@@ -57,6 +58,8 @@ SHAPES = 20
 """At most so many pending pods are looked after at once."""
 TRIES = 6
 """How often the search begins anew, without a move that the scheduler does not follow."""
+PROVEN_AFTER_STOP = 20
+"""So many moves are still proven once somebody wants the search to end; those found beyond them are left out."""
 
 
 class RebalanceError(UserError, ValueError):
@@ -89,11 +92,18 @@ def rebalance(
     plugins keep the scheduler from coming to rest.
     """
     say("reading the cluster")
+    pace = Pace(is_stopped, request.effort_s)
     followed = objects_followed(snapshot.documents, resources_followed(config, registry))
-    structs = [*snapshot.structs(), *followed]
-    return Rebalancing(
-        structs, local_volumes(snapshot.documents), request, config, registry, seed, is_stopped, say
-    ).plan()
+    try:
+        structs = []
+        for each in snapshot.structs():
+            pace.end_if_stopped()
+            structs.append(each)
+        structs += followed
+        local = local_volumes(snapshot.documents)
+        return Rebalancing(structs, local, request, config, registry, seed, pace, say).plan()
+    except SearchEnded:
+        raise RebalanceError("stopped before any moves were found") from None
 
 
 class Rebalancing:
@@ -107,7 +117,7 @@ class Rebalancing:
         config: SchedulerConfiguration | None,
         registry: Registry | None,
         seed: int,
-        is_stopped: Stop,
+        pace: Pace,
         say: Say,
     ) -> None:
         self._structs = structs
@@ -115,22 +125,24 @@ class Rebalancing:
         self._request = request
         self._config = config
         self._registry, self._seed = registry, seed
-        self._is_stopped, self._say = is_stopped, say
-        self._cluster = self._settled()
+        self._pace, self._say = pace, say
+        self._cluster = self._settled(pace.end_if_stopped)
         nodes = self._cluster.nodes
         self._nodes = _considered(nodes, request)
         self._prices = {name: price_of(request.prices, name, nodes[name].metadata.labels) for name in self._nodes}
         self._guests = self._guests_of_request()
         self._stays: Counter[str] = Counter()
         self._movers = self._find_movers()
-        self._rules = Rules(self._cluster.core, running_uids(self._cluster))
+        self._rules = Rules(self._cluster.core, running_uids(self._cluster), self._pace)
         self._reasons: dict[str, str] = {}
+        self._left_out = 0
+        """How many moves that were found are not in the plan: refused in the end, or not proven when it was stopped."""
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
-    def _settled(self) -> ProvingCluster:
+    def _settled(self, progress: Progress | None = None) -> ProvingCluster:
         cluster = ProvingCluster(self._structs, config=self._config, registry=self._registry, seed=self._seed)
-        cluster.settle()
+        cluster.settle(progress=progress)
         return cluster
 
     def _guests_of_request(self) -> list[Mover]:
@@ -199,35 +211,39 @@ class Rebalancing:
         """Search, prove, and search again while the scheduler does not follow."""
         # The same for before and after: a pod that gets room by the plan asks for it before, too.
         requests = usual_requests(self._cluster.core.cache.table, self._without_place())
-        before = balance_of(self._cluster, self._nodes, self._prices, requests)
+        with self._pace.heeded():
+            before = balance_of(self._cluster, self._nodes, self._prices, requests, self._rules)
         fills = fills_of(self._cluster.core, self._nodes)
         banned: set[tuple[str, str]] = set()
         notes: list[str] = []
+        found = Found((), "greedy")
         for attempt in range(TRIES):
             self._say("looking for moves")
             board, goal = self._board(banned)
-            found = self._search(board, goal)
+            if not (attempt and self._pace.is_stopped()):  # else what was found is left to be proven, as far as it goes
+                found = self._search(board, goal, found.moves)
             emptied = self._emptied(board, goal, found.moves)
             self._reasons = self._reasons_of(board, goal, found.moves, emptied)
             self._say("proving the moves")
-            is_last = attempt == TRIES - 1 or self._is_stopped()
+            is_last = attempt == TRIES - 1 or self._pace.is_stopped()
             try:
                 prover = self._prove(found.moves, emptied, cuts=is_last)
             except RefusedMove as refused:
                 banned.add((refused.move[0], refused.move[2]))
                 continue
             break
-        if banned:
-            notes.append(
-                f"{len(banned)} {'move' if len(banned) == 1 else 'moves'} that the scheduler would not follow "
-                "were left out"
-            )
-        after = balance_of(prover.cluster, self._nodes, self._prices, requests)
+        left_out = len(banned) + self._left_out
+        if left_out:
+            why = ", or that were not proven before it was stopped," if self._pace.is_stopped() else ""
+            notes.append(f"{left_out} {'move' if left_out == 1 else 'moves'} that the scheduler would not follow{why} "
+                         "were left out")  # fmt: skip
+        rules = Rules(prover.cluster.core, running_uids(prover.cluster), self._pace)
+        after = balance_of(prover.cluster, self._nodes, self._prices, requests, rules)
         shapes = self._shapes(prover)
         return RebalancePlan(
             goal=self._request.goal,
             method=found.method,
-            proven_best=found.proven_best and not banned,
+            proven_best=found.proven_best and not left_out,
             moves=sum(step.action == "evict" for step in prover.steps),
             steps=tuple(prover.steps),
             before=before,
@@ -249,7 +265,7 @@ class Rebalancing:
         return waiting + [guest.fresh for guest in self._guests if guest.key not in pending]
 
     def _board(self, banned: set[tuple[str, str]]) -> tuple[Board, Goal]:
-        board = Board(self._cluster, self._movers, self._guests, self._nodes, self._request)
+        board = Board(self._cluster, self._movers, self._guests, self._nodes, self._request, self._pace)
         board.banned |= banned
         board.rules = self._rules
         goals: dict[str, Callable[[], Goal]] = {
@@ -270,8 +286,8 @@ class Rebalancing:
             if state.pod.key not in movable and not is_of_the_node(state.pod.pod)
         )
 
-    def _search(self, board: Board, goal: Goal) -> Found:
-        greedy = Greedy(board, goal, self._rules, self._is_stopped)
+    def _search(self, board: Board, goal: Goal, before_that: Sequence[Move]) -> Found:
+        greedy = Greedy(board, goal, self._rules, before_that)
         moves = greedy.search()
         if not is_valid(board, moves) or not greedy.breaks_nothing():
             moves = []
@@ -285,7 +301,7 @@ class Rebalancing:
         if method == "greedy":
             return Found(tuple(moves), "greedy")
         try:
-            best = optimize(board, goal, moves, greedy.broken, greedy.breaks_nothing, self._is_stopped, self._seed)
+            best = optimize(board, goal, moves, greedy.broken, greedy.breaks_nothing, self._seed)
         except ImportError:
             if method == "cp-sat":
                 raise RebalanceError("CP-SAT needs OR-Tools: pip install 'berth-scheduler[optimize]'") from None
@@ -314,15 +330,21 @@ class Rebalancing:
         for name in for_guests if len(moves) > len(for_guests) else ():
             prover.hold(name, "room is made here")
         guests = {guest.key: guest.fresh.pod for guest in self._guests}
+        after_stop = self._left_out = 0
         for move in moves:
+            after_stop += self._pace.is_stopped()
+            if after_stop > PROVEN_AFTER_STOP:
+                self._left_out += 1
+                continue
             try:
                 if move[1]:
                     prover.move(move, self._reasons.get(move[0], ""))
                 else:
                     prover.place(move, guests[move[0]])
             except RefusedMove:
-                if not cuts:
+                if not (cuts or after_stop):
                     raise
+                self._left_out += 1
         prover.finish(kept=[name for name in emptied if prover.is_empty(name)])
         if not any(step.to for step in prover.steps):
             prover.steps.clear()  # nodes were cordoned for moves of which none is left

@@ -1,0 +1,71 @@
+"""How long a search for moves goes on: until somebody stops it, or until its effort is used up.
+
+All searches ask the scheduler's filters, one question after the other, through the board or the rules. Both come here
+before each question. So whatever a search is doing, it hears within one question that it has to end, and a search with
+an effort ends after as many questions on every machine. It ends by `SearchEnded`; whoever has moved pods about on the
+board takes back what would be left half done (`Board.whole`).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Stop = Callable[[], bool]
+
+QUESTION_S = 0.0005
+"""What a question costs of the effort, in CP-SAT's deterministic seconds; about what it takes in a small cluster."""
+NODE_S = 0.000002
+"""What it costs more for each node."""
+
+
+class SearchEnded(Exception):  # noqa: N818 - an answer, not a fault
+    """No more questions may be asked; what was found by then is what there is."""
+
+
+def never() -> bool:
+    """Nobody stops the search."""
+    return False
+
+
+class Pace:
+    """What the searches for one plan may still ask.
+
+    Outside of `heeded` everything may be asked: what was found has to be finished.
+    """
+
+    __slots__ = ("_is_heeded", "_is_paid", "effort_s", "is_stopped")
+
+    def __init__(self, is_stopped: Stop = never, effort_s: float = 0.0) -> None:
+        self.is_stopped = is_stopped
+        self.effort_s = effort_s
+        """What is left of the effort."""
+        self._is_heeded = self._is_paid = False
+
+    @contextmanager
+    def heeded(self, *, is_paid: bool = False) -> Iterator[None]:
+        """For the length of a search, end it by `SearchEnded` where it is stopped.
+
+        With `is_paid` its questions are paid out of the effort, and it ends where that is used up.
+        """
+        self._is_heeded, self._is_paid = True, is_paid
+        try:
+            yield
+        finally:
+            self._is_heeded = self._is_paid = False
+
+    def end_if_stopped(self, _steps: int = 0) -> None:
+        """Raise `SearchEnded` where somebody wants an end, whether or not there is anything yet that could be kept."""
+        if self.is_stopped():
+            raise SearchEnded
+
+    def ask(self, nodes: int) -> None:
+        """Count a question about so many nodes. Raises `SearchEnded` where it may not be asked."""
+        self.spend(QUESTION_S + NODE_S * nodes)
+
+    def spend(self, seconds: float = 0.0) -> None:
+        """Take something off the effort of a search that is paid. Raises `SearchEnded` where it has to end."""
+        if not self._is_heeded:
+            return
+        if self.is_stopped() or (self._is_paid and self.effort_s <= 0):
+            raise SearchEnded
+        if self._is_paid:
+            self.effort_s -= seconds
