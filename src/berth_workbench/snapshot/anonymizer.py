@@ -2,15 +2,16 @@
 
 Two passes go over the fields of each object by their roles (`berth_workbench.snapshot.roles`). The first collects every
 name; `Pseudonyms` then gives each its own, the same one wherever the same text stands, so that whatever was equal is
-equal afterwards, and nothing else is. Names of one sort keep their order, since some choices among equals go by it.
-Names that Kubernetes makes of other names (a StatefulSet's pods, their claims, claims of ephemeral volumes) are made of
-the pseudonyms in the same way.
+equal afterwards, and nothing else is. `ordered_names` says what keeps their order, and those that Kubernetes makes of
+others (a StatefulSet's pods, their claims, claims of ephemeral volumes) what they are made of. Images, resources, uids,
+addresses and conditions with a domain only keep their order, and look like what they are.
 
 What stays is said in `docs/snapshots.md`: quantities, times, words and well-known names of Kubernetes, names of drivers
 and of their devices' attributes, CEL expressions, and the attributes' values where an expression mentions them.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -20,10 +21,22 @@ import msgspec
 from berth.api.untrusted import read_deep
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import Header
+from berth_workbench.snapshot.ordered_names import OrderedNames
 from berth_workbench.snapshot.roles import Role
-from berth_workbench.snapshot.shapes import Each, Leaf, Shape, Values, is_kubernetes, shape_of
+from berth_workbench.snapshot.shapes import TAKEN, Each, Leaf, Shape, Values, is_kubernetes, shape_of
 from berth_workbench.snapshot.snapshot import Snapshot
-from berth_workbench.snapshot.well_known import ANNOTATIONS, KINDS, LABEL_KEYS, PLAIN_VALUES_OF, WORDS, ZONE_KEYS
+from berth_workbench.snapshot.well_known import (
+    ANNOTATIONS,
+    API_WORDS,
+    COUNTED,
+    FINALIZERS,
+    KINDS,
+    LABEL_KEYS,
+    PLAIN_VALUES_OF,
+    PLATFORMS,
+    WORDS,
+    ZONE_KEYS,
+)
 from berth_workbench.snapshot.writer import taken_from_files, with_counts
 
 
@@ -62,7 +75,7 @@ def anonymized(snapshot: Snapshot) -> tuple[Snapshot, Mapping[str, str]]:
     collector = _Collector()
     for document, manifest in zip(source.documents, manifests, strict=True):
         _renamed_object(document.kind, manifest, collector)
-        collector.note_derived(document.kind, manifest)
+        collector.note_owners(document.kind, manifest)
     names = Pseudonyms(collector)
     documents = []
     for document, manifest in zip(source.documents, manifests, strict=True):
@@ -75,8 +88,8 @@ def anonymized(snapshot: Snapshot) -> tuple[Snapshot, Mapping[str, str]]:
     header = Header(
         taken=old.taken,
         berth_version=old.berth_version,
-        server_version=old.server_version,
-        missing=old.missing,
+        server_version=_version(old.server_version),
+        missing=tuple(each for each in old.missing if each.kind in TAKEN),
         anonymized=True,
     )
     return with_counts(documents, header), names.used
@@ -90,16 +103,16 @@ class _Collector:
 
     def __init__(self) -> None:
         self.sorts: dict[str, str] = {}
-        """The sort of each name: the one that comes first in `_RANKS`, else the first that was met."""
+        """The sort of each name: a resource's wherever it also stands, else a name's, else the first that was met."""
         self.numeric_keys: set[str] = set()
         self.expressions: list[str] = []
         self.drivers: set[str] = set()
-        self.derived: list[tuple[str, tuple[str, ...], str]] = []
-        """Names that are made of others: the name, those others in order, and what stands after them."""
+        self.owners: set[str] = set()
+        """Names of what makes pods, and numbers them."""
 
     def name(self, text: str, sort: str = "name") -> str:
         known = self.sorts.setdefault(text, sort)
-        if _RANKS.get(sort, len(_RANKS)) < _RANKS.get(known, len(_RANKS)):
+        if known != "resource" and (sort == "resource" or (sort not in _FORMS and known in _FORMS)):
             self.sorts[text] = sort
         return text
 
@@ -120,27 +133,12 @@ class _Collector:
     def keeps(self, driver: str) -> None:
         self.drivers.add(driver)
 
-    def note_derived(self, kind: str, manifest: Mapping[str, Any]) -> None:
-        """Take note of names that a pod or a StatefulSet gives others."""
-        name = _text(_inside(manifest, "metadata", "name"))
-        if kind == "Pod":
-            for volume in _list(_inside(manifest, "spec", "volumes")):
-                if isinstance(volume, Mapping) and isinstance(volume.get("ephemeral"), Mapping):
-                    self.derived.append((f"{name}-{_text(volume.get('name'))}", (name, _text(volume.get("name"))), ""))
-            for owner in _list(_inside(manifest, "metadata", "ownerReferences")):
-                if isinstance(owner, Mapping) and owner.get("kind") == "StatefulSet":
-                    self._note_member(name, _text(owner.get("name")), manifest)
-
-    def _note_member(self, name: str, owner: str, manifest: Mapping[str, Any]) -> None:
-        ordinal = name.removeprefix(f"{owner}-")
-        if not ordinal.isdecimal() or ordinal == name:
-            return
-        self.derived.insert(0, (name, (owner,), f"-{ordinal}"))  # before the claims that are made of this one
-        for volume in _list(_inside(manifest, "spec", "volumes")):
-            claim = _text(_inside(volume, "persistentVolumeClaim", "claimName"))
-            if claim.endswith(f"-{name}"):
-                self.derived.append((claim, (claim.removesuffix(f"-{name}"), name), ""))
-                self.name(claim.removesuffix(f"-{name}"))
+    def note_owners(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        """Take note of what an object makes pods as, or of whose pod it is."""
+        if kind in _PODS_OF:
+            self.owners.add(_text(_inside(manifest, "metadata", "name")))
+        for owner in _list(_inside(manifest, "metadata", "ownerReferences")):
+            self.owners.add(_text(_inside(owner, "name")))
 
 
 class Pseudonyms:
@@ -153,15 +151,16 @@ class Pseudonyms:
         self._kept = WORDS | found.drivers
         self._numeric = found.numeric_keys
         self._expressions = "\n".join(found.expressions)
-        by_sort: dict[str, list[str]] = {}
+        by_sort: defaultdict[str, list[str]] = defaultdict(list)
         for text, sort in found.sorts.items():
-            by_sort.setdefault(sort, []).append(text)
+            by_sort[sort if sort in _FORMS else ""].append(text)
+        plain = by_sort.pop("", [])
+        names = OrderedNames(plain, found.owners)
+        self._known.update((text, names.of(text)) for text in plain)
         for sort, texts in by_sort.items():
-            make, width = _FORMS.get(sort, _plain), len(str(len(texts)))
+            width = len(str(len(texts)))
             for number, text in enumerate(sorted(texts)):
-                self._known[text] = make(sort, number, f"{number:0{width}}")
-        for text, parts, rest in found.derived:
-            self._known[text] = "-".join(part if part in self._kept else self._known[part] for part in parts) + rest
+                self._known[text] = _FORMS[sort](number, f"{number:0{width}}")
 
     def name(self, text: str, sort: str = "name") -> str:
         if text in self._kept:
@@ -170,7 +169,10 @@ class Pseudonyms:
         return self._known[text]
 
     def value(self, key: str, text: str) -> str:
-        keeps = key in PLAIN_VALUES_OF or (key in self._numeric and _INTEGER.fullmatch(text))
+        if key in PLAIN_VALUES_OF:
+            keeps = text in PLATFORMS or _INTEGER.fullmatch(text) is not None
+        else:
+            keeps = key in self._numeric and _INTEGER.fullmatch(text) is not None
         return text if keeps else _SEVERAL.join(map(self.name, _values(key, text)))
 
     def attribute(self, name: str, text: str) -> str:
@@ -198,30 +200,21 @@ def _values(key: str, text: str) -> list[str]:
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
-def _plain(sort: str, _number: int, digits: str) -> str:
-    return f"{sort}-{digits}"
-
-
-_FORMS: Mapping[str, Callable[[str, int, str], str]] = MappingProxyType(
+_FORMS: Mapping[str, Callable[[int, str], str]] = MappingProxyType(
     {
-        "uid": lambda _sort, number, _digits: f"00000000-0000-4000-8000-{number:012}",
-        "image": lambda _sort, _number, digits: f"example.com/image-{digits}:v1",
-        "resource": lambda _sort, _number, digits: f"example.com/resource-{digits}",
-        "condition": lambda _sort, _number, digits: f"example.com/Condition{digits}",
-        "address": lambda _sort, number, _digits: f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
+        "uid": lambda number, _digits: f"00000000-0000-4000-8000-{number:012}",
+        "image": lambda _number, digits: f"example.com/image-{digits}:v1",
+        "resource": lambda _number, digits: f"example.com/resource-{digits}",
+        "native": lambda _number, digits: f"kubernetes.io/resource-{digits}",
+        "condition": lambda _number, digits: f"example.com/Condition{digits}",
+        "address": lambda number, _digits: f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
     }
 )
-"""What the pseudonyms of some sorts have to look like."""
+"""What the pseudonyms of some sorts have to look like; all others are names."""
 
-_SORT_OF_KIND = MappingProxyType(
-    {
-        "Node": "node", "Namespace": "namespace", "Pod": "pod", "PersistentVolumeClaim": "claim",
-        "PersistentVolume": "volume", "StorageClass": "storageclass", "ResourceClaim": "deviceclaim",
-    }
-)  # fmt: skip
-_RANKS = MappingProxyType({sort: rank for rank, sort in enumerate(("resource", *_SORT_OF_KIND.values(), "object"))})
-"""The sorts by which objects say their own names come before what others call them. What a resource is called has to
-look like that wherever it stands, and all nodes have to be of one sort to keep their order."""
+_PODS_OF = frozenset(
+    {"CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
+)
 
 
 # -- the pass over the fields ----------------------------------------------------------------------------------------
@@ -232,7 +225,7 @@ def _renamed_object(kind: str, manifest: Mapping[str, Any], names: Renaming) -> 
     if kind == "CSIDriver":
         names.keeps(name)
     if name:
-        names.name(name, _SORT_OF_KIND.get(kind, "object"))
+        names.name(name)
     renamed: dict[str, Any] = _renamed(manifest, shape_of(kind), names)
     return renamed
 
@@ -304,14 +297,45 @@ def _resource(value: Any, names: Renaming) -> str | None:
         return None
     if value.startswith(_OF_CLASS):
         return _OF_CLASS + names.name(value.removeprefix(_OF_CLASS))
-    return value if "/" not in value or is_kubernetes(value) else names.name(value, "resource")
+    if _NATIVE.fullmatch(value):
+        return value
+    if "/" not in value:
+        return names.name(value)
+    return names.name(value, "native" if is_kubernetes(value) else "resource")
 
 
 _OF_CLASS = "deviceclass.resource.kubernetes.io/"
+_NATIVE = re.compile(
+    r"cpu|memory|ephemeral-storage|storage|pods|hugepages-[0-9]+[KMGT]i|"
+    r"attachable-volumes-(aws-ebs|gce-pd|azure-disk|cinder|csi-.+)"
+)
 
 
-def _amounts(value: Any, names: Renaming) -> Any:
-    return {_resource(key, names): each for key, each in value.items()} if isinstance(value, Mapping) else None
+def _amounts(value: Any, names: Renaming, key: "Callable[[Any, Renaming], Any]" = _resource) -> Any:
+    return {key(name, names): each for name, each in value.items()} if isinstance(value, Mapping) else None
+
+
+def _bounded(value: str, names: Renaming) -> str | None:
+    """What a quota bounds: a resource, objects that are counted, or one of these for what is of a class."""
+    for start in ("requests.", "limits."):
+        if value.startswith(start):
+            resource = _resource(value.removeprefix(start), names)
+            return None if resource is None else start + resource
+    for of_class in _OF_CLASSES:
+        name, found, rest = value.partition(of_class)
+        if found:
+            return names.name(name) + found + (rest if rest in COUNTED else names.name(rest))
+    counted = value.removeprefix("count/")
+    if counted in COUNTED:
+        return value
+    return _resource(value, names) if counted == value else f"count/{names.name(counted)}"
+
+
+_OF_CLASSES = (
+    ".storageclass.storage.k8s.io/",
+    ".volumeattributesclass.storage.k8s.io/",
+    ".deviceclass.resource.k8s.io/",
+)
 
 
 def _image(value: Any, names: Renaming) -> str | None:
@@ -339,9 +363,28 @@ def _attribute(key: str, value: Mapping[str, Any], names: Renaming) -> dict[str,
 
 
 def _condition(value: Any, names: Renaming) -> str | None:
-    if not isinstance(value, str) or "/" not in value or is_kubernetes(value):
-        return value if isinstance(value, str) else None
-    return names.name(value, "condition")
+    if not isinstance(value, str):
+        return None
+    return value if value in API_WORDS else names.name(value, "condition" if "/" in value else "name")
+
+
+def _word(value: Any, _names: Renaming) -> str | None:
+    return value if value in API_WORDS else None
+
+
+def _number(value: Any, _names: Renaming) -> str | None:
+    return value if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?|true|false|yes|no")
+
+
+def _version(value: Any) -> str:
+    found = _VERSION.match(_text(value))
+    return found[0] if found else ""
+
+
+_VERSION = re.compile(r"v[0-9]+(\.[0-9]+)*")
 
 
 def _kind(value: Any, names: Renaming) -> str | None:
@@ -349,11 +392,10 @@ def _kind(value: Any, names: Renaming) -> str | None:
 
 
 def _api_version(value: Any, _names: Renaming) -> str | None:
-    is_kept = isinstance(value, str) and (is_kubernetes(f"{value}") or value in _GROUPS or "." not in value)
-    return value if is_kept else "example.com/v1"
+    return value if value in _VERSIONS else "example.com/v1"
 
 
-_GROUPS = frozenset({"v1", "apps/v1", "batch/v1", "policy/v1", "autoscaling/v1", "autoscaling/v2"})
+_VERSIONS = frozenset({*(each.api_version for each in TAKEN.values()), "autoscaling/v1", "autoscaling/v2"})
 
 
 def _annotations(value: Any, names: Renaming) -> Any:
@@ -399,6 +441,10 @@ _BY_ROLE: Mapping[Role, Callable[[Any, Renaming], Any]] = MappingProxyType(
     {
         Role.KEPT: lambda value, _names: value,
         Role.DROPPED: lambda _value, _names: None,
+        Role.WORD: _word,
+        Role.WORDS: _each(_word),
+        Role.NUMBER: _number,
+        Role.VERSION: lambda value, _names: _version(value) or None,
         Role.NAME: _name,
         Role.NAMES: _each(_name),
         Role.UID: lambda value, names: _name(value, names, "uid"),
@@ -410,11 +456,12 @@ _BY_ROLE: Mapping[Role, Callable[[Any, Renaming], Any]] = MappingProxyType(
         Role.TAINT: _taint,
         Role.TOLERATIONS: _each(_taint),
         Role.ANNOTATIONS: _annotations,
-        Role.FINALIZERS: _each(lambda value, _names: value if is_kubernetes(_text(value)) else None),
+        Role.FINALIZERS: _each(lambda value, _names: value if value in FINALIZERS else None),
         Role.IMAGE: _image,
         Role.IMAGES: _each(_image),
         Role.RESOURCE: _resource,
         Role.RESOURCE_AMOUNTS: _amounts,
+        Role.QUOTA_AMOUNTS: lambda value, names: _amounts(value, names, _bounded),
         Role.REQUEST: _request,
         Role.REQUESTS: _each(_request),
         Role.ATTRIBUTES: _attributes,

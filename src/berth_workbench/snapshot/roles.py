@@ -15,9 +15,16 @@ class Role(Enum):
     """What a value is for."""
 
     KEPT = auto()
-    """A number, a quantity, a word of the API, a time, a driver's name."""
+    """A number, a quantity, a time, a driver's name, or a word of the API that nobody can choose."""
     DROPPED = auto()
     """Text for people."""
+    WORD = auto()
+    """A word that anybody can choose; those that Kubernetes has itself are kept, others left out."""
+    WORDS = auto()
+    NUMBER = auto()
+    """Text that is a number, or yes or no; other texts are left out."""
+    VERSION = auto()
+    """A release; what vendors append to it is left out."""
     NAME = auto()
     """The name of an object or of a part of one, or an identifier."""
     NAMES = auto()
@@ -39,6 +46,8 @@ class Role(Enum):
     """The name of a resource that nodes have and pods ask for."""
     RESOURCE_AMOUNTS = auto()
     """Amounts by resource."""
+    QUOTA_AMOUNTS = auto()
+    """Amounts by what quotas bound: resources, with or without `requests.`, and objects, also by class."""
     REQUEST = auto()
     """A request for devices: its name, or `request/subrequest`."""
     REQUESTS = auto()
@@ -81,6 +90,7 @@ ROLES: Mapping[Field, Role] = MappingProxyType(
         **_of(Role.LABELS, meta.LabelSelector, "match_labels"),
         **_of(Role.REQUIREMENTS, meta.LabelSelector, "match_expressions"),
         **_of(Role.CONDITION, meta.Condition, "type"),
+        **_of(Role.WORD, meta.Condition, "reason"),
         **_of(Role.DROPPED, meta.Condition, "message"),
         **_of(Role.REQUIREMENTS, node_selector.NodeSelectorTerm, "match_expressions", "match_fields"),
         # pods
@@ -114,7 +124,9 @@ ROLES: Mapping[Field, Role] = MappingProxyType(
         **_of(Role.NAME, pod.PodSchedulingGroup, "pod_group_name"),
         **_of(Role.NAME, pod.PodResourceClaim, "name", "resource_claim_name", "resource_claim_template_name"),
         **_of(Role.CONDITION, pod.PodCondition, "type"),
+        **_of(Role.WORD, pod.PodCondition, "reason"),
         **_of(Role.DROPPED, pod.PodCondition, "message"),
+        **_of(Role.WORD, pod.PodStatus, "reason"),
         **_of(Role.NAME, pod.PodStatus, "nominated_node_name"),
         **_of(Role.RESOURCE_AMOUNTS, pod.PodStatus, "allocated_resources"),
         **_of(Role.NAME, pod.ContainerStatus, "name"),
@@ -128,11 +140,15 @@ ROLES: Mapping[Field, Role] = MappingProxyType(
         **_of(Role.TAINTS, node.NodeSpec, "taints"),
         **_of(Role.NAME, node.NodeSpec, "provider_id"),
         **_of(Role.RESOURCE_AMOUNTS, node.NodeStatus, "allocatable", "capacity"),
+        **_of(Role.WORDS, node.NodeStatus, "declared_features"),
         **_of(Role.IMAGES, node.ContainerImage, "names"),
         **_of(Role.LABELS, node.ServiceSpec, "selector"),
         **_of(Role.LABELS, node.ReplicationControllerSpec, "selector"),
         **_of(Role.NAME, node.PodDisruptionBudgetStatus, "disrupted_pods.keys"),
         # volumes
+        **_of(Role.RESOURCE_AMOUNTS, storage.VolumeResourceRequirements, "requests", "limits"),
+        **_of(Role.RESOURCE_AMOUNTS, storage.PersistentVolumeSpec, "capacity"),
+        **_of(Role.RESOURCE_AMOUNTS, storage.PersistentVolumeClaimStatus, "capacity"),
         **_of(
             Role.NAME,
             storage.PersistentVolumeClaimSpec,
@@ -161,6 +177,7 @@ ROLES: Mapping[Field, Role] = MappingProxyType(
         ),
         **_of(Role.UID, dra.DeviceRequestAllocationResult, "share_id"),
         **_of(Role.NAME, dra.ResourceClaimConsumer, "name"),
+        **_of(Role.WORD, dra.ResourceClaimConsumer, "api_group"),
         **_of(Role.UID, dra.ResourceClaimConsumer, "uid"),
         **_of(Role.NAME, dra.AllocatedDeviceStatus, "pool", "device"),
         **_of(Role.UID, dra.AllocatedDeviceStatus, "share_id"),
@@ -194,29 +211,27 @@ INSIDE = frozenset(
 PLAIN: frozenset[Field] = frozenset(
     {
         (meta.ObjectMeta, "creation_timestamp"), (meta.ObjectMeta, "deletion_timestamp"),
-        (meta.Condition, "status"), (meta.Condition, "reason"), (meta.Condition, "last_transition_time"),
+        (meta.Condition, "status"), (meta.Condition, "last_transition_time"),
         (pod.PodSpec, "preemption_policy"), (pod.TopologySpreadConstraint, "when_unsatisfiable"),
         (pod.TopologySpreadConstraint, "node_affinity_policy"), (pod.TopologySpreadConstraint, "node_taints_policy"),
         (pod.ContainerPort, "protocol"), (pod.Container, "restart_policy"), (pod.ContainerRestartRule, "action"),
         (pod.SeccompProfile, "type"),
-        (pod.CSIVolume, "driver"), (pod.PodStatus, "phase"), (pod.PodStatus, "reason"), (pod.PodStatus, "start_time"),
-        (pod.PodCondition, "status"), (pod.PodCondition, "reason"),
-        (node.NodeStatus, "declared_features"), (node.PriorityClass, "preemption_policy"),
+        (pod.CSIVolume, "driver"), (pod.PodStatus, "phase"), (pod.PodStatus, "start_time"),
+        (pod.PodCondition, "status"), (node.PriorityClass, "preemption_policy"),
         (node.PodDisruptionBudgetSpec, "min_available"), (node.PodDisruptionBudgetSpec, "max_unavailable"),
         (node.PodDisruptionBudgetStatus, "disrupted_pods"),
-        (storage.VolumeResourceRequirements, "requests"), (storage.VolumeResourceRequirements, "limits"),
         (storage.PersistentVolumeClaimSpec, "access_modes"), (storage.PersistentVolumeClaimSpec, "volume_mode"),
-        (storage.PersistentVolumeSpec, "capacity"), (storage.PersistentVolumeSpec, "access_modes"),
+        (storage.PersistentVolumeSpec, "access_modes"),
         (storage.PersistentVolumeSpec, "volume_mode"), (storage.CSIVolumeSource, "driver"),
         (storage.PersistentVolumeStatus, "phase"), (storage.PersistentVolumeClaimStatus, "phase"),
-        (storage.PersistentVolumeClaimStatus, "access_modes"), (storage.PersistentVolumeClaimStatus, "capacity"),
+        (storage.PersistentVolumeClaimStatus, "access_modes"),
         (storage.StorageClass, "provisioner"), (storage.StorageClass, "volume_binding_mode"),
         (storage.CSINodeDriver, "name"), (storage.CSIStorageCapacity, "capacity"),
         (storage.CSIStorageCapacity, "maximum_volume_size"), (storage.VolumeAttachmentSpec, "attacher"),
         (dra.ExactDeviceRequest, "allocation_mode"), (dra.CapacityRequirements, "requests"),
         (dra.DeviceConstraint, "match_attribute"), (dra.DeviceConstraint, "distinct_attribute"),
         (dra.DeviceRequestAllocationResult, "driver"), (dra.DeviceRequestAllocationResult, "consumed_capacity"),
-        (dra.AllocationResult, "allocation_timestamp"), (dra.ResourceClaimConsumer, "api_group"),
+        (dra.AllocationResult, "allocation_timestamp"),
         (dra.ResourceClaimConsumer, "resource"), (dra.AllocatedDeviceStatus, "driver"),
         (dra.ResourceSliceSpec, "driver"), (dra.Device, "capacity"), (dra.DeviceCapacity, "value"),
         (dra.DeviceCapacity, "request_policy"), (dra.DeviceCounterConsumption, "counters"),

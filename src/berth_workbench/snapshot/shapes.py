@@ -107,8 +107,8 @@ _META = _merged(
         **_kept("deletionGracePeriodSeconds"),
     },
 )
-_LOCAL_VOLUMES = Each({"emptyDir": {}, "hostPath": {"path": Leaf(Role.DROPPED)}})
-"""They say nothing to scheduling, but a plan that moves a pod has to know of them."""
+_LOCAL_VOLUMES = Each({"emptyDir": {}, "hostPath": {}})
+"""They say nothing to scheduling, but a plan that moves a pod has to know that there are some."""
 _POD_SPEC = _merged(
     struct_shape(PodSpec),
     {
@@ -133,7 +133,9 @@ _ROLLOUT = {
 _BESIDE: Mapping[str, Shape] = MappingProxyType(
     {
         "Pod": {"metadata": _META, "spec": _POD_SPEC, "status": _kept("qosClass")},
-        "Node": {"status": {"nodeInfo": _kept("kubeletVersion", "operatingSystem", "architecture")}},
+        "Node": {
+            "status": {"nodeInfo": {"kubeletVersion": Leaf(Role.VERSION), **_kept("operatingSystem", "architecture")}}
+        },
         "Namespace": {"status": _kept("phase")},
         "PersistentVolume": {"spec": _kept("persistentVolumeReclaimPolicy")},
         "StorageClass": _kept("reclaimPolicy", "allowVolumeExpansion"),
@@ -171,7 +173,13 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
                 ),
             },
             "status": {
-                "conditions": Each(_kept("type", "status", "reason", "lastTransitionTime")),
+                "conditions": Each(
+                    {
+                        "type": Leaf(Role.CONDITION),
+                        "reason": Leaf(Role.WORD),
+                        **_kept("status", "lastTransitionTime"),
+                    }
+                ),
                 **_kept(
                     "active", "succeeded", "failed", "ready", "terminating", "startTime", "completionTime",
                     "completedIndexes", "failedIndexes",
@@ -185,14 +193,14 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
             "scheduling": {"nodeSelector": Leaf(Role.LABELS), "tolerations": Leaf(Role.TOLERATIONS)},
         },
         "ResourceQuota": {
-            "spec": {"hard": Leaf(Role.RESOURCE_AMOUNTS), **_kept("scopes")},
-            "status": {name: Leaf(Role.RESOURCE_AMOUNTS) for name in ("hard", "used")},
+            "spec": {"hard": Leaf(Role.QUOTA_AMOUNTS), **_kept("scopes")},
+            "status": {name: Leaf(Role.QUOTA_AMOUNTS) for name in ("hard", "used")},
         },
         "LimitRange": {
             "spec": {
                 "limits": Each(
                     {
-                        **_kept("type"),
+                        "type": Leaf(Role.WORD),
                         **{
                             name: Leaf(Role.RESOURCE_AMOUNTS)
                             for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")

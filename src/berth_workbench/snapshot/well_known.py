@@ -52,12 +52,58 @@ PLAIN_VALUES_OF = frozenset(
         "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index", "pod-template-generation",
     }
 )  # fmt: skip
-"""Labels whose values stay."""
+"""Labels whose values stay, where they are numbers or one of `PLATFORMS`."""
+
+PLATFORMS = frozenset({"linux", "windows", "amd64", "arm64", "arm", "386", "ppc64le", "s390x", "riscv64"})
+
+FINALIZERS = frozenset(
+    {
+        "foregroundDeletion", "orphan", "kubernetes", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection",
+        "batch.kubernetes.io/job-tracking", "resource.kubernetes.io/delete-protection",
+        "external-provisioner.volume.kubernetes.io/finalizer", "service.kubernetes.io/load-balancer-cleanup",
+    }
+)  # fmt: skip
+"""Finalizers that stay; all others are left out."""
+
+API_WORDS = frozenset(
+    {
+        # conditions of pods, nodes, claims, volumes, jobs and groups
+        "PodScheduled", "Ready", "Initialized", "ContainersReady", "DisruptionTarget", "PodReadyToStartContainers",
+        "PodResizePending", "PodResizeInProgress", "MemoryPressure", "DiskPressure", "PIDPressure",
+        "NetworkUnavailable", "Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError",
+        "ModifyingVolume", "ModifyVolumeError", "Complete", "Failed", "Suspended", "FailureTarget",
+        "SuccessCriteriaMet", "DisruptionAllowed", "PodGroupScheduled", "Scheduled",
+        # why: of pods and their conditions
+        "Unschedulable", "SchedulingGated", "SchedulerError", "PreemptionByScheduler", "DeletionByTaintManager",
+        "EvictionByEvictionAPI", "DeletionByPodGC", "TerminationByKubelet", "Infeasible", "Deferred", "Evicted",
+        "NodeLost", "NodeAffinity", "NodeShutdown", "Terminated", "Preempting", "Preempted", "DeadlineExceeded",
+        "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage", "PodCompleted",
+        "PodFailed", "ContainersNotReady", "ContainersNotInitialized",
+        # why: of nodes, jobs and budgets
+        "KubeletReady", "KubeletNotReady", "NodeStatusUnknown", "NodeStatusNeverUpdated", "BackoffLimitExceeded",
+        "PodFailurePolicy", "CompletionsReached", "SuccessPolicy", "MaxFailedIndexesExceeded", "JobSuspended",
+        "JobResumed", "SufficientPods", "InsufficientPods", "SyncFailed",
+        # what limit ranges are about, where mirror pods come from, what nodes declare, whose claims there are
+        "Pod", "Container", "PersistentVolumeClaim", "file", "http", "api", "RestartAllContainersOnContainerExits",
+        "UserNamespacesHostNetworkSupport", "scheduling.k8s.io",
+    }
+)  # fmt: skip
+"""Conditions, reasons and the like that Kubernetes has itself. Other reasons are left out, other conditions renamed."""
+
+COUNTED = frozenset(
+    {
+        "pods", "services", "secrets", "configmaps", "replicationcontrollers", "resourcequotas",
+        "persistentvolumeclaims", "services.nodeports", "services.loadbalancers", "deployments.apps",
+        "replicasets.apps", "statefulsets.apps", "jobs.batch", "cronjobs.batch", "resourceclaims.resource.k8s.io",
+        "ingresses.networking.k8s.io", "devices", "requests.storage",
+    }
+)  # fmt: skip
+"""Objects that quotas count, and what they bound of those of a class; others are renamed."""
 
 ANNOTATIONS: Mapping[str, Role] = MappingProxyType(
     {
-        "pv.kubernetes.io/bind-completed": Role.KEPT,
-        "pv.kubernetes.io/bound-by-controller": Role.KEPT,
+        "pv.kubernetes.io/bind-completed": Role.NUMBER,
+        "pv.kubernetes.io/bound-by-controller": Role.NUMBER,
         "pv.kubernetes.io/provisioned-by": Role.KEPT,
         "pv.kubernetes.io/migrated-to": Role.KEPT,
         "volume.kubernetes.io/storage-provisioner": Role.KEPT,
@@ -65,24 +111,24 @@ ANNOTATIONS: Mapping[str, Role] = MappingProxyType(
         "volume.kubernetes.io/selected-node": Role.NAME,
         "volume.beta.kubernetes.io/storage-class": Role.NAME,
         "volume.beta.kubernetes.io/mount-options": Role.DROPPED,
-        "storageclass.kubernetes.io/is-default-class": Role.KEPT,
-        "storageclass.beta.kubernetes.io/is-default-class": Role.KEPT,
+        "storageclass.kubernetes.io/is-default-class": Role.NUMBER,
+        "storageclass.beta.kubernetes.io/is-default-class": Role.NUMBER,
         "storage.alpha.kubernetes.io/migrated-plugins": Role.KEPT,
         "kubernetes.io/config.mirror": Role.UID,
-        "kubernetes.io/config.source": Role.KEPT,
+        "kubernetes.io/config.source": Role.WORD,
         "resource.kubernetes.io/pod-claim-name": Role.NAME,
-        "resource.kubernetes.io/extended-resource-claim": Role.KEPT,
-        "deployment.kubernetes.io/revision": Role.KEPT,
-        "deployment.kubernetes.io/desired-replicas": Role.KEPT,
-        "deployment.kubernetes.io/max-replicas": Role.KEPT,
-        "controller.kubernetes.io/pod-deletion-cost": Role.KEPT,
-        "batch.kubernetes.io/job-completion-index": Role.KEPT,
-        "cluster-autoscaler.kubernetes.io/safe-to-evict": Role.KEPT,
-        "cluster-autoscaler.kubernetes.io/scale-down-disabled": Role.KEPT,
-        "descheduler.alpha.kubernetes.io/evict": Role.KEPT,
-        "descheduler.alpha.kubernetes.io/prefer-no-eviction": Role.KEPT,
-        "berth.dev/run-seconds": Role.KEPT,
-        "berth.dev/exit-code": Role.KEPT,
+        "resource.kubernetes.io/extended-resource-claim": Role.NUMBER,
+        "deployment.kubernetes.io/revision": Role.NUMBER,
+        "deployment.kubernetes.io/desired-replicas": Role.NUMBER,
+        "deployment.kubernetes.io/max-replicas": Role.NUMBER,
+        "controller.kubernetes.io/pod-deletion-cost": Role.NUMBER,
+        "batch.kubernetes.io/job-completion-index": Role.NUMBER,
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": Role.NUMBER,
+        "cluster-autoscaler.kubernetes.io/scale-down-disabled": Role.NUMBER,
+        "descheduler.alpha.kubernetes.io/evict": Role.NUMBER,
+        "descheduler.alpha.kubernetes.io/prefer-no-eviction": Role.NUMBER,
+        "berth.dev/run-seconds": Role.NUMBER,
+        "berth.dev/exit-code": Role.NUMBER,
         "scheduler.alpha.kubernetes.io/preferAvoidPods": Role.AVOIDED_PODS,
     }
 )

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,7 +10,9 @@ import pytest
 from msgspec import inspect
 
 from berth.api.codec import KINDS
+from berth.api.strict import _table
 from berth.plugins.registry import full_registry
+from berth_cluster.apimachinery.schema import SCALARS, message, type_name
 from berth_workbench.cases.cases import documents
 from berth_workbench.cases.decide import replay
 from berth_workbench.snapshot.anonymizer import anonymized
@@ -225,3 +228,157 @@ def test_anonymizing_twice_gives_the_same_as_once() -> None:
     again, _ = anonymized(once)
     assert [each.body for each in again.documents] == [each.body for each in once.documents]
     assert once.header is not None and once.header.anonymized
+
+
+# -- nothing that the API lets people choose ---------------------------------------------------------------------------
+
+MARK = re.compile(r"mark\d+")
+OF_DRIVERS = frozenset({"driver", "provisioner", "attacher", "matchAttribute", "distinctAttribute", "expression"})
+"""Fields that stay, as docs/snapshots.md says: names of drivers and of what they name of their devices, and CEL."""
+NAMED_BY_DRIVERS = ("attributes", "capacity", "consumedCapacity", "counters", "requests")
+WORDS_OF = {
+    # Words of the API that validation does not let anybody choose, as its reference has them.
+    "phase": "Running", "status": "True", "qosClass": "Burstable", "resize": "Deferred", "operatingSystem": "linux",
+    "architecture": "amd64", "allocationMode": "All", "disruptionMode": "Pod", "completedIndexes": "1-3",
+    "failedIndexes": "4", "resource": "pods", "accessModes": "ReadWriteOnce", "version": "1.2.3",
+}  # fmt: skip
+
+
+class Marker:
+    """Makes an object with everything that a type has; each text that somebody may choose is another mark."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def mark(self) -> str:
+        self.count += 1
+        return f"mark{self.count}"
+
+    def object(self, type_name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
+        table, short = _table().types, type_name.rpartition(".")[2]
+        made: dict[str, Any] = {}
+        for name, field in message(type_name).fields.items():
+            if inside.count(field.type) > 1:
+                continue
+            words = table[short][name].words if short in table and name in table[short] else ()
+            one = self.value(name, field.type, words, (*inside, field.type))
+            key = "attribute" if name in NAMED_BY_DRIVERS and "resource.v1" in type_name else self.mark()
+            made[name] = [one] if field.is_list else {key: one} if field.is_map else one
+        return made
+
+    def value(self, name: str, of: str, words: tuple[str, ...], inside: tuple[str, ...]) -> Any:
+        if of not in SCALARS:
+            return self.object(of, inside)
+        if of == "any":
+            return {self.mark(): self.mark()}
+        if of != "string":
+            return {"bool": True, "Quantity": "1", "IntOrString": "25%", "bytes": ""}.get(
+                of, "2026-01-01T00:00:00Z" if "Time" in of else 1
+            )
+        return words[0] if words else WORDS_OF.get(name, "drivers.example" if name in OF_DRIVERS else self.mark())
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_no_text_that_somebody_may_choose_comes_through(kind: str) -> None:
+    marker, resource = Marker(), TAKEN[kind]
+    made = marker.object(type_name(resource.group, resource.version, kind))
+    manifest = {**made, "kind": kind, "apiVersion": resource.api_version}
+    if kind == "CSINode":
+        manifest["spec"]["drivers"][0]["name"] = "drivers.example"
+    for spec in specs_of(manifest):
+        spec["volumes"] = [{"name": marker.mark(), source: value} for source, value in spec["volumes"][0].items()]
+    assert marker.count > 5
+    (found,) = anonymous(manifest)
+    if kind == "CSIDriver":
+        del found["metadata"]["name"]
+    assert MARK.findall(json.dumps(found)) == []
+
+
+def specs_of(value: Any) -> Iterator[dict[str, Any]]:
+    """The specs of pods in an object."""
+    if isinstance(value, list):
+        for each in value:
+            yield from specs_of(each)
+    elif isinstance(value, dict):
+        if "volumes" in value and "containers" in value:
+            yield value
+        for each in value.values():
+            yield from specs_of(each)
+
+
+CHOSEN = {
+    "finalizers": ["mark1.kubernetes.io/protection", "kubernetes.io/mark2", "mark3"],
+    "annotations": {key: "mark4" for key, role in ANNOTATIONS.items() if role is not Role.KEPT},
+    "labels": {"kubernetes.io/arch": "mark5", "apps.kubernetes.io/pod-index": "mark6", "kubernetes.io/os": "mark7"},
+    "ownerReferences": [{"apiVersion": "mark8/v1", "kind": "Mark9", "name": "mark10", "uid": "mark11"}],
+}
+
+
+def test_well_known_places_keep_well_known_texts_only() -> None:
+    (found,) = anonymous({"kind": "Pod", "metadata": meta("mark12", **CHOSEN)})
+    assert re.findall("mark", json.dumps(found), re.IGNORECASE) == []
+    kept = {
+        "finalizers": ["kubernetes.io/pvc-protection"],
+        "annotations": {"kubernetes.io/config.source": "file", "deployment.kubernetes.io/revision": "3",
+                        "controller.kubernetes.io/pod-deletion-cost": "-5", "pv.kubernetes.io/bind-completed": "yes"},
+        "labels": {"kubernetes.io/arch": "arm64", "apps.kubernetes.io/pod-index": "7", "kubernetes.io/os": "linux"},
+    }  # fmt: skip
+    (found,) = anonymous({"kind": "Pod", "metadata": meta("p", **kept)})
+    assert {name: found["metadata"][name] for name in kept} == kept
+
+
+def test_known_reasons_and_conditions_stay_and_others_do_not() -> None:
+    conditions = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "mark"},
+        {"type": "MarkReady", "status": "True", "reason": "MarkSaidSo"},
+        {"type": "mark.com/Warm", "status": "True", "reason": "PreemptionByScheduler"},
+    ]
+    pod = {"kind": "Pod", "metadata": meta("p"), "status": {"reason": "MarkLost", "conditions": conditions}}
+    claim = {
+        "kind": "PersistentVolumeClaim",
+        "metadata": meta("c"),
+        "status": {"conditions": [{"type": "MarkResizing", "status": "True", "reason": "mark"}]},
+    }
+    found, _ = both = anonymous(pod, claim)
+    assert re.findall("mark", json.dumps(both), re.IGNORECASE) == []
+    first, _, third = found["status"]["conditions"]
+    assert first == {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    assert third["reason"] == "PreemptionByScheduler"
+
+
+def test_what_a_quota_names_is_named_as_elsewhere() -> None:
+    resource, group = "acme.com/gpu", ".storageclass.storage.k8s.io/"
+    hard = {
+        "requests.acme.com/gpu": "3", "limits.acme.com/gpu": "3", "requests.cpu": "4", "pods": "9",
+        f"gold{group}requests.storage": "10Gi", f"gold{group}persistentvolumeclaims": "4",
+        "a100.deviceclass.resource.k8s.io/devices": "2", "requests.deviceclass.resource.kubernetes.io/a100": "2",
+        "gold.volumeattributesclass.storage.k8s.io/requests.storage": "1", "count/widgets.acme.com": "1",
+        "count/deployments.apps": "5", "requests.hugepages-2Mi": "1Gi", "services.nodeports": "1",
+    }  # fmt: skip
+    node, storage, device, quota = anonymous(
+        {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {resource: "4", "cpu": "8"}}},
+        {"kind": "StorageClass", "metadata": {"name": "gold"}, "provisioner": "p"},
+        {"kind": "DeviceClass", "metadata": {"name": "a100"}},
+        {"kind": "ResourceQuota", "metadata": meta("q"), "spec": {"hard": hard}},
+    )
+    (gpu,) = set(node["status"]["allocatable"]) - {"cpu"}
+    gold, a100 = storage["metadata"]["name"], device["metadata"]["name"]
+    (widgets,) = (key for key in quota["spec"]["hard"] if key.startswith("count/") and key != "count/deployments.apps")
+    assert "widgets" not in widgets and "acme" not in widgets
+    assert set(quota["spec"]["hard"]) == {
+        f"requests.{gpu}", f"limits.{gpu}", "requests.cpu", "pods", f"{gold}{group}requests.storage",
+        f"{gold}{group}persistentvolumeclaims", f"{a100}.deviceclass.resource.k8s.io/devices",
+        f"requests.deviceclass.resource.kubernetes.io/{a100}",
+        f"{gold}.volumeattributesclass.storage.k8s.io/requests.storage", widgets, "count/deployments.apps",
+        "requests.hugepages-2Mi", "services.nodeports",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod", "PersistentVolumeClaim", "StatefulSet"])
+def test_names_of_a_kind_keep_their_order_and_their_ordinals(kind: str) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
+    names = ["cache", "db", "db-0", "db-1", "db-10", "db-11", "db-2", "db-a", "dba", "default", "kube-x", "web-7d9f-x2"]
+    pods = [{"kind": kind, "metadata": meta(name, ownerReferences=[owner])} for name in names]
+    found = [each["metadata"]["name"] for each in anonymous(*pods)]
+    assert found == sorted(found) and len(set(found)) == len(names)
+    assert [name.removeprefix(f"{found[1]}-") for name in found[2:7]] == ["0", "1", "10", "11", "2"]

@@ -97,6 +97,13 @@ def test_a_version_that_the_server_has_forgotten_is_made_up_for() -> None:
     assert len(set(snapshot.header.resource_versions.values())) > 1
 
 
+def test_of_a_host_path_it_is_kept_that_there_is_one(tmp_path: Path) -> None:
+    pod = make_pod("p").volume("data", hostPath={"path": "/srv/hidden", "type": "Directory"}).document
+    (tmp_path / "p.json").write_text(json.dumps(pod))
+    (kept,) = taken_from_files(read_cluster([tmp_path / "p.json"])).documents
+    assert kept.manifest["spec"]["volumes"] == [{"name": "data", "hostPath": {}}]
+
+
 def test_what_may_not_be_listed_is_left_out_and_told() -> None:
     refusals = {"StorageClass": ApiError(403, "Forbidden", "no"), "CSINode": ApiError(404, "NotFound", "no")}
     header = take(Server(cluster(), refusals=refusals)).header
@@ -159,7 +166,7 @@ def test_the_command_makes_a_snapshot_of_files(tmp_path: Path) -> None:
     done = run("-", "--anonymize", "--names", str(tmp_path / "names.json"), "-o", str(out), stdin=listed)
     assert done.exit_code == 0, done.output
     assert b"acme" not in gzip.decompress(out.read_bytes())
-    assert json.loads((tmp_path / "names.json").read_bytes())["acme-1"] == "pod-0"
+    assert json.loads((tmp_path / "names.json").read_bytes())["acme-1"] == "aqb-1"
     assert (tmp_path / "names.json").stat().st_mode & 0o077 == 0
     done = run(str(tmp_path / "all.json"), "-o", "-")
     assert gzip.decompress(done.stdout_bytes).startswith(b'{"kind":"BerthSnapshot"')
