@@ -128,7 +128,7 @@ class _Check:
         elif not isinstance(value, plain[0]) or (isinstance(value, bool) and field.type != "bool"):
             if value is not None or field.type == "Quantity":
                 yield _wrong(path, plain[1], value)
-        elif field.words and value and value not in field.words:
+        elif field.words and isinstance(value, str) and value and value not in field.words:
             near = nearest(value, field.words) or f"; it can be {_either(field.words)}"
             yield Mistake(path, f'unsupported value "{shortened(value, 100)}"{near}')
         elif field.type == "Quantity":
@@ -165,7 +165,7 @@ def _word_for(value: Any) -> str:
 
 
 def _fits(value: int, bits: int) -> bool:
-    return -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+    return value in range(-(2 ** (bits - 1)), 2 ** (bits - 1))
 
 
 def _either(words: tuple[str, ...]) -> str:
