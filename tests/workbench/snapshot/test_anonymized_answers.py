@@ -43,7 +43,7 @@ def in_words(question, became):
     """Steps of flags, with the names that nodes, zones and workloads have there."""
 
     def renamed(step, text):
-        parts = re.split(r"([=/:])", text)
+        parts = re.split(r"([=/:,])", text)
         return parse_flag(step, "".join(became.get(part, part) for part in parts))
 
     return [renamed(step, text) for step, text in question]
