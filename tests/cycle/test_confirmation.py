@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from berth.core.builders import make_node, make_pod
+from berth.core.intake import ObjectEvent
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.confirmation import LONGEST_PAUSE_S, READ_SPACING_S, READS_AT_ONCE
 from berth.framework.effects import Bind, PodRead, ReadPod
@@ -69,6 +70,19 @@ def test_a_pod_that_is_gone_gives_its_room_back():
     found.put(make_pod("b").request(cpu="4"))
     found.advance(WAIT_S + 15.0)
     assert state_of(found) is None and found.nodes_of() == {"b": "n1"}
+
+
+def test_what_a_late_watch_shows_of_a_pod_that_was_found_gone_is_left_aside():
+    found = cluster(make_pod("a").request(cpu="4"))
+    late = [found.pod("a"), make_pod("a").request(cpu="4").node("n1").terminating().build()]
+    del found.objects["Pod", "default/a"]
+    found.advance(WAIT_S)
+    for pod in late:
+        found.handle(ObjectEvent("MODIFIED", "Pod", pod))
+        assert state_of(found) is None and found.core.intake.pod("default/a") is None
+    found.handle(ObjectEvent("DELETED", "Pod", late[-1]))
+    found.put(make_pod("a").request(cpu="4").node("n1"))
+    assert state_of(found) is not None, "nothing of it is remembered any more"
 
 
 def test_a_pod_of_the_same_name_that_came_after_it_is_not_taken_for_it():

@@ -62,6 +62,12 @@ class ShardsHeld(msgspec.Struct, frozen=True):
     shards: frozenset[int]
 
 
+class FoundGone(msgspec.Struct, frozen=True):
+    """The API server was asked for a pod and has it no more, which the watch has yet to show."""
+
+    pod: Pod
+
+
 Event = ObjectEvent | ShardsHeld
 
 
@@ -94,6 +100,8 @@ class Intake:
         self._pods: dict[str, PodInfo] = {}
         self._shapes = PodShapes(counting)
         self._meant: list[str] = []
+        self._found_gone: set[str] = set()
+        """The pods that were found gone, by uid, until the watch says so: what it shows of them before is long past."""
         self.placed_elsewhere: PodInfo | None = None
         """The pod that the last event showed on a node and that we did not place, if it was one."""
         self.vanished: PodInfo | None = None
@@ -110,6 +118,17 @@ class Intake:
         else:
             self._take_other(event, now)
         return ()
+
+    def take_as_gone(self, event: FoundGone, now: float) -> Iterable[str]:
+        """Take in that a pod was found gone, unless the watch was faster; return what `take` does."""
+        self._meant = []
+        self.placed_elsewhere = self.vanished = None
+        known = self._pods.get(event.pod.key)
+        if known is None or known.uid != event.pod.metadata.uid:
+            return ()
+        gone = self._remove_pod(known, now)
+        self._found_gone.add(known.uid)
+        return gone
 
     @property
     def meant(self) -> Sequence[str]:
@@ -175,6 +194,10 @@ class Intake:
 
     def _take_pod(self, event: ObjectEvent, now: float) -> Iterable[str]:
         obj: Pod = event.obj
+        if self._found_gone and obj.metadata.uid in self._found_gone:
+            if event.type == "DELETED":
+                self._found_gone.discard(obj.metadata.uid)
+            return []
         old = self._pods.get(obj.key)
         gone: list[str] = []
         if old is not None and old.uid != obj.metadata.uid:
@@ -375,20 +398,20 @@ class Inbox:
         self._dispatcher = dispatcher
         self._instrument = instrument
         self._stopwatch = stopwatch
-        self._events: deque[Event] = deque()
+        self._events: deque[Event | FoundGone] = deque()
 
     def __len__(self) -> int:
         """How many events wait for the end of a cycle."""
         return len(self._events)
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Event | FoundGone) -> None:
         """Take an event in, after those before it."""
         self._events.append(event)
         self.empty()
 
     def put_pod(self, type_: Literal["MODIFIED", "DELETED"], pod: Pod) -> None:
         """Take in a pod as the API server has it, or that it is gone, as if the watch had said so."""
-        self.put(ObjectEvent(type_, "Pod", pod))
+        self.put(ObjectEvent(type_, "Pod", pod) if type_ == "MODIFIED" else FoundGone(pod))
 
     def node_is_gone(self, node: Node) -> None:
         """Take in that a node was deleted, as if the watch had said so."""
@@ -399,7 +422,7 @@ class Inbox:
         while self._events and not self._dispatcher.is_open:
             self._take(self._events.popleft())
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event | FoundGone) -> None:
         if isinstance(event, ShardsHeld):
             for uid in self._intake.hold(event.shards, self._dispatcher.now()):
                 if not self._waiting.reject(uid, "", SHARD_LOST):
@@ -407,9 +430,13 @@ class Inbox:
             return
         started = self._stopwatch()
         now = self._dispatcher.now()
-        gone = self._intake.take(event, now)
-        if event.kind == "Pod":
-            self._instrument.pod_heard_of(event.type, event.obj)
+        if isinstance(event, FoundGone):
+            gone = self._intake.take_as_gone(event, now)
+            self._instrument.pod_heard_of("DELETED", event.pod)
+        else:
+            gone = self._intake.take(event, now)
+            if event.kind == "Pod":
+                self._instrument.pod_heard_of(event.type, event.obj)
         if self._intake.placed_elsewhere is not None:
             self._conflicts.came(self._intake.placed_elsewhere)
         if self._intake.vanished is not None:
