@@ -88,6 +88,11 @@ MUTANTS = {
         '"preconditions": {}',
         (f"{DIRECTED}::test_an_eviction_spares_the_pod_that_has_taken_the_name_of_its_victim",),
     ),
+    "evictions: over with the API server's answer": Mutant(
+        "while not is_refused and not is_shown():",
+        "while False:",
+        ("tests/cycle/test_late_watch.py::test_preemptors_that_come_at_once_take_no_more_than_they_need_either[0.4]",),
+    ),
     "start: before the caches are synced": Mutant(
         "await self.following.wait_for_sync()",
         "await asyncio.sleep(0.001)",

@@ -186,7 +186,7 @@ def build_core(
     missing = MissingNodes(cache.table, dispatcher, inbox.node_is_gone) if rules.forgets_missing_nodes else None
     failure_handler = FailureHandler(queue, nominator, dispatcher, latest=intake.latest, missing_nodes=missing)
     turn_back = in_pre_bind if rules.cancels_bindings else None
-    evictor = Evictor(handle, evictions, nominator, queue, turn_back, dispatcher, observer)
+    evictor = Evictor(handle, evictions, nominator, queue, turn_back, dispatcher, observer, inbox.put_pod)
     confirmer = BindingConfirmer(cache, dispatcher, observer, inbox.put_pod, rules.confirm_after_s)
     binding = BindingCycles(
         cache,

@@ -3,20 +3,40 @@
 Called by the core when PostFilter has named victims. Evictions run beside the scheduling cycles that follow, as
 bindings do; the preemptor stays out of the active queue meanwhile (`Evictions`), and is tried again when its victims
 have gone, or after a backoff where the API server refused. With the gate SchedulerAsyncPreemption off the cycle waits
-for them instead.
+for the API server's answers instead.
+
+An eviction is over when the watch shows the victim going, not when the API server has answered: until then the cache
+counts the victim as running, and a preemptor that was tried would find its room taken, and have others evicted
+elsewhere. A watch may be late or broken, and an answer untrue, so a victim that is counted for long is looked for:
+
+    going ─────────→ the watch will show it: look again later
+    gone ──────────→ taken in as deleted
+    staying ───────→ as if the eviction had been refused
+    cannot be read → look again later
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from berth.api.pod import Pod
 from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
-from berth.framework.effects import EmitEvent, EvictPod, PatchPodStatus, PodRef, Steps, call
+from berth.framework.effects import (
+    EmitEvent,
+    EvictPod,
+    PatchPodStatus,
+    PodRead,
+    PodRef,
+    ReadPod,
+    Steps,
+    WaitUntil,
+    call,
+)
 from berth.framework.evictions import Evictions
 from berth.framework.handle import Handle
 from berth.framework.status import error
@@ -32,6 +52,8 @@ IN_MEMORY = " (in kube-scheduler memory)."
 """What the event of a victim ends with that was not deleted."""
 AT_ONCE = 16
 """How many victims of one preemption are asked to go at the same time: upstream's `parallelism`."""
+LOOK_AFTER_S = 30.0
+"""How long the watch may take to show a victim going before the API server is asked for it, and then again."""
 
 
 class Preemptor(NamedTuple):
@@ -52,14 +74,20 @@ class Preemptor(NamedTuple):
 class PendingVictims:
     """The victims of one preemption, of which none is asked to go any more once another was refused."""
 
-    __slots__ = ("_asked", "_left", "refusal")
+    __slots__ = ("_asked", "_left", "begun_at", "refusal")
 
-    def __init__(self, victims: Iterable[tuple[PodInfo, str]]) -> None:
+    def __init__(self, victims: Iterable[tuple[PodInfo, str]], begun_at: float) -> None:
         """Take the victims, each with its node, in the order in which they are asked."""
         self._left = deque(victims)
         self._asked = 0
+        self.begun_at = begun_at
         self.refusal = ""
         """Why the first that was refused was."""
+
+    @property
+    def are_answered(self) -> bool:
+        """Whether the API server has answered about all that are asked."""
+        return not self._left and not self._asked
 
     def take(self) -> tuple[PodInfo, str] | None:
         """Return the next to be asked, or None where there is none for now."""
@@ -84,9 +112,9 @@ class Evictor:
     """Carries out what PostFilter found."""
 
     __slots__ = (
-        "_begun",
         "_dispatcher",
         "_evictions",
+        "_feed",
         "_handle",
         "_in_pre_bind",
         "_instrument",
@@ -104,11 +132,14 @@ class Evictor:
         in_pre_bind: PodsInPreBind | None,
         dispatcher: Dispatcher,
         instrument: Instrument,
+        feed: Callable[[Literal["DELETED"], Pod], None],
     ) -> None:
-        """Without `in_pre_bind` pods in PreBind are deleted, and those in Permit rejected, as v1.20 does."""
+        """`feed` takes in that a pod is gone, as the watch would.
+
+        Without `in_pre_bind` pods in PreBind are deleted, and those in Permit rejected, as v1.20 does.
+        """
+        self._feed = feed
         self._in_pre_bind = in_pre_bind
-        self._begun: dict[str, float] = {}
-        """When each preemption that runs beside the cycles began, by the preemptor's key."""
         self._instrument = instrument
         self._handle = handle
         self._evictions = evictions
@@ -135,9 +166,7 @@ class Evictor:
         going = [(v, node) for node, victims in victims_on.items() for v in victims if not v.is_terminating]
         self._instrument.making_room(preemptor.ref_pod, victims_on)
         self._evictions.begin(preemptor.key, [victim for victim, _ in going])
-        if going and not self._waits:
-            self._begun[preemptor.key] = self._dispatcher.now()
-        left = PendingVictims(going)
+        left = PendingVictims(going, self._dispatcher.now())
         if self._waits:
             yield from self._evict_all(left, preemptor)
         else:
@@ -162,7 +191,29 @@ class Evictor:
             refusal = yield from self._evict(victim, preemptor, node_name)
             self._instrument.victim_answered(victim, preemptor.ref_pod, node_name, refusal)
             self._evictions.spare(preemptor.key, victims.answered(refusal))
-            self._answered(victim, preemptor, is_refused=bool(refusal))
+            if victims.are_answered and not self._waits:
+                self._instrument.room_made(bool(victims.refusal), self._dispatcher.now() - victims.begun_at)
+            if refusal:
+                self._ended(victim, preemptor, is_refused=True)
+            else:
+                self._dispatcher.start(self._see_off(victim, preemptor))
+
+    def _see_off(self, victim: PodInfo, preemptor: Preemptor) -> Steps[None]:
+        """Wait until the watch shows a victim going; where that takes long, find out whether it does."""
+
+        def is_shown() -> bool:
+            return not self._evictions.is_staying(victim.uid)
+
+        is_refused = False
+        while not is_refused and not is_shown():
+            if (yield WaitUntil(is_shown, self._dispatcher.now() + LOOK_AFTER_S)):
+                break
+            answer = yield from call(ReadPod(PodRef.of(victim)))
+            found: PodRead | None = answer.result
+            if found is not None and found.is_gone:
+                self._feed("DELETED", victim.pod)
+            is_refused = found is not None and found.pod is not None and not found.pod.metadata.deletion_timestamp
+        self._ended(victim, preemptor, is_refused=is_refused)
 
     def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Steps[str]:
         """Evict one pod; where it is still being bound, its binding is called off and it goes back to the queue."""
@@ -189,18 +240,17 @@ class Evictor:
             return waiting.preempt("", "preempted")
         return self._in_pre_bind.cancel(victim.uid, f"preempted by {preemptor.kind} {preemptor.ref_pod.key}")
 
-    def _answered(self, victim: PodInfo, preemptor: Preemptor, *, is_refused: bool) -> None:
-        """After the last answer, make sure that something wakes the preemptor."""
-        has_failed = self._evictions.answered(preemptor.key, victim.uid, is_refused=is_refused)
-        begun = None if has_failed is None else self._begun.pop(preemptor.key, None)
-        if has_failed is not None and begun is not None:
-            self._instrument.room_made(has_failed, self._dispatcher.now() - begun)
+    def _ended(self, victim: PodInfo, preemptor: Preemptor, *, is_refused: bool) -> None:
+        """Note what became of a victim; after the last, make sure that something wakes the preemptor."""
+        has_failed = self._evictions.ended(preemptor.key, victim.uid, is_refused=is_refused)
+        if has_failed is None:
+            return
         group = group_of(preemptor.ref_pod)
         late = self._handle.pod_groups.members(group) if group is not None else ()  # gated since, for the same reason
         for uid in dict.fromkeys((*preemptor.uids, *late)):
             queued = self._queue.find(uid)
             # A pod that is gated was woken while it had to wait: victims may be gone already, and nothing tells again.
-            if has_failed or (has_failed is False and queued is not None and queued.is_gated):
+            if has_failed or (queued is not None and queued.is_gated):
                 self._queue.retry(uid, self._dispatcher.now(), after_error=has_failed)
 
 

@@ -1,7 +1,8 @@
-"""Which pods are being evicted for whom, until the API server has answered for the last of them.
+"""Which pods are being evicted for whom, until the watch shows them going, or it is known that they stay.
 
-The core notes what it has asked for and what was answered; plugins ask whether a pod had better wait before it is
-tried again.
+The API server's answer ends nothing: as long as the cache counts a victim as running, whoever looks for room looks past
+the room that is being made. The core notes what it has asked for and what came of it; plugins ask whether a pod had
+better wait before it is tried again, or before others are evicted for it.
 """
 
 from collections.abc import Iterable
@@ -17,42 +18,52 @@ def group_key(group: GroupKey) -> str:
 
 
 class Evictions:
-    """Victims whose eviction has no outcome yet, by preemptor: a pod's uid, or a `group_key`."""
+    """Victims that are not seen to go yet, by preemptor: a pod's uid, or a `group_key`."""
 
-    __slots__ = ("_cache", "_failed", "_under_way", "searches")
+    __slots__ = ("_cache", "_failed", "_preemptors_of", "_under_way", "searches")
 
     def __init__(self, cache: Cache) -> None:
         self.searches = 0
         """How often victims were looked for, found or not. The plugins that look increase it."""
         self._cache = cache
         self._under_way: dict[str, set[str]] = {}
+        self._preemptors_of: dict[str, set[str]] = {}
+        """The same by victim."""
         self._failed: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     def preemptors(self) -> Iterable[str]:
-        """Return the preemptors that still await an answer about a victim."""
+        """Return the preemptors with victims that are not seen to go yet."""
         return self._under_way.keys()
 
     def begin(self, preemptor_uid: str, victims: Iterable[PodInfo]) -> None:
         """Note that the eviction of these pods was requested."""
-        uids = {victim.uid for victim in victims}
-        if uids:
-            self._under_way.setdefault(preemptor_uid, set()).update(uids)
+        for victim in victims:
+            self._under_way.setdefault(preemptor_uid, set()).add(victim.uid)
+            self._preemptors_of.setdefault(victim.uid, set()).add(preemptor_uid)
 
     def is_under_way(self, preemptor_uid: str) -> bool:
-        """Say whether for some victim there is no answer yet and the watch has not shown its deletion either."""
+        """Say whether some victim is counted as running that was asked to go, and did not refuse."""
         victims = self._under_way.get(preemptor_uid)
-        return victims is not None and any(self._is_staying(uid) for uid in victims)
+        return victims is not None and any(self.is_staying(uid) for uid in victims)
 
-    def answered(self, preemptor_uid: str, victim_uid: str, *, is_refused: bool) -> bool | None:
-        """Note the API server's answer about a victim. Return None before the last, then whether any was a refusal."""
-        waiting = self._under_way.get(preemptor_uid, set())
-        waiting.discard(victim_uid)
+    def is_asked_to_go(self, victim_uid: str) -> bool:
+        """Say whether somebody has a pod evicted, and it has not refused; once the watch shows it going, either."""
+        return victim_uid in self._preemptors_of
+
+    def is_staying(self, victim_uid: str) -> bool:
+        """Say whether a pod is counted as running: the watch has not shown that it goes."""
+        state = self._cache.state_of(victim_uid)
+        return state is not None and not state.pod.is_terminating
+
+    def ended(self, preemptor_uid: str, victim_uid: str, *, is_refused: bool) -> bool | None:
+        """Note that a victim goes, or stays where `is_refused`. Return None before the last, then whether any stays."""
+        self._drop(preemptor_uid, victim_uid)
         if is_refused:
             self._failed.add(preemptor_uid)
-        if waiting:
+        if self._under_way.get(preemptor_uid):
             return None
         self._under_way.pop(preemptor_uid, None)
         has_failed = preemptor_uid in self._failed
@@ -61,8 +72,12 @@ class Evictions:
 
     def spare(self, preemptor_uid: str, victims: Iterable[PodInfo]) -> None:
         """Note that these pods are not asked to go after all."""
-        self._under_way.get(preemptor_uid, set()).difference_update(victim.uid for victim in victims)
+        for victim in victims:
+            self._drop(preemptor_uid, victim.uid)
 
-    def _is_staying(self, uid: str) -> bool:
-        state = self._cache.state_of(uid)
-        return state is not None and not state.pod.is_terminating
+    def _drop(self, preemptor_uid: str, victim_uid: str) -> None:
+        self._under_way.get(preemptor_uid, set()).discard(victim_uid)
+        preemptors = self._preemptors_of.get(victim_uid, set())
+        preemptors.discard(preemptor_uid)
+        if not preemptors:
+            self._preemptors_of.pop(victim_uid, None)

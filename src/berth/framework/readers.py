@@ -137,13 +137,16 @@ class PodGroupReader(Protocol):
 
 
 class EvictionReader(Protocol):
-    """Victims whose eviction has no outcome yet, by preemptor (`berth.framework.evictions`)."""
+    """Victims that are not seen to go yet, by preemptor (`berth.framework.evictions`)."""
 
     searches: int
     """How often victims were looked for, found or not. The plugins that look increase it."""
 
     def is_under_way(self, preemptor_uid: str) -> bool:
-        """Say whether for some victim there is no answer yet and the watch has not shown its deletion either."""
+        """Say whether some victim is counted as running that was asked to go, and did not refuse."""
+
+    def is_asked_to_go(self, victim_uid: str) -> bool:
+        """Say whether somebody has a pod evicted, and it has not refused; once the watch shows it going, either."""
 
 
 class WaitingPodsView(Protocol):

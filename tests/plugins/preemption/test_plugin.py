@@ -94,6 +94,25 @@ def test_a_pod_waits_for_the_victims_on_its_nominated_node(other, nominated, sta
     assert (result is None) is waits
 
 
+@pytest.mark.parametrize("preemptor", ["default/new", "default/another"])
+def test_a_pod_waits_for_whoever_is_asked_to_go_from_its_node_and_is_not_seen_to_go_yet(preemptor):
+    """Should another have asked, that one takes the place of this pod, which needs no further victims elsewhere."""
+    going = victim("v", "a")
+    found = VirtualCluster(*nodes("a", "b"), going)
+    pod = make_pod("new").request(cpu="99").priority(10).nominated("a")
+    state = CycleState()
+    found.core.profiles["default-scheduler"].run_pre_filter(state, pod.info())
+
+    def is_kept_waiting():
+        _, said = plugin_of(found).post_filter(state, pod.info(), diagnosis_of(found, a=FULL))
+        return said == unschedulable("preemption: not eligible due to a terminating pod on the nominated node.")
+
+    found.core.evictions.begin(preemptor, [going.info()])
+    assert is_kept_waiting()
+    found.core.evictions.ended(preemptor, going.info().uid, is_refused=True)
+    assert not is_kept_waiting()
+
+
 def test_the_nomination_made_last_counts_before_the_api_server_has_it():
     found = VirtualCluster(*nodes("a", "b"), preempted(victim("v", "a")))
     pod = make_pod().request(cpu="99").priority(10).info()
@@ -159,18 +178,18 @@ def test_a_pod_whose_victims_are_being_evicted_is_kept_out(gates, waits):
     assert not is_kept_out()
 
 
-def test_answers_end_the_wait():
+def test_the_wait_ends_when_it_is_known_what_became_of_the_last_victim():
     first, second = victim("v", "a"), victim("w", "a")
     handle = cluster(first, second)
     pod = make_pod().info()
     handle.evictions.begin(pod.uid, [first.info(), second.info()])
-    assert handle.evictions.answered(pod.uid, first.info().uid, is_refused=True) is None
+    assert handle.evictions.ended(pod.uid, first.info().uid, is_refused=True) is None
     assert handle.evictions.is_under_way(pod.uid)
-    assert handle.evictions.answered(pod.uid, second.info().uid, is_refused=False) is True
+    assert handle.evictions.ended(pod.uid, second.info().uid, is_refused=False) is True
     assert not handle.evictions.is_under_way(pod.uid)
     assert not len(handle.evictions)
     handle.evictions.begin(pod.uid, [second.info()])
-    assert handle.evictions.answered(pod.uid, second.info().uid, is_refused=False) is False
+    assert handle.evictions.ended(pod.uid, second.info().uid, is_refused=False) is False
 
 
 def test_a_departure_is_for_other_plugins_to_judge():

@@ -24,7 +24,7 @@ from berth.framework.status import Code, Status, error, unschedulable
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import Candidate, cheapest
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
-from berth.plugins.preemption.eligibility import code_of, rows_to_try
+from berth.plugins.preemption.eligibility import VICTIMS_TERMINATING, code_of, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.post_filter import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
 from berth.plugins.preemption.search import Refusals, candidates_plainly
@@ -68,7 +68,12 @@ class PreemptionByRules:
         self._handle.evictions.searches += 1
         row = nominated_row(self._handle, pod)
         is_open = row is not None and code_of(diagnosis, row) is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        refusal = self._rules.ineligibility(pod, self._table.view(row) if row is not None and is_open else None)
+        nominated = self._table.view(row) if row is not None and is_open else None
+        refusal = self._rules.ineligibility(pod, nominated)
+        # The rules know the pods that are terminating; those that the watch does not show yet are for us to know.
+        if refusal is None and nominated is not None:
+            is_leaving = any(map(self._handle.evictions.is_asked_to_go, nominated.pods))
+            refusal = VICTIMS_TERMINATING if is_leaving else None
         if refusal is not None:
             kept = row is not None or not pod.status.nominated_node_name
             return None if kept else PostFilterResult(""), unschedulable(refusal)

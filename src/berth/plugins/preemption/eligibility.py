@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.diagnosis import Diagnosis
+from berth.framework.readers import EvictionReader
 from berth.framework.status import Code
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -17,21 +18,23 @@ VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated no
 RowArray = NDArray[np.intp]
 
 
-def ineligibility(pod: PodInfo, nominated: int | None, diagnosis: Diagnosis, table: NodeTable) -> str | None:
+def ineligibility(
+    pod: PodInfo, nominated: int | None, diagnosis: Diagnosis, table: NodeTable, evictions: EvictionReader
+) -> str | None:
     """Say why a pod, nominated to a row or to none, may not preempt others; None where it may."""
     if pod.spec.preemption_policy == "Never":
         return NEVER_PREEMPTS
     if nominated is None or code_of(diagnosis, nominated) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
     running = table.pods[nominated].values()
-    waits = any(other.priority < pod.priority and is_being_preempted(other) for other in running)
+    waits = any(other.priority < pod.priority and is_being_preempted(other, evictions) for other in running)
     return VICTIMS_TERMINATING if waits else None
 
 
-def is_being_preempted(pod: PodInfo) -> bool:
-    """Say whether a pod is on its way out because a scheduler preempted it."""
+def is_being_preempted(pod: PodInfo, evictions: EvictionReader) -> bool:
+    """Say whether a pod is on its way out because a scheduler preempted it, even if the watch does not show it yet."""
     if not pod.is_terminating:
-        return False
+        return evictions.is_asked_to_go(pod.uid)
     disruption = next((c for c in pod.status.conditions if c.type == "DisruptionTarget"), None)
     return disruption is not None and (disruption.status, disruption.reason) == ("True", "PreemptionByScheduler")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from berth.api.scheduling import PodGroup
 from berth.framework.effects import Steps
 from berth.framework.interface import GroupQuestion, PodGroupInfo
-from berth.framework.readers import CacheReader, NominationReader, ObjectReader
+from berth.framework.readers import CacheReader, EvictionReader, NominationReader, ObjectReader
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budget, split_by_violation
 from berth.plugins.preemption.choice import start_time_s
@@ -51,12 +51,14 @@ class GroupPreemption:
         cache: CacheReader,
         objects: ObjectReader,
         nominator: NominationReader,
+        evictions: EvictionReader,
         budgets: Sequence[Budget],
         group: PodGroupInfo,
     ) -> None:
         self._cache = cache
         self._objects = objects
         self._nominator = nominator
+        self._evictions = evictions
         self._budgets = budgets
         self._group = group
         self._priority = self.priority_of(group.pods[0])
@@ -91,7 +93,9 @@ class GroupPreemption:
         table = self._cache.table
         rows = [table.row_of[node] for node in nodes if node in table.row_of]
         running = (pod for row in rows for pod in table.pods[row].values())
-        waits = any(is_being_preempted(pod) and self.priority_of(pod) < self._priority for pod in running)
+        waits = any(
+            is_being_preempted(pod, self._evictions) and self.priority_of(pod) < self._priority for pod in running
+        )
         return Status(Code.PENDING, (VICTIMS_TERMINATING,)) if waits else None
 
     def _units(self) -> Iterable[Unit]:

@@ -104,7 +104,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._preempts_for_groups = handle.features.enabled("WorkloadAwarePreemption")
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Hold a pod back while the API server is still being asked to evict its victims."""
+        """Hold a pod back until the watch shows its victims going."""
         if not self._gates:
             return None
         group = group_of(pod)
@@ -121,7 +121,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return None, unschedulable(barred)
         self._handle.evictions.searches += 1
         nominated = nominated_row(self._handle, pod)
-        refusal = ineligibility(pod, nominated, diagnosis, self._table)
+        refusal = ineligibility(pod, nominated, diagnosis, self._table, self._handle.evictions)
         if refusal is not None:
             kept = nominated is not None or not pod.status.nominated_node_name
             return None if kept else PostFilterResult(""), unschedulable(f"{PREFIX}{refusal}")
@@ -138,7 +138,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     ) -> Steps[tuple[PodInfo, ...] | Status]:
         """Name the victims for a whole group, or say why preemption would not help."""
         handle = self._handle
-        preemption = GroupPreemption(handle.cache, handle.objects, handle.nominator, self._budgets.all(), group)
+        preemption = GroupPreemption(
+            handle.cache, handle.objects, handle.nominator, handle.evictions, self._budgets.all(), group
+        )
         return (yield from preemption.victims(question))
 
     def _bar_of_groups(self, pod: PodInfo) -> str:
