@@ -11,6 +11,8 @@ from collections import Counter
 
 import msgspec
 
+from berth.api.quantity import milli_value
+from berth.api.resources import RESOURCES
 from berth.config.feature_gates import feature_gates
 from berth.config.load import load_config
 from berth.framework.effects import ExtenderAnswer
@@ -18,6 +20,7 @@ from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.runtime.observing.logs import as_text
 from berth_cluster.hollow.template import NodeTemplate, node_object
+from berth_cluster.storage.store import own
 from tests.faults import checks
 from tests.faults.broken import BrokenExtender, broken_plugin
 from tests.faults.plan import LONGEST_S, NOT_ENABLED, PRIORITIES
@@ -191,6 +194,13 @@ class History:
         template = NodeTemplate(cpu=cpu, pods=pods, zones=(zone,))
         self.server.create("Node", node_object(template, int(name.rpartition("-")[2]), self.server.wall().timestamp()))
 
+    def grow(self, name):
+        """Give a node a little more to allocate: far too little for a pod, but an event that may wake one."""
+        node = own(self.server.find("Node", name))
+        cpu_milli = milli_value(node["status"]["allocatable"]["cpu"]) + 1
+        node["status"]["allocatable"]["cpu"] = f"{cpu_milli}m"
+        self.server.store.update(RESOURCES["Node"], "", name, node, "status")
+
     def delete_node(self, name):
         self.harm["node deleted"] += 1
         self.server.delete("Node", name)
@@ -253,8 +263,6 @@ class History:
             "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
         }
         spec = {"replicas": count, "selector": {"matchLabels": {"app": "set"}}, "template": template}
-        from berth.api.resources import RESOURCES
-
         self.server.store.create(RESOURCES["ReplicaSet"], "default", {"metadata": {"name": "set"}, "spec": spec})
 
     def add_group(self, name, size):

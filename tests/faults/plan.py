@@ -17,6 +17,8 @@ ZONES = ("a", "b")
 END_S = 90.0
 """When the last fault begins, at the latest; each lasts for at most `LONGEST_S`."""
 LONGEST_S = 45.0
+LAGS_S = (0.0, 0.0, 0.0, 0.06, 0.4, 10.0, 60.0)
+"""How late the watch of pods may be."""
 
 NOT_ENABLED = frozenset({"start again"})
 """What the scheduler does not withstand yet: a server whose resourceVersions start again, which no API server does."""
@@ -72,6 +74,8 @@ class Plan(NamedTuple):
     unschedulable_age_s: float | None
     things: tuple
     """By moment."""
+    lag_s: float = 0.0
+    """How late every change of a pod is shown by its watch."""
 
     def without(self, things):
         """The same history, without these things."""
@@ -82,7 +86,7 @@ class Plan(NamedTuple):
         head = (
             f"seed {self.seed}: {self.candidates or 'no'} candidates, plugin {self.has_plugin}, extender "
             f"{self.has_extender} (binds {self.extender_binds}), groups {self.has_groups}, "
-            f"unschedulable for at most {self.unschedulable_age_s} s"
+            f"unschedulable for at most {self.unschedulable_age_s} s, the watch of pods {self.lag_s:g} s late"
         )
         return "\n".join((head, *map(str, self.things)))
 
@@ -102,6 +106,7 @@ def plan_of(seed, faults=None):
         has_groups=rng.random() < 0.15,
         unschedulable_age_s=None if "plugins" in chosen else rng.choice((None, math.inf)),
         things=(),
+        lag_s=random.Random(f"lag {seed}").choice(LAGS_S),
     )
     things = [*_cluster(rng), *_life(rng, plan)]
     for kind in chosen:

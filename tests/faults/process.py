@@ -8,6 +8,8 @@ import asyncio
 import random
 from datetime import timedelta
 
+from berth.core.assembly import build_core
+from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from berth.runtime.turns import Inline
 from berth.testing.virtual_loop import VirtualLoop
@@ -37,6 +39,28 @@ class SlowRunner:
 
     def close(self):
         pass
+
+
+class Preemptions(SchedulerLog):
+    """Holds preemptors to one set of victims: who has some on their way out waits until the watch shows them going."""
+
+    def __init__(self, process):
+        super().__init__()
+        self._process = process
+        self._accepted = {}
+        """The victims of each preemptor whose eviction the API server has agreed to, by uid."""
+
+    def making_room(self, preemptor, victims_on):
+        super().making_room(preemptor, victims_on)
+        evictions = self._process.core.evictions
+        unseen = [victim.key for victim in self._accepted.pop(preemptor.uid, ()) if evictions.is_staying(victim.uid)]
+        if unseen:
+            self._process.sim.accuse(f"pod {preemptor.key} preempts anew, though {unseen} go for it already")
+
+    def victim_answered(self, victim, preemptor, node_name, refusal):
+        super().victim_answered(victim, preemptor, node_name, refusal)
+        if not refusal:
+            self._accepted.setdefault(preemptor.uid, []).append(victim)
 
 
 class Process:
@@ -117,8 +141,12 @@ class Process:
             unschedulable_age_s=self.history.plan.unschedulable_age_s,
             extenders=self.history.extender_client(self),
             runner=SlowRunner(self),
+            build=self._build_core,
         )
         await self.scheduler.run(self.stop)
+
+    def _build_core(self, *args, instrument, **options):
+        return build_core(*args, instrument=Preemptions(self), **options)
 
     def _ended(self):
         """The process has ended by itself: why, and will it be started again?"""
@@ -225,5 +253,7 @@ class Process:
     def known_node(self, name):
         return None if self.scheduler is None else self.scheduler.following.find("Node", "", name)
 
-    def counts(self, uid):
-        return self.scheduler is not None and self.core.cache.state_of(uid) is not None
+    def counts(self, uid, node_name):
+        """Whether the scheduler counts a pod on a node."""
+        state = None if self.scheduler is None else self.core.cache.state_of(uid)
+        return state is not None and self.core.cache.table.names[state.row] == node_name

@@ -40,6 +40,10 @@ class Server:
         """The watches that are open, in the order in which they were opened; the values mean nothing."""
         self.bound_by = {}
         """By uid of a pod, (node, identity of the process) of the binding that took effect."""
+        self.evicted = {}
+        """The names of the pods that schedulers have had deleted, by uid."""
+        self.happened_at = {}
+        """When each change of an object happened, by its revision."""
         self.lease = ("", 0.0, 0.0)
         """Who holds the lease, when that was written by our clock, and how long it is good for."""
         self._uids = 0
@@ -57,7 +61,7 @@ class Server:
         self.transport = StoreTransport(store)
         self.manager = ControllerManager(store)
         self.manager.add(make_controllers(self.manager.client, SETTINGS))
-        store.subscribe(lambda *_: self._wake())
+        store.subscribe(self._changed)
         self._wake()
 
     def wall(self):
@@ -69,6 +73,10 @@ class Server:
         return f"uid-{self._uids}"
 
     # -- controllers ---------------------------------------------------------------------------------------------
+
+    def _changed(self, _type, _resource, obj, _before):
+        self.happened_at[int(obj["metadata"]["resourceVersion"])] = self.sim.now
+        self._wake()
 
     def _wake(self):
         if not self._is_pumping:
@@ -191,6 +199,8 @@ class Server:
     def _check_eviction(self, request):
         """Who is evicted was told so before: the write that says why names the uid, and so must the deletion."""
         pod = self.find("Pod", request.name)
+        if pod is not None and not request.names_other_than(pod["metadata"]["uid"]):
+            self.evicted[pod["metadata"]["uid"]] = request.name
         conditions = [] if pod is None else (pod.get("status") or {}).get("conditions") or []
         is_told = pod is None or any(one["type"] == "DisruptionTarget" for one in conditions)
         if not is_told and not request.names_other_than(pod["metadata"]["uid"]):
@@ -275,7 +285,7 @@ def overload(server, uid, node_name, process):
         by_itself = server.bound_by.get(meta["uid"], ("", ""))[1] == process.identity and (
             meta["uid"] not in process.told_gone
         )
-        if meta["uid"] == uid or by_itself or process.counts(meta["uid"]):
+        if meta["uid"] == uid or by_itself or process.counts(meta["uid"], node_name):
             pods.append(decode("Pod", document))
     if len(pods) > allocatable["pods"]:
         return f"{len(pods)} pods, {allocatable['pods']} allowed"

@@ -101,3 +101,31 @@ def test_the_lease_is_kept_until_the_last_binding_has_ended(seed):
         ("node-1", "scheduler-0#1"),
     }
     assert max(bound) < given_up[0], "the next to lead must not decide while bindings are under way"
+
+
+@pytest.mark.parametrize("lag_s", [0.06, 0.4, 10.0])
+def test_a_preemptor_costs_one_victim_however_late_the_watch_is(lag_s):
+    """While a late watch still shows the victim as running, growing nodes wake the preemptor again and again."""
+    nodes, start_s, gap_s = [f"node-{index}" for index in range(4)], 3.0 + lag_s, 3.0 + 2 * lag_s
+    end_s = start_s + 3 * gap_s
+    wake_every_s = 0.07 + lag_s / 30
+    lived = live(
+        plan(
+            1,
+            *(Thing(0.0, "add_node", (name, SMALL)) for name in nodes),
+            *(Thing(1.0, "add_pod", (f"low-{name}", {"cpu": "700m", "priority": "low"})) for name in nodes),
+            *(Thing(2.0, "add_pod", (f"third-{i}", {"cpu": "700m", "priority": "low"})) for i in range(2)),
+            *(
+                Thing(start_s + i * gap_s, "add_pod", (f"high-{i}", {"cpu": "700m", "priority": "high"}))
+                for i in range(3)
+            ),
+            *(
+                Thing(start_s + i * wake_every_s, "grow", (nodes[i % len(nodes)],))
+                for i in range(int((end_s - start_s) / wake_every_s))
+            ),
+            lag_s=lag_s,
+        )
+    )
+    running = [pod["metadata"]["name"] for pod in lived.server.pods() if pod["spec"].get("nodeName")]
+    assert len(lived.server.evicted) == 3
+    assert sorted(name for name in running if not name.startswith("low")) == ["high-0", "high-1", "high-2"]

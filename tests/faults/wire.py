@@ -154,6 +154,10 @@ class Wire:
     async def close(self):
         pass
 
+    def lag_s(self, plural):
+        """How late the watch of a resource is."""
+        return self.process.history.plan.lag_s if plural == "pods" else 0.0
+
     # -- one request ---------------------------------------------------------------------------------------------
 
     async def _call(self, verb, resource, name, body, act):
@@ -322,7 +326,22 @@ class Stream:
         """The store has changes: they arrive together, a little later."""
         if not self._is_coming:
             self._is_coming = True
-            self._later(self.wire._delay_s(), self._deliver)
+            self._later(self.wire._delay_s() + self._lags_s(), self._deliver)
+
+    def _lags_s(self):
+        """How much longer the next change is held back: each comes so much later than it happened."""
+        queue, lag_s = self._watch._queue, self.wire.lag_s(self.resource.plural)
+        if not lag_s or self.is_list or not queue:
+            return 0.0
+        happened_at = self.wire.server.happened_at.get(queue[0].entry.revision, self.wire.sim.now)
+        return max(0.0, happened_at + lag_s - self.wire.sim.now)
+
+    def _events(self):
+        """What has come through by now; what was there when a watch began that lists is never late."""
+        found = self._watch.initial_events()
+        while self._watch._queue and not self._lags_s():
+            found += self._watch.events(1)
+        return found
 
     def _deliver(self):
         trouble = self.wire._trouble("lines", self.resource.plural)
@@ -331,10 +350,12 @@ class Stream:
             self._later(self.wire.rng.uniform(0.1, 200.0 if what == "lines stalled" else 8.0), self._deliver)
             return
         self._is_coming = False
-        lines = [event.line for event in self._watch.events()]
+        lines = [event.line for event in self._events()]
         is_list, self.is_list = self.is_list, False
         if is_list:
             lines.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
+        if self._watch._queue:
+            self._has_something()
         if not lines:
             return
         at = self.wire.rng.randrange(len(lines))
@@ -364,9 +385,10 @@ class Stream:
 
     def _time_out(self):
         if self.allow_bookmarks:
-            for event in self._watch.events():
+            for event in self._events():
                 self.lines.append(event.line)
-            self.lines.append(self._bookmark())
+            if not self._watch._queue:
+                self.lines.append(self._bookmark())
         self._end()
 
     def _bookmark(self, annotations=None):
