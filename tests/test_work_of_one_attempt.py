@@ -6,7 +6,6 @@ size costs twice as much more from the second size to the third as from the firs
 square, four times as much.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,30 +14,11 @@ import pytest
 from berth.api.codec import decode
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
+from tests.effort import instructions
 
 AT_MOST = 2.6
 """How much faster than by the size itself work may grow; what sorts grows a little faster."""
 SMALL = 40
-
-
-def instructions(does: Callable[[], object]) -> int:
-    """Return how many bytecode instructions a function makes."""
-    counted = 0
-
-    def trace(frame: Any, event: str, arg: Any) -> Any:
-        nonlocal counted
-        if event == "call":
-            frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        counted += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        does()
-    finally:
-        sys.settrace(before)
-    return counted
 
 
 SCENARIOS: dict[str, Callable[[int], Iterator[Any]]] = {}

@@ -14,6 +14,7 @@ from berth.api.errors import api_error_from_body
 from berth.api.quantity import QuantityError, milli_value, nano_value, value
 from berth.api.resources import RESOURCES
 from berth.api.selectors import SelectorError, parse_label_selector
+from berth.cel.semver import SemverError, parse_semver
 from berth.config.document import parse_document
 from berth.config.errors import ConfigError
 from berth.config.load import load_config
@@ -23,7 +24,6 @@ from berth.kube.lease import LeaseError, read_lease
 from berth.kube.mirror import Mirror
 from berth.kube.wire import MalformedError, WireReader
 from berth.plugins.dra.cel import CelError, DeviceView, Selectors
-from berth.plugins.dra.semver import SemverError, parse_semver
 from berth_workbench.snapshot.anonymizer import anonymized
 from berth_workbench.snapshot.documents import SnapshotError, parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot, read_cluster
@@ -132,7 +132,7 @@ _DEVICE = DeviceView("gpu.example.com", msgspec.convert(dra.device("g0", {"model
 
 
 def _cel(text: bytes) -> None:
-    _DEVICE.matches(Selectors().get(text.decode("utf-8", "replace")))
+    _DEVICE.verdict(Selectors().get(text.decode("utf-8", "replace")))
 
 
 def _text(*texts: str) -> tuple[bytes, ...]:

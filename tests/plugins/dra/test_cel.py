@@ -3,7 +3,7 @@
 import pytest
 
 from berth.api.codec import decode
-from berth.plugins.dra.cel import MAX_ITERATIONS, CelError, DeviceView, Selectors, evaluation_steps
+from berth.plugins.dra.cel import CelError, DeviceView, Selectors
 from tests.plugins.dra.support import DRIVER, device
 
 SPEC = device(
@@ -18,8 +18,21 @@ def view(spec=SPEC):
     return DeviceView(DRIVER, decode("ResourceSlice", document).spec.devices[0])
 
 
+def verdict(expression, spec=SPEC):
+    return view(spec).verdict(Selectors().get(expression))
+
+
 def matches(expression, spec=SPEC):
-    return view(spec).matches(Selectors().get(expression))
+    found = verdict(expression, spec)
+    assert not found.fault
+    return found.matches
+
+
+def fault(expression, spec=SPEC):
+    try:
+        return verdict(expression, spec).fault
+    except CelError as error:
+        return str(error)
 
 
 MEMORY = f'device.capacity["{DRIVER}"].memory'
@@ -46,7 +59,7 @@ ENDLESS = f"{TEN}.all(a, " * 8 + "true" + ")" * 8
         (f'{MEMORY} == quantity("40960Mi")', True),
         (f"{MEMORY}.isInteger() && {MEMORY}.asInteger() == 42949672960", True),
         (f'{MEMORY}.sub(quantity("30Gi")).add(1).compareTo(quantity("10Gi")) == 1', True),
-        (f"{MEMORY}.sign() == 1 && {MEMORY}.asApproximateFloat() > 1.0e9", True),
+        (f"sign({MEMORY}) == 1 && {MEMORY}.asApproximateFloat() > 1.0e9", True),
         (f'{OWN}.driverVersion.isGreaterThan(semver("1.9.3"))', True),
         (f'{OWN}.driverVersion.compareTo(semver("1.10.0")) == 0', True),
         (f'{OWN}.driverVersion.isLessThan(semver("v1.11", true))', True),
@@ -82,22 +95,22 @@ def test_expressions(expression, expected):
         (f"{OWN}.model", "CEL runtime error: CEL result of type string could not be converted to bool"),
         (f"{MEMORY}.isGreaterThan(semver('1.0.0'))", "no such overload"),
         ('quantity("200K") == quantity("1")', "'200K' is not a quantity"),
-        ("?!", "CEL compile error: compilation failed: .*"),
+        ("?!", "CEL compile error: compilation failed: "),
         ("1", "CEL compile error: must evaluate to bool or the unknown type, not int"),
         ("nobody == 1", "undeclared reference to 'nobody'"),
-        (ENDLESS, "CEL runtime error: Iteration budget exceeded"),
+        (ENDLESS, "CEL runtime error: operation cancelled: actual cost limit exceeded"),
+        ("[1][3] == 1", "CEL runtime error: index out of bounds: 3"),
+        ("1 / (device.driver.size() - 15) == 1", "CEL runtime error: division by zero"),
+        ("device.driver.matches('(' + device.driver)", "CEL runtime error: error parsing regexp: missing ): ("),
     ],
 )
 def test_what_is_wrong_with_an_expression(expression, said):
-    with pytest.raises(CelError) as raised:
-        matches(expression)
-    assert said.removesuffix(".*") in str(raised.value)
+    assert said in fault(expression)
 
 
 def test_a_device_with_a_version_that_is_none():
     broken = device("d", {"v": ("version", "1")})
-    with pytest.raises(CelError, match="CEL runtime error: '1' is not a semantic version"):
-        matches("true", broken)
+    assert "CEL runtime error: '1' is not a semantic version" in fault("true", broken)
 
 
 def test_expressions_are_compiled_once_and_bounded():
@@ -109,32 +122,33 @@ def test_expressions_are_compiled_once_and_bounded():
     assert selectors.get("true") is not first
 
 
-def doubling(times):
-    """An expression that makes a string twice as long again and again."""
-    bound = "".join(f"cel.bind(b{i + 1}, b{i} + b{i}, " for i in range(times))
-    return f"cel.bind(b0, '{'x' * 100}', {bound}b{times}.size() > 0{')' * (times + 1)}"
-
-
-@pytest.mark.parametrize("text", [doubling(40), f"[1, 2, 3].all(x, {' + '.join(['device.driver'] * 9000)} != '')"])
-def test_an_expression_whose_values_may_become_huge_is_refused_before_it_runs(text):
-    with pytest.raises(CelError, match="too complex: an evaluation may cost"):
-        Selectors().get(text)
-
-
 @pytest.mark.parametrize(
-    ("text", "at_most"),
+    ("expression", "cost"),
     [
-        ("device.driver == 'd'", 20),
-        ("cel.bind(d, device.attributes['d'], d.model == 'a100' && d.memory.compareTo(quantity('40Gi')) >= 0)", 20),
-        ("['a', 'b'].exists(m, device.attributes['d'].model == m)", 50),
+        ('"no-such-domain" in device.attributes', 3),
+        ('device.driver == ""', 2),
+        (f'device.driver == "{DRIVER}"', 4),
+        (f"{OWN}.mig", 4),
+        (f'{OWN}["mig"]', 4),
+        (f"{OWN}.index > 0", 5),
+        (f'{OWN}.model == "h100"', 5),
+        (f"{OWN}.driverVersion.isGreaterThan(semver('0.0.1'))", 6),
+        (f"{MEMORY}.isLessThan(quantity('1Gi'))", 6),
     ],
 )
-def test_usual_expressions_count_little(text, at_most):
-    assert evaluation_steps(text) <= at_most
+def test_costs_are_those_of_upstreams_own_table(expression, cost):
+    """Source: compile_test.go beside upstream's compiler, v1.36; where it estimates, nothing here has another size."""
+    program = Selectors().get(expression)
+    evaluation = program.start({"device": view()._data}, 1000)
+    program.run(evaluation)
+    assert evaluation.cost == cost
 
 
-def test_what_iterates_counts_for_each_turn_of_its_macros():
-    lists = "[" + ", ".join(map(str, range(99))) + "]"
-    nested = f"{lists}.all(a, {lists}.all(b, a + b >= 0))"
-    assert evaluation_steps(f"{lists}.all(a, a >= 0)") < evaluation_steps(nested) // 20
-    assert evaluation_steps(nested.replace("all", "map")) > 10 * MAX_ITERATIONS // 5
+def test_a_selector_may_cost_a_million_and_not_more():
+    """Making n thousand letters costs 0.2 n, going through them a hundred n each time."""
+    within, beyond = (
+        f'cel.bind(x, "{"x" * n}".replace("x", "{"y" * 1000}"), x.lowerAscii() != "" && x.upperAscii() != "")'
+        for n in (4980, 5000)
+    )
+    assert matches(within) is True
+    assert fault(beyond) == "CEL runtime error: operation cancelled: actual cost limit exceeded"

@@ -19,7 +19,6 @@ from berth.plugins.dra.capacity import Consumed, consume, consumed_by, fits
 from berth.plugins.dra.cel import CelError, Selectors
 from berth.plugins.dra.constraints import ConstraintCheck, constraint_of
 from berth.plugins.dra.devices import (
-    VERDICTS_AT_MOST,
     Counters,
     DeviceId,
     Pool,
@@ -403,18 +402,20 @@ class _Search:
     def _selects(self, where: str, text: str, device: PublishedDevice) -> bool:
         verdict = device.verdicts.get(text)
         if verdict is None:
+            selectors, work = self._common.selectors, self._common.work
             try:
-                selector = self._common.selectors.get(text)
                 # Not from the node's share: what a selector says is kept, so the next search does not pay for it again.
-                self._common.work.spend(PLUGIN, selector.steps, self._told)
+                if text not in selectors:
+                    work.spend(PLUGIN, len(text), self._told)
+                found = device.view.verdict(selectors.get(text))
             except CelError as fault:
                 raise AllocationError(f"{where}: {fault}") from fault
-            if len(device.verdicts) >= VERDICTS_AT_MOST:
-                device.verdicts.clear()
-            try:
-                verdict = device.note_verdict(text, device.view.matches(selector))
-            except CelError as fault:
-                raise AllocationError(f"{where} on device {device.id}: {fault}") from fault
+            if not found.fault:
+                verdict = device.note_verdict(text, found.matches)
+            # What it takes is known when it is done; the verdict is kept even if the attempt ends with that.
+            work.spend(PLUGIN, found.steps, self._told)
+            if verdict is None:
+                raise AllocationError(f"{where} on device {device.id}: {found.fault}")
         return verdict
 
     def _has_capacity(self, ask: Ask, device: PublishedDevice) -> bool:

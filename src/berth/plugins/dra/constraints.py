@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from berth.api.dra import DeviceAttribute, DeviceConstraint
+from berth.cel.semver import SemverError, parse_semver
 from berth.plugins.dra.cel import qualified
-from berth.plugins.dra.semver import SemverError, parse_semver
 
 Value = tuple[str, object]
 """An attribute's value together with its type: values of different types are never equal."""

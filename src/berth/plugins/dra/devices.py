@@ -45,10 +45,6 @@ class PoolId(NamedTuple):
         return f"{self.driver}/{self.pool}"
 
 
-VERDICTS_AT_MOST = 256
-"""How many selectors' verdicts are kept with a device."""
-
-
 class PublishedDevice:
     """A device with what is derived from it, once for as long as its slice stays the same."""
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from berth.plugins.dra.semver import SemverError, normalized, parse_semver
+from berth.cel.semver import SemverError, normalized, parse_semver
 
 
 def test_precedence_is_that_of_the_specification():
