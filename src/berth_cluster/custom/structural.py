@@ -9,11 +9,12 @@ Source: kubernetes.io "Extend the Kubernetes API with CustomResourceDefinitions"
 
 from collections.abc import Iterator
 
+from berth.cel.delegated import pattern_mistake
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_text
 from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.schema import message
-from berth_cluster.custom.rules import REASONS, compile_mistake, pattern_mistake
+from berth_cluster.custom.rules import REASONS, compile_mistake
 from berth_cluster.custom.validation import SchemaValidator
 from berth_cluster.custom.values import INT_OR_STRING, PRESERVE, VALIDATIONS, unknown_fields
 
@@ -61,7 +62,7 @@ def _check_node(schema: Object, field: str, errors: FieldErrors) -> None:
     if kind and kind not in TYPES:
         errors.unsupported(f"{field}.type", kind, TYPES)
     if schema.get("pattern") and (mistake := pattern_mistake(schema["pattern"])):
-        why = f"must be a valid regular expression, but isn't: error parsing regexp: {mistake}"
+        why = f"must be a valid regular expression, but isn't: {mistake}"
         errors.invalid(f"{field}.pattern", schema["pattern"], why)
     if schema.get(PRESERVE) is False:
         errors.invalid(f"{field}.{PRESERVE}", False, "must be true or undefined")
@@ -127,10 +128,12 @@ def _check_rules(schema: Object, field: str, errors: FieldErrors) -> None:
         if not text:
             errors.required(f"{place}.rule", "rule is not specified")
         elif mistake := compile_mistake(text, "bool"):
-            errors.invalid(f"{place}.rule", text, f"compilation failed: {mistake}")
+            errors.invalid(
+                f"{place}.rule", text, f"cel expression {mistake}" if mistake.startswith("must") else mistake
+            )
         told = rule.get("messageExpression")
         if told and (mistake := compile_mistake(told, "string")):
-            errors.invalid(f"{place}.messageExpression", told, f"compilation failed: {mistake}")
+            errors.invalid(f"{place}.messageExpression", told, f"messageExpression {mistake}")
         if rule.get("reason") and rule["reason"] not in REASONS:
             errors.unsupported(f"{place}.reason", rule["reason"], tuple(sorted(REASONS)))
     for place, part, _ in parts_of(schema, field):

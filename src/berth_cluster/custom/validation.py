@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from berth.cel.delegated import matches
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_text
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.custom.rules import matches
 from berth_cluster.custom.values import EMBEDDED, INT_OR_STRING, parts_of_value
 
 _KEPT = frozenset(

@@ -16,7 +16,7 @@ from berth_cluster.apimachinery.patches import APPLY_PATCH, JSON_PATCH, MERGE_PA
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import OBJECT_META, Field, InlineType, Message, message
 from berth_cluster.custom import paths
-from berth_cluster.custom.rules import check_rules, has_rules
+from berth_cluster.custom.rules import SchemaRules
 from berth_cluster.custom.validation import SchemaValidator
 from berth_cluster.custom.values import EMBEDDED, PRESERVE, prune, set_defaults, unknown_fields
 
@@ -64,7 +64,7 @@ class CustomVersion:
         self.selectable = {path.lstrip("."): path for path in paths_of}
         self.scale: Object = (said.get("subresources") or {}).get("scale") or {}
         self.warning = _warning(definition, number) if said.get("deprecated") else ""
-        self._has_rules = has_rules(self.schema)
+        self._rules = SchemaRules(self.schema)
 
     @cached_property
     def validator(self) -> SchemaValidator:
@@ -106,10 +106,10 @@ class CustomVersion:
     def check(self, obj: Object, old: Object | None, errors: FieldErrors) -> None:
         """Report what is wrong with an object."""
         is_blocked = self.validator.check(obj, errors) or not obj["metadata"]["name"]
-        if self._has_rules and is_blocked:
+        if is_blocked and not self._rules.are_none:
             errors.note("FieldValueInvalid", "<nil>", f"Invalid value: null: {_NOT_CHECKED}complete validation")
-        elif self._has_rules:
-            check_rules(obj, old, self.schema, "", errors)
+        elif not is_blocked:
+            self._rules.check(obj, old, "", errors)
 
     def getter(self, field: str) -> Callable[[Object], str] | None:
         """How field selectors read a field; None where the definition does not list it."""

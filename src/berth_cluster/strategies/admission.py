@@ -13,7 +13,7 @@ def expressions_are_cel(obj: Object, _path: str, errors: FieldErrors) -> None:
     for place, text in _expressions(obj):
         mistake = compile_mistake(text, "bool")
         if "Syntax error" in mistake:
-            errors.invalid(place, text, f"compilation failed: {mistake}")
+            errors.invalid(place, text, mistake)
 
 
 def _expressions(obj: Object) -> Iterator[tuple[str, str]]:
