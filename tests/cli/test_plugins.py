@@ -89,7 +89,7 @@ def test_a_plugin_that_is_named_is_enabled_in_the_default_profile_and_comes_firs
 
 def test_a_plugin_that_breaks_while_it_is_made_is_listed_with_the_reason(directory):
     code, found = listed("--plugin", "quiet_thing:Broken")
-    assert (code, found["Broken"]["healthy"]) == (1, False)
+    assert (code, found["Broken"]["healthy"]) == (2, False)
     (problem,) = found["Broken"]["problems"]
     assert "could not be made: KeyError: 'no such key' (quiet_thing.py:15)" in problem
     table = invoke("plugins", "--plugin", "quiet_thing:Broken").stdout

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.config.errors import ConfigError
-from berth.config.load import default_config, load_config, load_config_file
+from berth.config.load import DEFAULT_SOURCE, default_config, load_config, load_config_file
 from tests.config.documents import v1_document
 
 
@@ -86,4 +86,4 @@ def test_resources_that_extenders_take_over_are_ignored_by_fit_in_every_profile(
 
 
 def test_default_config_is_an_empty_document():
-    assert default_config() == load_config(v1_document())
+    assert default_config() == load_config(v1_document(), DEFAULT_SOURCE)

@@ -101,5 +101,5 @@ def test_an_unusable_plugin_matters_to_profiles_that_enable_it_only():
     assert raised.value.errors == (
         "profiles[0]: plugin 'Gpu' of the distribution gpu 1 cannot be imported: E: x",
         "profiles[0]: plugin 'Gpu' of the distribution gpu 1 and more",
-        'profiles[0].plugins.score.enabled: plugin "Nope" does not exist',
+        'profiles[0].plugins.score.enabled: plugin "Nope" does not exist; `berth plugins` lists those that do',
     )

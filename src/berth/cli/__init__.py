@@ -58,7 +58,9 @@ class _LazyGroup(click.Group):
             error.message = _legible(error.message)  # type: ignore[misc] # final to click; what is shown is made of it
             raise
         except UserError as error:
-            raise click.ClickException(_legible(str(error))) from None
+            failure = click.ClickException(_legible(str(error)))
+            failure.exit_code = error.exit_code  # type: ignore[misc] # one for all of its kind, to click's stubs
+            raise failure from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

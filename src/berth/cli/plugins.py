@@ -1,7 +1,8 @@
 """`berth plugins`: which plugins there are, where each comes from, which profiles use it, and whether it works.
 
 A table, or with `-o json` one object for each plugin. What is wrong with a plugin stands below the table in whole
-sentences. Exit code 1 where the profiles cannot be made, 2 where the configuration or a `--plugin` cannot be read.
+sentences, and with `-o json` on standard error if it is wrong with no plugin that there is. Exit code 2 where the
+profiles cannot be made.
 """
 
 import random
@@ -13,7 +14,7 @@ import click
 import msgspec
 
 from berth.cli.output import Output, console_for, is_structured, output_option_naming, print_structured
-from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_setup
+from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 
 if TYPE_CHECKING:
@@ -51,9 +52,13 @@ def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, outp
     if is_structured(output):
         print_structured(listed, output, (each.name for each in listed))
     else:
-        _print(listed, problems, console_for(output), single=len(setup.config.profiles) == 1)
+        _print(listed, console_for(output), single=len(setup.config.profiles) == 1)
+    told = [problem for each in listed for problem in each.problems]
+    for problem in problems:
+        if not any(problem.endswith(each) for each in told):
+            click.echo(f"\n{setup.config.source}: {problem}", err=is_structured(output))
     if problems:
-        sys.exit(1)
+        sys.exit(EXIT_BAD_CONFIGURATION)
 
 
 def problems_of(setup: Setup) -> tuple[str, ...]:
@@ -102,17 +107,15 @@ def _profiles_with(setup: Setup, name: str) -> tuple[str, ...]:
     return tuple(scheduler_name for scheduler_name, config in single if name in names_enabled(config))
 
 
-def _print(listed: list[PluginListing], problems: Iterable[str], console: "Console", *, single: bool) -> None:
-    """Print tables, then what is wrong; of a `single` profile the name is not said in each row."""
+def _print(listed: list[PluginListing], console: "Console", *, single: bool) -> None:
+    """Print tables, then what is wrong with single plugins; of a `single` profile no row says the name."""
     theirs = [each for each in listed if each.origin != IN_TREE_SHOWN]
     if theirs:
         _table(theirs, with_origin=True, single=single).print(console)
         console.print()
     ours = [each for each in listed if each.origin == IN_TREE_SHOWN]
     _table(ours, with_origin=False, single=single).print(console)
-    told = list(dict.fromkeys([problem for each in listed for problem in each.problems]))
-    told += [problem for problem in problems if not any(problem.endswith(each) for each in told)]
-    for problem in told:
+    for problem in dict.fromkeys(problem for each in listed for problem in each.problems):
         click.echo(f"\n{problem}")
 
 

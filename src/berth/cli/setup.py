@@ -121,9 +121,9 @@ def names_enabled(config: "SchedulerConfiguration") -> frozenset[str]:
 
 def config_enabling(named: Iterable[str], gates: "FeatureGates | None" = None) -> "SchedulerConfiguration":
     """Return the default configuration, with these plugins beside the default ones."""
-    from berth.config.load import document_enabling, load_config
+    from berth.config.load import DEFAULT_SOURCE, document_enabling, load_config
 
-    return load_config(document_enabling(named), "the default configuration", gates)
+    return load_config(document_enabling(named), DEFAULT_SOURCE, gates)
 
 
 def warn(message: str) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from berth.api.near_names import nearest
 from berth.config.errors import ConfigError
 from berth.config.feature_gates import FeatureGates
+from berth.config.guests import not_there
 from berth.config.types import MULTI_POINT, ExtensionPoint, PluginRef, Plugins, PluginSet
 
 Resolved = dict[ExtensionPoint, tuple[tuple[str, int], ...]]
@@ -167,8 +167,7 @@ def _unknown(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoint
     for where, plugin_set in _sets(plugins):
         for plugin in plugin_set.enabled:
             if plugin.name not in implements:
-                hint = nearest(plugin.name, implements)
-                yield f'{path}.{where}.enabled: plugin "{plugin.name}" does not exist{hint}'
+                yield f"{path}.{where}.enabled: {not_there(plugin.name, implements)}"
 
 
 def _misplaced(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoint]], path: str) -> Iterable[str]:

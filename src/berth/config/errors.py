@@ -7,7 +7,9 @@ command line.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar
 
 from berth.api.redaction import redact_document
 from berth.api.user_error import UserError
@@ -18,6 +20,8 @@ _FIELD = re.compile(r"([\w-]{1,200})(?:\[\d{1,9}\]){0,9}$")
 class ConfigError(UserError, ValueError):
     """A configuration that cannot be used. `errors` has a sentence for each fault, `source` names the file."""
 
+    exit_code: ClassVar[int] = 2
+
     def __init__(self, errors: Iterable[str], source: str = "") -> None:
         """Keep the single errors, so that callers can list or merge them."""
         self.errors: tuple[str, ...] = tuple(errors)
@@ -27,6 +31,15 @@ class ConfigError(UserError, ValueError):
     def located(self, source: str) -> "ConfigError":
         """Return the same errors as errors of `source`."""
         return ConfigError(self.errors, source)
+
+
+@contextmanager
+def errors_in(source: str) -> Iterator[None]:
+    """Have errors that name no file name this one."""
+    try:
+        yield
+    except ConfigError as error:
+        raise error if error.source else error.located(source) from None
 
 
 def _joined(errors: tuple[str, ...], source: str) -> str:

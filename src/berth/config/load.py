@@ -13,7 +13,7 @@ import msgspec
 
 from berth.config import v1
 from berth.config.document import parse_document
-from berth.config.errors import ConfigError, required, unsupported
+from berth.config.errors import ConfigError, errors_in, required, unsupported
 from berth.config.feature_gates import FeatureGates
 from berth.config.legacy import documents as legacy
 from berth.config.legacy import policy
@@ -47,10 +47,13 @@ _REMOVED: Final = frozenset({"kubescheduler.config.k8s.io/v1beta2", "kubeschedul
 
 _FIT: Final = "NodeResourcesFit"
 
+DEFAULT_SOURCE: Final = "the default configuration"
+"""What messages call a configuration that is in no file."""
+
 
 def default_config(gates: FeatureGates | None = None) -> SchedulerConfiguration:
     """Return the configuration that applies without a file."""
-    return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, gates=gates)
+    return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, DEFAULT_SOURCE, gates)
 
 
 def document_enabling(names: Iterable[str]) -> dict[str, Any]:
@@ -66,11 +69,10 @@ def legacy_default_config(
     """Return what v1.20 takes without a configuration file: a provider, or the Policy that flags name.
 
     Raises ConfigError."""
-    try:
-        return checked(legacy_config(None, gates or FeatureGates(), source))
-    except ConfigError as error:
-        policy_file = source.policy_file if source is not None else None
-        raise error if error.source or policy_file is None else error.located(policy_file) from None
+    where = "" if source is None else source.policy_file or ""
+    with errors_in(where):
+        config = legacy_config(None, gates or FeatureGates(), source)
+        return checked(msgspec.structs.replace(config, source=where))
 
 
 def load_config_file(
@@ -94,11 +96,9 @@ def load_config(
 
     `algorithm` is the provider or Policy given by flags, to which documents of v1.20's time leave the choice.
     """
-    try:
+    with errors_in(source):
         config = _converter(document)(document, gates or FeatureGates(), algorithm)
-        return checked(config)
-    except ConfigError as error:
-        raise error if error.source else error.located(source) from None
+        return checked(msgspec.structs.replace(config, source=source))
 
 
 def checked(config: SchedulerConfiguration) -> SchedulerConfiguration:

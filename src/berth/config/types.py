@@ -191,3 +191,5 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True):
     policy_config_map: tuple[str, str] | None = None
     """Namespace and name of the ConfigMap with a Policy, still to be read and laid over the profiles."""
     generation: GenerationName = "v1.36"
+    source: str = ""
+    """What messages call the document: the file it was read from."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from berth.api.near_names import nearest
 from berth.config.defaults import Resolved
-from berth.config.errors import ConfigError
+from berth.config.errors import ConfigError, errors_in
+from berth.config.guests import not_there
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerConfiguration
@@ -44,31 +44,32 @@ def build_profiles(
     keeps how these plugins are doing. Shadows are made as all are, but with a handle that changes nothing and without
     extenders. Raises `ConfigError`.
     """
-    if not config.profiles:
-        raise ConfigError(["at least one profile is required"])
-    resolved = _resolved(config, registry)
-    profiles: dict[str, Profile] = {}
-    for index, profile in enumerate(config.profiles):
-        points = resolved[profile.scheduler_name]
-        names = {name for plugins in points.values() for name, _ in plugins}
-        path = f"profiles[{index}]"
-        args = decode_profile_args(profile, registry.args_types(), path, names, config.feature_gates)
-        own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
-        if profile.shadow is not None:
-            own = own.that_changes_nothing()
-        made = _made(registry, sorted(names), args, own, path, _Watch(profile.scheduler_name, report, health))
-        percentage = profile.percentage_of_nodes_to_score
-        profiles[profile.scheduler_name] = Profile(
-            profile.scheduler_name,
-            _with_plugins(points, made),
-            memos,
-            handle.nominator,
-            config.percentage_of_nodes_to_score if percentage is None else percentage,
-            extenders if profile.shadow is None else (),
-            checks_all_filters=config.checks_all_filters,
-            runner=make_runner(profile.scheduler_name) if profile.shadow is None else PointRunner(),
-            optional=[each for each in health or () if each.optional and each.profile == profile.scheduler_name],
-        )
+    with errors_in(config.source):
+        if not config.profiles:
+            raise ConfigError(["at least one profile is required"])
+        resolved = _resolved(config, registry)
+        profiles: dict[str, Profile] = {}
+        for index, profile in enumerate(config.profiles):
+            points = resolved[profile.scheduler_name]
+            names = {name for plugins in points.values() for name, _ in plugins}
+            path = f"profiles[{index}]"
+            args = decode_profile_args(profile, registry.args_types(), path, names, config.feature_gates)
+            own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
+            if profile.shadow is not None:
+                own = own.that_changes_nothing()
+            made = _made(registry, sorted(names), args, own, path, _Watch(profile.scheduler_name, report, health))
+            percentage = profile.percentage_of_nodes_to_score
+            profiles[profile.scheduler_name] = Profile(
+                profile.scheduler_name,
+                _with_plugins(points, made),
+                memos,
+                handle.nominator,
+                config.percentage_of_nodes_to_score if percentage is None else percentage,
+                extenders if profile.shadow is None else (),
+                checks_all_filters=config.checks_all_filters,
+                runner=make_runner(profile.scheduler_name) if profile.shadow is None else PointRunner(),
+                optional=[each for each in health or () if each.optional and each.profile == profile.scheduler_name],
+            )
     return profiles
 
 
@@ -116,7 +117,7 @@ def _stray_args(profile: KubeSchedulerProfile, registry: Registry, path: str) ->
     takers = registry.args_types()
     for index, name in enumerate(profile.plugin_config):
         if name not in registry and name not in registry.unusable:
-            yield f'{path}[{index}].name: plugin "{name}" does not exist{nearest(name, registry.names)}'
+            yield f"{path}[{index}].name: {not_there(name, registry.names)}"
         elif name in registry and name not in takers and profile.plugin_config[name]:
             yield f'{path}[{index}].args: plugin "{name}" takes no args (it has no args_type)'
 

@@ -21,6 +21,7 @@ def plain_config(config: SchedulerConfiguration) -> dict[str, Any]:
         profiles=profiles,
         extenders=tuple(map(_without_secrets, config.extenders)),
         client_connection=msgspec.structs.replace(config.client_connection, kubeconfig=""),
+        source="",
     )
     plain: dict[str, Any] = msgspec.to_builtins(shown, enc_hook=plain_mapping)
     return plain
@@ -33,6 +34,7 @@ def _without_secrets(extender: ExtenderConfig) -> ExtenderConfig:
 def config_of(plain: dict[str, Any]) -> SchedulerConfiguration:
     """Return the configuration that was recorded. Raises `RecordingError`."""
     try:
-        return msgspec.convert(plain, SchedulerConfiguration)
+        found = msgspec.convert(plain, SchedulerConfiguration)
     except msgspec.ValidationError as error:
         raise RecordingError(f"the recorded configuration cannot be read: {error}") from None
+    return msgspec.structs.replace(found, source="the recorded configuration")

@@ -10,7 +10,7 @@ import msgspec
 
 from berth.api.errors import TransportError
 from berth.api.resources import RESOURCES
-from berth.config.errors import ConfigError
+from berth.config.errors import ConfigError, errors_in
 from berth.config.legacy.construction import with_config_map
 from berth.config.load import checked
 from berth.config.types import SchedulerConfiguration
@@ -28,7 +28,5 @@ async def with_policy_of_cluster(config: SchedulerConfiguration, transport: Tran
         raise ConfigError([f"couldn't get policy config map {namespace}/{name}: {error}"]) from None
     data: Any = msgspec.json.decode(body).get("data") or {}
     where = f"ConfigMap {namespace}/{name}"
-    try:
+    with errors_in(where):
         return checked(with_config_map(config, data))
-    except ConfigError as error:
-        raise error if error.source else error.located(where) from None

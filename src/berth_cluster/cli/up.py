@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_options, open_log
 from berth.cli.option_rules import never_with, only_with
 from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
-from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup, warn
+from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
 from berth_cluster.cli.server_options import ServerOptions, server_options
 
 if TYPE_CHECKING:
@@ -131,7 +131,6 @@ def command(
     Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything else is kept in memory and is gone
     when the command ends, unless --dir says where to keep it; Ctrl-C ends it.
     """
-    from berth.config.errors import ConfigError
     from berth.runtime.serving.server import PortTaken
     from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
     from berth_cluster.hollow.template import NodeTemplate
@@ -167,8 +166,6 @@ def command(
             asyncio.run(
                 _run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build, page_port=page)
             )
-    except ConfigError as error:
-        raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except PortTaken as error:
         raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
     except UnrestorableError as error:

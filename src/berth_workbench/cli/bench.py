@@ -7,9 +7,8 @@ import click
 import msgspec
 
 from berth.cli.output import console_for
-from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
-from berth.config.errors import ConfigError
 from berth_workbench.bench import CheckError, Figures, WorkloadError, run
 
 
@@ -42,8 +41,6 @@ def command(
     config, registry = read_setup(config_file, plugins, feature_gates)
     try:
         figures = run(file, registry, config=config, check=check, seed=seed, memos=not no_memos)
-    except ConfigError as error:
-        raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except WorkloadError as error:
         raise click.ClickException(f"{file.name}: {error}") from error
     except CheckError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from berth.cli.setup import BadConfigurationError, warn
+from berth.cli.setup import warn
 from berth_workbench.cli.cluster_input import read_manifests
 from berth_workbench.cli.progress import working
 
@@ -24,24 +24,21 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 def decide_cluster(snapshot: "Snapshot", manifests: Sequence[str], setup: "Setup", *, memos: bool) -> None:
     """Print a line for each pod: {"name": "namespace/name", "steps": [decision]}."""
-    from berth.config.errors import ConfigError
     from berth_workbench.cases.decide import decisions_about
 
-    try:
-        core = _core(setup, memos=memos)
-        pods = _taken_in(core, snapshot, manifests)
-        grouped = sum(pod.spec.scheduling_group is not None for pod in pods)
-        if grouped and any(profile.plugins_that_permit_groups for profile in core.profiles.values()):
-            warn(f"{grouped} pod{'s belong' if grouped > 1 else ' belongs'} to a group, and each is decided by itself")
-        with working("deciding", len(pods)) as work:
-            for decision in decisions_about(pods, core):
-                line = msgspec.json.encode({"name": decision["pod"], "steps": [decision]})
-                sys.stdout.buffer.write(line + b"\n")
-                work.advance()
-                if work.is_stopped:
-                    break
-    except ConfigError as error:
-        raise BadConfigurationError(str(error)) from None
+    core = _core(setup, memos=memos)
+    pods = _taken_in(core, snapshot, manifests)
+    grouped = sum(pod.spec.scheduling_group is not None for pod in pods)
+    if grouped and any(profile.plugins_that_permit_groups for profile in core.profiles.values()):
+        warn(f"{grouped} pod{'s belong' if grouped > 1 else ' belongs'} to a group, and each is decided by itself")
+    with working("deciding", len(pods)) as work:
+        for decision in decisions_about(pods, core):
+            line = msgspec.json.encode({"name": decision["pod"], "steps": [decision]})
+            sys.stdout.buffer.write(line + b"
+")
+            work.advance()
+            if work.is_stopped:
+                break
 
 
 def _core(setup: "Setup", *, memos: bool) -> "Core":

@@ -4,7 +4,6 @@ A directory or a file that `berth run --record` has written in; words or JSON ou
 cannot be read, or where it comes out differently although nothing was changed.
 """
 
-import contextlib
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ import click
 from msgspec.structs import replace
 
 from berth.cli.output import Output, is_structured, output_option_naming, print_structured
-from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_registry, warn
+from berth.cli.setup import config_option, plugin_option, read_registry, warn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.progress import Work, working
 
@@ -116,17 +115,14 @@ def command(
         raise click.UsageError(f"--to-test writes a Python module: its name must end in .py, not {to_test.name!r}")
     registry, named = read_registry(plugins)
     if export is not None or to_test is not None:
-        with _told_in_one_line():
-            written = _written(recording, registry, export, to_test, WrittenPart(around, last, anonymize))
+        written = _written(recording, registry, export, to_test, WrittenPart(around, last, anonymize))
         if is_structured(output):
             print_structured(written, output, (each.file for each in written))
         else:
             click.echo("\n".join(legible(f"wrote {each.file}: {_size_told(each)}") for each in written))
         return
-    with _told_in_one_line():
-        changed = _changed(recording, config_file, generation, [name for name in named if name], seed)
-        found = _replay(recording, registry, changed)
-    verification, comparison = found
+    changed = _changed(recording, config_file, generation, [name for name in named if name], seed)
+    verification, comparison = _replay(recording, registry, changed)
     if is_structured(output):
         changes = () if comparison is None else comparison.changes
         result = {"verification": verification, "comparison": comparison}
@@ -137,21 +133,8 @@ def command(
         sys.exit(1)
 
 
-@contextlib.contextmanager
-def _told_in_one_line() -> Iterator[None]:
-    """Have what is wrong with a recording, or with a configuration, end the command with one line."""
-    from berth.config.errors import ConfigError
-
-    try:
-        yield
-    except ConfigError as error:
-        located = error.located(error.source or "the recorded configuration")
-        raise click.ClickException(legible(str(located))) from None
-
-
 def _changed(recording: Path, config_file: str, generation: str, named: list[str], seed: int | None) -> Changed:
-    """Return what the recording is compared with. Raises `BadConfigurationError`, `RecordingError`."""
-    from berth.config.errors import ConfigError
+    """Return what the recording is compared with. Raises `ConfigError`, `RecordingError`."""
     from berth.config.load import load_config_file
     from berth.core.generation import GENERATIONS
     from berth.recording.configs import config_of
@@ -164,10 +147,7 @@ def _changed(recording: Path, config_file: str, generation: str, named: list[str
     header = _first_header(recording)
     new = [name for name in named if name not in header.plugins]
     if config_file:
-        try:
-            config = load_config_file(config_file, gates=config_of(header.config).feature_gates)
-        except ConfigError as error:
-            raise BadConfigurationError(str(error)) from None
+        config = load_config_file(config_file, gates=config_of(header.config).feature_gates)
         return Changed(this_config(config), seed)
     if generation:
         return Changed(of_generation(generation), seed)

@@ -170,4 +170,5 @@ def test_a_core_that_broke_breaks_again(tmp_path):
 
 def test_default_configuration_comes_back(tmp_path):
     recorded(tmp_path, pods=1)
-    assert [config_of(segment.header.config) for segment in read_segments(tmp_path)] == [default_config()]
+    expected = msgspec.structs.replace(default_config(), source="the recorded configuration")
+    assert [config_of(segment.header.config) for segment in read_segments(tmp_path)] == [expected]

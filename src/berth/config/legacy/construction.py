@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from berth.config.document import parse_document
-from berth.config.errors import ConfigError
+from berth.config.errors import ConfigError, errors_in
 from berth.config.feature_gates import FeatureGates
 from berth.config.legacy.documents import KIND, V1BETA1, AlgorithmSource, convert
 from berth.config.legacy.policy import CONFIG_MAP_KEY, Policy, parse_policy
@@ -58,10 +58,8 @@ def with_config_map(config: SchedulerConfiguration, data: dict[str, str]) -> Sch
 
 
 def _with_text(config: SchedulerConfiguration, text: bytes, where: str) -> SchedulerConfiguration:
-    try:
+    with errors_in(where):
         return with_policy(config, parse_policy(parse_document(text, where)))
-    except ConfigError as error:
-        raise error if error.source else error.located(where) from None
 
 
 def with_policy(config: SchedulerConfiguration, policy: Policy) -> SchedulerConfiguration:
