@@ -35,6 +35,11 @@ _SERVED: MappingProxyType[tuple[str, tuple[str, ...]], dict[int, tuple[str, ...]
             34: ("v1",),
         },
         (_DRA, _RULES): {30: (), 33: ("v1alpha3",), 36: ("v1beta2",), 37: ("v1",)},
+        ("admissionregistration.k8s.io", ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")): {
+            30: (),
+            36: ("v1",),
+        },
+        ("storage.k8s.io", ("volumeattributesclasses",)): {30: (), 34: ("v1",)},
         ("autoscaling", ("horizontalpodautoscalers",)): {30: ("v2", "v1")},
         (_SCHEDULING, ("podgroups",)): {30: (), 36: ("v1alpha2",), 37: ("v1beta1",)},
         (_SCHEDULING, ("workloads",)): {30: (), 35: ("v1alpha1",), 36: ("v1alpha2",), 37: ("v1beta1",)},

@@ -127,6 +127,7 @@ storage.k8s.io/v1
   CSIStorageCapacity csistoragecapacities
   StorageClass storageclasses sc cluster
   VolumeAttachment volumeattachments /status cluster idle
+  VolumeAttributesClass volumeattributesclasses vac cluster idle
 apiextensions.k8s.io/v1
   CustomResourceDefinition customresourcedefinitions crd crds /status @api-extensions cluster generation
 coordination.k8s.io/v1
@@ -147,6 +148,8 @@ v1
 certificates.k8s.io/v1
   CertificateSigningRequest certificatesigningrequests csr /status cluster idle
 admissionregistration.k8s.io/v1
+  MutatingAdmissionPolicy mutatingadmissionpolicies cluster generation idle
+  MutatingAdmissionPolicyBinding mutatingadmissionpolicybindings cluster generation idle
   MutatingWebhookConfiguration mutatingwebhookconfigurations cluster generation idle
   ValidatingAdmissionPolicy validatingadmissionpolicies /status cluster generation idle
   ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings cluster generation idle

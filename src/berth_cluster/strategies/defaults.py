@@ -70,6 +70,7 @@ _FILES: Object = {"defaultMode": DEFAULT_MODE}
 _DEFAULTS: MappingProxyType[str, Object] = MappingProxyType(
     {
         "admissionregistration.v1.MatchResources": _SELECTED,
+        "admissionregistration.v1.MutatingAdmissionPolicySpec": {"failurePolicy": "Fail"},
         "admissionregistration.v1.MutatingWebhook": {**_WEBHOOK, "reinvocationPolicy": "Never"},
         "admissionregistration.v1.NamedRuleWithOperations": {"scope": "*"},
         "admissionregistration.v1.RuleWithOperations": {"scope": "*"},

@@ -34,6 +34,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "pods"): PodStrategy(),
         **dict.fromkeys(
             (
+                ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
                 ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
                 ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
                 ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
