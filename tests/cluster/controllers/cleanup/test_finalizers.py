@@ -44,3 +44,38 @@ def test_a_pod_with_a_finalizer_stays_until_it_goes(way, bound):
     assert waiting["status"]["phase"] == ("Failed" if bound else "Pending")
     world.patch("Pod", "web", {"metadata": {"finalizers": None}}, namespace)
     assert world.get("Pod", "web", namespace) is None
+
+
+def test_pods_go_before_everything_else_in_their_namespace():
+    # KEP-5080, and the sentences of pkg/controller/namespace/deletion.
+    world = World()
+    world.create({"kind": "Namespace", "metadata": {"name": "team"}})
+    held = pod("web")
+    held["metadata"] |= {"finalizers": [KEPT], "namespace": "team"}
+    world.create(held)
+    world.create({"kind": "ConfigMap", "metadata": {"name": "guard", "namespace": "team"}})
+    world.run()
+    world.delete("Namespace", "team", "")
+    world.run(60)
+    assert world.get("ConfigMap", "guard", "team") is not None
+    found = {
+        one["type"]: (one["status"], one["message"])
+        for one in world.get("Namespace", "team", "")["status"]["conditions"]
+    }
+    assert found == {
+        "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
+        "NamespaceDeletionGroupVersionParsingFailure": ("False", "All legacy kube types successfully parsed"),
+        "NamespaceDeletionContentFailure": (
+            "False",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        "NamespaceContentRemaining": ("True", "Some resources are remaining: pods. has 1 resource instances"),
+        "NamespaceFinalizersRemaining": (
+            "True",
+            f"Some content in the namespace has finalizers remaining: {KEPT} in 1 resource instances",
+        ),
+    }
+    world.patch("Pod", "web", {"metadata": {"finalizers": None}}, "team")
+    world.run(60)
+    assert world.get("ConfigMap", "guard", "team") is None
+    assert world.get("Namespace", "team", "") is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.controllers.world import World, deployment, meta, pod
+from tests.cluster.controllers.world import World, condition, deployment, meta, pod
 
 
 def config_map(name, *owners):
@@ -99,7 +99,7 @@ def test_a_namespace_goes_with_all_it_holds():
     world.run()
     waiting = world.get("Namespace", "team", "")
     assert waiting["status"]["phase"] == "Terminating"
-    assert "pods" in waiting["status"]["conditions"][0]["message"]
+    assert condition(waiting, "NamespaceContentRemaining")[2].endswith("pods. has 3 resource instances")
     world.run(5)
     assert world.get("Namespace", "team", "") is None
     assert [one["metadata"]["name"] for one in world.pods()] == ["elsewhere"]
