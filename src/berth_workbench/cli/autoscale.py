@@ -1,6 +1,6 @@
 """`berth autoscale`: which nodes a backlog takes, which nodes nobody needs, and what spot interruptions take away."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from berth_workbench.planning.autoscale import AutoscalePlan
+    from berth_workbench.planning.more_nodes import MoreNodes
     from berth_workbench.planning.node_groups import NodeGroupSpec
     from berth_workbench.simulation.steps import Step
     from berth_workbench.snapshot.snapshot import Snapshot
@@ -148,19 +149,16 @@ def _asked(
 
 def print_plan(found: "AutoscalePlan", console: "Console", shown: int | None) -> None:
     """Print what could be added, what could go, and what spot can cost, in tables of at most `shown` rows."""
-    from berth_workbench.planning.more_nodes import nodes_in_words
     from berth_workbench.planning.survival import who
 
     if not found.backlog:
         console.print("No pod waits for room.")
-    else:
-        told = nodes_in_words(found.more) if found.more.nodes else "no node of these groups helps"
-        console.print(f"{found.backlog:,} pods have no place: {told}.", markup=False)
-        if found.more.nodes:
-            placed = f"{found.more.placed:,} of them have a place then"
-            console.print(f"{placed}; with fewer than {found.more.at_least:,} nodes they cannot have one.")
+    for sentence in _what_helps(found) if found.backlog else ():
+        console.print(sentence, markup=False)
     saves = f", which saves {found.saves:g}" if found.saves else ""
     console.print(f"{len(found.removable):,} nodes can go{saves}; {found.tried:,} were tried.")
+    if found.removable and (found.more.nodes or found.moving is not None):
+        console.print("What can go is said of the cluster as it is, with nothing added or moved.")
     if found.cost is not None:
         console.print(f"All nodes of the groups cost {found.cost:g} now.")
     console.print()
@@ -170,6 +168,12 @@ def print_plan(found: "AutoscalePlan", console: "Console", shown: int | None) ->
         price = "-" if group.price is None else f"{group.price:g}"
         table.add(group.name, group.nodes, group.added, group.removed, price, "spot" if group.is_spot else "")
     table.print(console)
+    if found.moving is not None:
+        table = Table("To be moved", "From", "To")
+        for move in found.moving.moves:
+            table.add(move.pod, move.before, move.after)
+        console.print()
+        table.print(console, shown)
     table = Table("Can go, in this order", "Group", *(TableColumn(each, "number") for each in ("Pods move", "Saves")))
     for node in found.removable:
         table.add(node.node, node.group, node.moved, "-" if node.price is None else f"{node.price:g}")
@@ -183,3 +187,31 @@ def print_plan(found: "AutoscalePlan", console: "Console", shown: int | None) ->
     if table.rows:
         console.print()
         table.print(console)
+
+
+def _what_helps(found: "AutoscalePlan") -> "Iterator[str]":
+    """Say what helps the backlog: moves first, since they cost nothing, and then what would have to be added."""
+    from berth_workbench.planning.more_nodes import nodes_in_words
+
+    more, moving = found.more, found.moving
+    told = _added_in_words(more)
+    if moving is None:
+        yield f"{found.backlog:,} pods have no place: {told}."
+    else:
+        rest = f"; for the others: {_added_in_words(moving.more)}" if moving.placed < found.backlog else ""
+        yield f"{found.backlog:,} pods have no place."
+        yield f"Moving {len(moving.moves):,} pods makes room for {moving.placed:,} of them{rest}."
+        yield "berth rebalance plans such moves and carries them out."
+        yield f"Without moving any: {told}."
+    if more.nodes:
+        placed = f"{more.placed:,} of them have a place then"
+        yield f"{placed}; with fewer than {more.at_least:,} nodes they cannot have one."
+    if found.more_in_turn is not None:
+        told = nodes_in_words(found.more_in_turn)
+        yield f"That is with the largest pods first; in the order in which they wait: {told}."
+
+
+def _added_in_words(more: "MoreNodes") -> str:
+    from berth_workbench.planning.more_nodes import nodes_in_words
+
+    return nodes_in_words(more) if more.nodes else "no node of these groups helps"

@@ -5,15 +5,17 @@
 let all of its pods go, everybody finds another place without preempting, and nothing on it would be lost.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
-from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed
+from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, cheapest_until_placed
 from berth_workbench.planning.node_groups import NodeGroup, NodeGroupSpec, groups_in
+from berth_workbench.planning.rebalance.movability import LocalVolumes, local_volumes
+from berth_workbench.planning.room_by_moving import MoveSearch, RoomByMoving
 from berth_workbench.planning.survival import Failure, loss_of
 from berth_workbench.planning.whatif import StoppedEarlyError, natural
 from berth_workbench.simulation.budgets import is_active, owner_of
@@ -67,6 +69,10 @@ class AutoscalePlan(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods have no place as it is."""
     more: MoreNodes
     """What the backlog takes, without removing anything."""
+    more_in_turn: MoreNodes | None
+    """What it takes in the order in which it waits, where that is more: `more` has the largest pods first."""
+    moving: RoomByMoving | None
+    """Moves of running pods that make room for some of the backlog without a new node; null where none were found."""
     removable: tuple[RemovableNode, ...]
     """In this order; without adding anything."""
     saves: float | None
@@ -109,13 +115,22 @@ def autoscale_of(
     groups = groups_in(specs, site.cluster.nodes.values(), prices)
     site.settle()
     take_steps(site, steps, namespace)
-    return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most)
+    local = local_volumes(snapshot.documents)
+    return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most, local=local)
 
 
 def autoscale(
-    site: Site, groups: Sequence[NodeGroup], *, used_at_most: float = USED_AT_MOST, tried_at_most: int = TRIED_AT_MOST
+    site: Site,
+    groups: Sequence[NodeGroup],
+    *,
+    used_at_most: float = USED_AT_MOST,
+    tried_at_most: int = TRIED_AT_MOST,
+    local: Mapping[str, LocalVolumes] | None = None,
 ) -> AutoscalePlan:
-    """Return what an autoscaler could do for a cluster that is at rest; it is left as it was."""
+    """Return what an autoscaler could do for a cluster that is at rest; it is left as it was.
+
+    `local` are the local volumes of pods, by `namespace/name`, which the objects of the site no longer tell of.
+    """
     cluster = site.cluster
     by_price = all(each.price is not None for each in groups)
     present = [each for each in groups if any(name in cluster.nodes for name in each.members)]
@@ -128,8 +143,13 @@ def autoscale(
     def wanting() -> list[Pod]:
         return list(_waiting(found for key in backlog if (found := cluster.objects.get(("Pod", key))) is not None))
 
+    kinds = [each.kind for each in groups]
+    more, in_turn = cheapest_until_placed(site, kinds, wanting, by_price=by_price)
     with Rehearsal(site):
-        more = add_until_placed(site, [each.kind for each in groups], wanting, by_price=by_price)
+        moving = MoveSearch(site, wanting, local or {}).run() if backlog else None
+        if moving is not None:
+            rest = add_until_placed(site, kinds, wanting, by_price=by_price)
+            moving = msgspec.structs.replace(moving, more=rest)
     added = {each.like: each.count for each in more.nodes}
     plans = []
     for each in groups:
@@ -140,6 +160,8 @@ def autoscale(
     return AutoscalePlan(
         backlog=len(backlog),
         more=more,
+        more_in_turn=in_turn,
+        moving=moving,
         removable=tuple(removable),
         saves=_total(each.price for each in removable),
         tried=tried,

@@ -8,7 +8,7 @@ has placed everybody, and the least that the sums of the requests allow.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from berth.api.pod_resources import CPU
 from berth.api.pools import HOSTNAME
 from berth.api.quantity import milli_value, value
 from berth.api.taints import Taint
+from berth.core.intake import ObjectEvent
 from berth.core.questions import judge
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo
@@ -29,6 +30,8 @@ from berth_workbench.simulation.site import Site
 
 ROUNDS = 64
 """So often nodes are added at most; after that, what is left is left."""
+RUNS = 5
+"""So often it is tried at most whether the nodes do that were counted."""
 KINDS_AT_MOST = 64
 """So many kinds of nodes are looked at, those with the most nodes."""
 
@@ -65,6 +68,11 @@ class MoreNodes(msgspec.Struct, frozen=True, rename="camel"):
     left: int = 0
     """How many pods have none all the same: no node of these kinds takes them, or as many as may be added are added."""
 
+    @property
+    def is_least(self) -> bool:
+        """Whether it is sure that fewer nodes cannot do."""
+        return not self.left and sum(each.count for each in self.nodes) == self.at_least
+
 
 def kinds_of(nodes: Iterable[Node], prices: Prices | None = None) -> list[NodeKind]:
     """Return the kinds of nodes that there are, each with a node of its kind: those alike but for their names."""
@@ -94,46 +102,85 @@ class _Wish(NamedTuple):
     pods: list[PodInfo]
 
 
+def cheapest_until_placed(
+    site: Site, kinds: Sequence[NodeKind], wanting: Callable[[], list[Pod]], *, by_price: bool = False
+) -> tuple[MoreNodes, MoreNodes | None]:
+    """Return what it takes until none of the pods of `wanting` has no place, trying them in two orders.
+
+    In turn, that is in the order in which they wait, and the largest first, which leaves fewer gaps as a rule. Where
+    the latter takes less, what it takes in turn comes second. The cluster is left as it was.
+    """
+    in_turn = add_until_placed(site, kinds, wanting, by_price=by_price)
+    waiting = _in_turn(site, wanting())
+    ordered = _largest_first(site, kinds, waiting)
+    if ordered == waiting or (in_turn.is_least and (len(kinds) == 1 or not by_price)):
+        return in_turn, None
+    _queue_anew(site, ordered)
+    largest_first = add_until_placed(site, kinds, wanting, by_price=by_price)
+    _queue_anew(site, waiting)
+    if _cost_of(largest_first, by_price=by_price) < _cost_of(in_turn, by_price=by_price):
+        return largest_first, in_turn
+    return in_turn, None
+
+
+def _cost_of(more: MoreNodes, *, by_price: bool) -> tuple[float, ...]:
+    """Return what there is to be less of: pods without a place, money where that counts, nodes."""
+    nodes = sum(each.count for each in more.nodes)
+    return more.left, sum(each.price or 0.0 for each in more.nodes) if by_price else 0.0, nodes
+
+
+def _largest_first(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> list[Pod]:
+    """Return pods by the largest share that they request of a node; those that request as much stay in their order."""
+    intake = site.cluster.core.intake
+
+    def share(pod: Pod) -> float:
+        requests = intake.info(pod).requests
+        return max((amount / has for name, amount in requests.items() if (has := largest(name))), default=0.0)
+
+    def largest(name: str) -> int:
+        return max((_amount(kind.model, name) for kind in kinds), default=0)
+
+    return sorted(pods, key=share, reverse=True)
+
+
+def _in_turn(site: Site, pods: Sequence[Pod]) -> list[Pod]:
+    """Return the pods that are queued, those that have waited longest first."""
+    turns = {each.pod.uid: (each.timestamp, number) for number, each in enumerate(site.cluster.core.queue)}
+    queued = [pod for pod in pods if pod.metadata.uid in turns]
+    return sorted(queued, key=lambda pod: turns[pod.metadata.uid])
+
+
+def _queue_anew(site: Site, pods: Iterable[Pod]) -> None:
+    """Have pending pods wait in this order, as if they had been deleted and had come again; priorities still count."""
+    for pod in pods:
+        site.cluster.handle(ObjectEvent("DELETED", "Pod", pod))
+        site.cluster.handle(ObjectEvent("ADDED", "Pod", pod))
+
+
 def add_until_placed(
     site: Site, kinds: Sequence[NodeKind], wanting: Callable[[], list[Pod]], *, by_price: bool = False
 ) -> MoreNodes:
-    """Add nodes until none of the pods of `wanting` has no place; the cluster is left with them.
+    """Return how many nodes it takes until none of the pods of `wanting` has no place; the cluster is left as it was.
 
     `wanting` returns the pods that have none yet. Pods that the fewest kinds would take come first. Of several kinds
     that one is added of which the sums say that it takes the fewest nodes, or with `by_price` the least money.
+
+    Nodes are added in rounds, but whoever reads the answer adds them at once, and then the scheduler may place pods
+    otherwise. So the same number is added at once afterwards, and what is missing then is added to it.
     """
-    added: Counter[int] = Counter()
-    useless: set[tuple[object, int]] = set()
     at_first = wanting()
     least = _at_least(site, kinds, at_first)
-    left = at_first
-    for _ in range(ROUNDS):
-        if not left:
+    added: Counter[int] = Counter()
+    left = len(at_first)
+    for _ in range(RUNS):
+        with Rehearsal(site):
+            adding = _Adding(site, kinds, wanting, by_price=by_price)
+            adding.run(added)
+            left = len(wanting())
+        is_known = adding.added == added or not (added or adding.is_in_steps)
+        added = adding.added
+        if is_known:
             break
-        open_kinds = [at for at, kind in enumerate(kinds) if kind.most is None or added[at] < kind.most]
-        wish = min(
-            (each for each in _wishes(site, kinds, open_kinds, left, useless) if each.kinds),
-            key=lambda each: (len(each.kinds), -len(each.pods)),
-            default=None,
-        )
-        if wish is None:
-            break
-        chosen, count = _chosen(kinds, wish, by_price=by_price)
-        most = kinds[chosen].most
-        if most is not None:
-            count = min(count, most - added[chosen])
-        names = add_nodes_like(site, kinds[chosen].model, count)
-        site.settle()
-        now = wanting()
-        table = site.cluster.core.cache.table
-        used = [name for name in names if _is_used(site, table.row_of[name])]
-        # The scheduler may have put pods elsewhere than the sums supposed; a node that nobody uses is not needed.
-        idle = [name for name in names if name not in used]
-        remove_nodes(site, idle, "removal of {}")
-        added[chosen] += len(used)
-        if not used:
-            useless |= {(pod.shape, chosen) for pod in wish.pods}
-        left = now
     return MoreNodes(
         nodes=tuple(
             AddedNodes(kinds[at].name, count, None if (price := kinds[at].price) is None else price * count)
@@ -141,9 +188,88 @@ def add_until_placed(
             if count
         ),
         at_least=least,
-        placed=len(at_first) - len(left),
-        left=len(left),
+        placed=len(at_first) - left,
+        left=left,
     )
+
+
+class _Sparse(NamedTuple):
+    """The nodes of the last round, and how many pods they took of those that the sums had said."""
+
+    kind: int = -1
+    nodes: int = 0
+    placed: int = 0
+    expected: int = 0
+
+    def count_for(self, kind: int, pods: int) -> int:
+        """Return how many nodes of a kind pods take that are kept apart: as many for each pod as in the last round.
+
+        At most twice as many as then, since the rest may lie closer; 0 where the sums were not that far off.
+        """
+        if kind != self.kind or not 0 < 2 * self.placed < self.expected:
+            return 0
+        return min(2 * self.nodes, math.ceil(pods * self.nodes / self.placed))
+
+
+class _Adding:
+    """Adds nodes to a cluster, round by round."""
+
+    __slots__ = ("_by_price", "_kinds", "_site", "_useless", "_wanting", "added", "is_in_steps")
+
+    def __init__(
+        self, site: Site, kinds: Sequence[NodeKind], wanting: Callable[[], list[Pod]], *, by_price: bool
+    ) -> None:
+        self._site, self._kinds, self._wanting, self._by_price = site, kinds, wanting, by_price
+        self._useless: set[tuple[object, int]] = set()
+        self.added: Counter[int] = Counter()
+        """How many nodes of each kind were added and are used."""
+        self.is_in_steps = False
+        """Whether other nodes were there for a while than there are in the end."""
+
+    def run(self, at_once: Mapping[int, int]) -> None:
+        """Add so many nodes of each kind at once, and then others until nobody is left or no node helps."""
+        if at_once:
+            self._add(at_once)
+        left = self._wanting()
+        sparse = _Sparse()
+        for number in range(ROUNDS):
+            wish = self._wish(left) if left else None
+            if wish is None:
+                return
+            self.is_in_steps = self.is_in_steps or number > 0
+            chosen, count = _chosen(self._kinds, wish, by_price=self._by_price)
+            count = max(count, sparse.count_for(chosen, len(wish.pods)))
+            most = self._kinds[chosen].most
+            used = self._add({chosen: count if most is None else min(count, most - self.added[chosen])})
+            now = self._wanting()
+            if not used:
+                self._useless |= {(pod.shape, chosen) for pod in wish.pods}
+            sparse = _Sparse(chosen, used, len(left) - len(now), len(wish.pods))
+            left = now
+
+    def _wish(self, left: Sequence[Pod]) -> _Wish | None:
+        """Return the pods to be looked after next, with the kinds that would take them; None where no node helps."""
+        kinds = self._kinds
+        open_kinds = [at for at, kind in enumerate(kinds) if kind.most is None or self.added[at] < kind.most]
+        return min(
+            (each for each in _wishes(self._site, kinds, open_kinds, left, self._useless) if each.kinds),
+            key=lambda each: (len(each.kinds), -len(each.pods)),
+            default=None,
+        )
+
+    def _add(self, counts: Mapping[int, int]) -> int:
+        """Add nodes and place what fits; take those away again that nobody uses, and return how many are left."""
+        site = self._site
+        names = {at: add_nodes_like(site, self._kinds[at].model, count) for at, count in sorted(counts.items())}
+        site.settle()
+        table = site.cluster.core.cache.table
+        # The scheduler may have put pods elsewhere than the sums supposed; a node that nobody uses is not needed.
+        idle = [name for some in names.values() for name in some if not _is_used(site, table.row_of[name])]
+        remove_nodes(site, idle, "removal of {}")
+        for at, some in names.items():
+            self.added[at] += len(set(some) - set(idle))
+        self.is_in_steps = self.is_in_steps or bool(idle)
+        return sum(map(len, names.values())) - len(idle)
 
 
 def _is_used(site: Site, row: int) -> bool:

@@ -21,8 +21,8 @@ GROUPS = {"groups": [{"name": "std", "price": 2}, {"name": "cheap", "price": 1, 
 
 @pytest.fixture
 def run(tmp_path):
-    def go(*args, groups=GROUPS, code=0):
-        items = [each.document for each in CLUSTER]
+    def go(*args, groups=GROUPS, code=0, cluster=CLUSTER):
+        items = [each.document for each in cluster]
         (tmp_path / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         (tmp_path / "groups.yaml").write_text(json.dumps(groups))
         given = ["--cluster", str(tmp_path / "cluster.json"), "--groups", str(tmp_path / "groups.yaml")]
@@ -50,6 +50,25 @@ def test_json(run, tmp_path):
     assert found["groups"][0] == {"name": "std", "nodes": 2, "added": 0, "removed": 1, "price": 2.0, "isSpot": False}
     assert found["cost"] == 5.0
     assert found["spot"][0]["names"] == ["cheap"]
+
+
+def test_moves_that_make_room_are_said_before_what_to_buy(run):
+    """Three of four CPUs are free on either node, so that one pod has to move before the big one fits."""
+    cluster = [node("s1"), node("s2"), pod("a", "s1"), pod("b", "s2"), pod("big", cpu="4"), pod("huge", cpu="9")]
+    lines = [" ".join(line.split()) for line in run(cluster=cluster, groups={"groups": [{"name": "std"}]}).splitlines()]
+    said = " ".join(lines)
+    moves = "Moving 1 pods makes room for 1 of them; for the others: no node of these groups helps."
+    assert said.index(moves) < said.index("Without moving any: 1 like std; 1 pods fit on no more of them.")
+    assert lines[lines.index("To be moved From To") + 1] == "default/a s1 s2"
+    assert "What can go is said of the cluster as it is, with nothing added or moved." in lines
+
+
+def test_the_order_is_told_where_it_matters(run):
+    cluster = [node("s1"), pod("full", "s1", "4").priority(9), *(pod(f"w{i}") for i in range(5))]
+    cluster += [pod(f"x{i}", cpu="4") for i in range(3)]
+    said = " ".join(run(cluster=cluster, groups={"groups": [{"name": "std"}]}).split())
+    assert "8 pods have no place: 5 like std. 8 of them have a place then" in said
+    assert "That is with the largest pods first; in the order in which they wait: 8 like std." in said
 
 
 def test_what_is_wrong_with_the_groups_is_one_line(run):

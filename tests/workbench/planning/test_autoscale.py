@@ -77,6 +77,13 @@ def test_nodes_of_a_template_have_the_labels_that_a_kubelet_gives_them(wants, co
     assert (added(found), found.more.placed) == ({"new": count}, 5)
 
 
+def test_replicas_that_are_kept_apart_get_a_node_each_however_many_they_are():
+    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [APART]}}}
+    replicas = [pod(f"w{i}").set_spec(**apart) for i in range(100)]
+    found = planned([node("s1", cpu="100m"), *replicas], [{"name": "new", "template": TEMPLATE}])
+    assert (added(found), found.more.placed, found.more.left) == ({"new": 100}, 100, 0)
+
+
 def test_nodes_that_nobody_needs_can_go_within_min_and_budgets():
     objects = [node(f"s{i}") for i in range(4)]
     objects += [pod("a", "s0", "2"), pod("b", "s1"), pod("c", "s2")]
@@ -130,6 +137,64 @@ def test_groups_that_cannot_be_used(groups, problem):
 def test_groups_of_which_nobody_knows_the_nodes(group, problem):
     with pytest.raises(NodeGroupError, match=problem):
         groups_in(read_groups({"groups": [group]}), [node("s1").build()])
+
+
+SMALL, LARGE = (3,) * 6, (10,) * 4
+
+
+def filled(*sizes):
+    """One full node of 10 CPUs, and pending pods of these sizes in this order."""
+    made = [node("s1", cpu="10"), pod("full", "s1", "10").priority(10)]
+    return [*made, *(pod(f"w{i}", cpu=str(size)) for i, size in enumerate(sizes))]
+
+
+def test_the_order_of_the_backlog_is_told_where_it_decides_how_many_nodes_it_takes():
+    """Four pods fill a node each, and six others two nodes; but if those come first, they begin all six."""
+    found = planned(filled(*SMALL, *LARGE), [{"name": "std", "price": 2}])
+    assert (added(found), found.more.placed) == ({"std": 6}, 10)
+    in_turn = found.more_in_turn
+    assert in_turn is not None and in_turn.placed == 10
+    assert [(each.like, each.count, each.price) for each in in_turn.nodes] == [("std", 10, 20)]
+
+
+@pytest.mark.parametrize("sizes", [(*LARGE, *SMALL), (5, 5, 5), ()])
+def test_the_order_is_not_mentioned_where_it_makes_no_difference(sizes):
+    assert planned(filled(*sizes), [{"name": "std", "price": 2}]).more_in_turn is None
+
+
+def test_pods_of_higher_priority_stay_first_in_either_order():
+    objects = filled(3, 7)
+    high = [pod(f"h{i}", cpu="3").priority(9) for i in range(3)]
+    found = planned([*objects, *high], [{"name": "std", "max": 2}])
+    assert (added(found), found.more.placed, found.more.left) == ({"std": 1}, 3, 2)
+
+
+def test_moving_pods_makes_room_within_budgets_and_for_those_that_may_be_moved():
+    objects = [node("s1"), node("s2"), node("s3"), pod("a", "s1"), pod("b", "s2", "2"), pod("c", "s3", "3")]
+    objects.append(pod("big", cpu="4"))
+    found = planned(objects, [{"name": "std", "max": 3}])
+    assert (added(found), found.more.left) == ({}, 1)
+    assert found.moving is not None
+    assert [(each.pod, each.before, each.after) for each in found.moving.moves] == [("default/a", "s1", "s2")]
+    assert (found.moving.placed, found.moving.more.left) == (1, 0)
+    assert planned([*objects, budget(3)], [{"name": "std"}]).moving is None
+    stays = [each if each.document["metadata"]["name"] != "a" else pod("a", "s1", owner="") for each in objects]
+    (move,) = planned(stays, [{"name": "std"}]).moving.moves
+    assert (move.pod, move.before) == ("default/b", "s2")
+
+
+def test_no_more_pods_move_than_have_to():
+    """Two CPUs are missing on either node: the pod of two goes, and those of one stay."""
+    objects = [node("s1"), node("s2"), pod("a", "s1"), pod("b", "s1", "2"), pod("c", "s2", "2"), pod("big", cpu="3")]
+    (move,) = planned(objects, [{"name": "std"}]).moving.moves
+    assert (move.pod, move.before, move.after) in [("default/b", "s1", "s2"), ("default/c", "s2", "s1")]
+
+
+def test_nothing_is_moved_where_that_only_moves_the_problem():
+    objects = [node("s1"), node("s2"), pod("a", "s1", "3"), pod("b", "s2", "3"), pod("big", cpu="3")]
+    assert planned(objects, [{"name": "std"}]).moving is None
+    cordoned = [node("s1").unschedulable(), node("s2"), pod("a", "s1"), pod("b", "s2", "3"), pod("big", cpu="4")]
+    assert planned(cordoned, [{"name": "std"}]).moving is None
 
 
 # -- against an exhaustive search ------------------------------------------------------------------------------------

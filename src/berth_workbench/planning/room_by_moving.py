@@ -1,0 +1,171 @@
+"""Room for pods that have no place, made by moving a few others that have.
+
+Called by `berth autoscale` before it says what to buy. A small search: nodes are looked at one after the other, the
+least used first, for the fewest pods that would have to leave so that one of those without a place fits. The moves are
+made on the simulated cluster: the node is cordoned, the pods are evicted within their budgets, and once the scheduler
+has found places for all of them without preempting anybody, the node is open again. So what is found works, and can be
+asked of `berth whatif` step by step; that nothing is found does not mean that nothing works. Who plans moves in earnest
+is `berth rebalance`, by whose rules pods stay here, too.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from berth.api.pod import Pod
+from berth.core.questions import judge
+from berth.state.pod_info import PodInfo
+from berth_workbench.planning.more_nodes import MoreNodes
+from berth_workbench.planning.rebalance.movability import LocalVolumes, reason_to_stay
+from berth_workbench.simulation.node_changes import evict_allowed, set_unschedulable
+from berth_workbench.simulation.rehearsal import Rehearsal
+from berth_workbench.simulation.site import Site
+
+SHAPES = 8
+"""So many shapes of pods without a place are looked after at a time."""
+TRIES = 100
+"""So often a node is looked at or moves are made, all in all."""
+
+
+class PodMoved(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod that makes way, and where it goes."""
+
+    pod: str
+    """`namespace/name`."""
+    before: str
+    after: str
+
+
+class RoomByMoving(msgspec.Struct, frozen=True, rename="camel"):
+    """Moves, and what they are good for."""
+
+    moves: tuple[PodMoved, ...]
+    """In this order; the pods that leave the same node leave it together, while it is cordoned."""
+    placed: int
+    """How many pods have a place then that had none."""
+    more: MoreNodes = MoreNodes()
+    """What it takes then for the others."""
+
+
+class MoveSearch:
+    """Looks for moves, and makes them on the cluster of a site."""
+
+    __slots__ = ("_hopeless", "_left", "_local", "_moved", "_site", "_wanting")
+
+    def __init__(self, site: Site, wanting: Callable[[], list[Pod]], local: Mapping[str, LocalVolumes]) -> None:
+        """`wanting` returns the pods that have no place yet; `local` the local volumes of pods, by `namespace/name`."""
+        self._site = site
+        self._wanting = wanting
+        self._local = local
+        self._left = TRIES
+        self._hopeless: set[tuple[object, str]] = set()
+        self._moved: dict[str, PodMoved] = {}
+
+    def run(self) -> RoomByMoving | None:
+        """Make moves as long as another pod gets a place by them; return them, or None where there are none."""
+        at_first = len(self._wanting())
+        while self._makes_room():
+            pass
+        if not self._moved:
+            return None
+        return RoomByMoving(tuple(self._moved.values()), at_first - len(self._wanting()))
+
+    def _makes_room(self) -> bool:
+        """Make the first moves that help one of the pods; say whether there were any."""
+        infos = {info.shape: info for pod in self._wanting() for info in (self._site.cluster.core.intake.info(pod),)}
+        for shape, info in list(infos.items())[:SHAPES]:
+            for name in list(self._candidates(info)):
+                for leaving in self._in_the_way(info, name) if (shape, name) not in self._hopeless else ():
+                    if self._move(name, leaving):
+                        return True
+                self._hopeless.add((shape, name))
+        return False
+
+    def _candidates(self, info: PodInfo) -> Iterator[str]:
+        """Yield the nodes that have enough of everything for a pod, and too little of it free; the emptiest first."""
+        table = self._site.cluster.core.cache.table
+        rows = []
+        for row in table.rows()[~table.unschedulable[table.rows()]].tolist():
+            free = has = True
+            used = 0.0
+            for name, amount in info.requests.items():
+                index = table.resource_index.get(name)
+                whole = 0 if index is None else int(table.allocatable[index, row])
+                taken = 0 if index is None else int(table.requested[index, row])
+                has = has and amount <= whole
+                free = free and amount <= whole - taken
+                used = max(used, taken / whole if whole else 0.0)
+            if has and not free:
+                rows.append((used, table.names[row]))
+        return (name for _, name in sorted(rows))
+
+    def _movable(self, name: str) -> list[Pod]:
+        scheduled = self._site.cluster.core.profiles
+        return [
+            pod
+            for pod in self._site.pods_on(name)
+            if pod.key not in self._moved
+            and not reason_to_stay(
+                pod,
+                also_move=frozenset(),
+                local=self._local.get(pod.key),
+                on_local_volume=False,  # the simulation knows where its volume lets it go
+                scheduler_names=scheduled,
+            )
+        ]
+
+    def _in_the_way(self, info: PodInfo, name: str) -> Iterator[list[Pod]]:
+        """Yield pods without which a pod fits on a node, each time as few as will do: the large ones, then the small.
+
+        Few are moved where the large ones go, but small ones find another place sooner.
+        """
+        core = self._site.cluster.core
+        movable = sorted(self._movable(name), key=lambda pod: self._size(pod, info))
+        row = core.cache.table.row_of[name]
+        tried: list[list[Pod]] = []
+        for order in (movable, movable[::-1]):
+            if not movable or self._left <= 0:
+                return
+            self._left -= 1
+            with Rehearsal(self._site):
+                for pod in order:
+                    self._site.cluster.delete("Pod", pod.key)
+                if not judge(core, info).fits[row]:
+                    return
+                leaving = []
+                for pod in order:
+                    self._site.cluster.put(pod)
+                    if not judge(core, info).fits[row]:
+                        self._site.cluster.delete("Pod", pod.key)
+                        leaving.append(pod)
+            if leaving and leaving not in tried:
+                tried.append(leaving)
+                yield leaving
+
+    def _size(self, pod: Pod, info: PodInfo) -> float:
+        """How much of what a pod needs another one has, at most."""
+        requests = self._site.cluster.core.intake.info(pod).requests
+        return max((requests.get(name, 0) / amount for name, amount in info.requests.items() if amount), default=0.0)
+
+    def _move(self, name: str, leaving: Sequence[Pod]) -> bool:
+        """Move pods from a node; keep that only if all of them and one more pod than before have a place."""
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        site, cluster = self._site, self._site.cluster
+        waiting, preempted = len(self._wanting()), len(cluster.evictions)
+        with Rehearsal(site) as rehearsal:
+            set_unschedulable(site, name, unschedulable=True)
+            if evict_allowed(site, leaving, f"room on {name}"):
+                return False
+            site.settle()
+            set_unschedulable(site, name, unschedulable=False)
+            places = {pod.key: cluster.objects["Pod", pod.key].spec.node_name for pod in leaving}
+            if not all(places.values()):
+                return False
+            site.settle()
+            if len(cluster.evictions) > preempted or len(self._wanting()) >= waiting:
+                return False
+            rehearsal.keep()
+        self._moved |= {key: PodMoved(key, name, place) for key, place in places.items()}
+        return True
