@@ -34,8 +34,7 @@ def decide_cluster(snapshot: "Snapshot", manifests: Sequence[str], setup: "Setup
     with working("deciding", len(pods)) as work:
         for decision in decisions_about(pods, core):
             line = msgspec.json.encode({"name": decision["pod"], "steps": [decision]})
-            sys.stdout.buffer.write(line + b"
-")
+            sys.stdout.buffer.write(line + b"\n")
             work.advance()
             if work.is_stopped:
                 break
