@@ -37,9 +37,9 @@ NETWORK = (
 """What goes wrong with requests: what, the verbs, the resources."""
 STREAMS = (
     ("lines", "lines cut"), ("lines", "lines garbled"), ("lines", "lines repeated"), ("lines", "lines expired"),
-    ("lines", "lines stalled"), ("lines", "slow"), ("lines", "watch ended"), ("lines", "lines lost"),
-    ("lines", "lines swapped"), ("watch", "watch reset"), ("watch", "refused"), ("watch", "error"),
-    ("watch", "request stalled"), ("watch", "gone"),
+    ("lines", "lines stalled"), ("lines", "lines silent"), ("lines", "slow"), ("lines", "watch ended"),
+    ("lines", "lines lost"), ("lines", "lines swapped"), ("watch", "watch reset"), ("watch", "refused"),
+    ("watch", "error"), ("watch", "request stalled"), ("watch", "gone"),
 )  # fmt: skip
 """What goes wrong with watches: while lines come, or when they are opened."""
 POINTS = (

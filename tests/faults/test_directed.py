@@ -129,3 +129,22 @@ def test_a_preemptor_costs_one_victim_however_late_the_watch_is(lag_s):
     running = [pod["metadata"]["name"] for pod in lived.server.pods() if pod["spec"].get("nodeName")]
     assert len(lived.server.evicted) == 3
     assert sorted(name for name in running if not name.startswith("low")) == ["high-0", "high-1", "high-2"]
+
+
+@pytest.mark.parametrize(("binds_slowly", "within_s"), [(True, 15.0), (False, 95.0)])
+def test_watches_that_all_fall_silent_are_opened_again(binds_slowly, within_s):
+    """Soon, where the watch must show bindings of ours; else as soon as a bookmark is overdue."""
+    bindings = [Thing(0.9, "trouble", (0, Trouble("slow", ("bind",), (), 5.0, detail=3.0)))] if binds_slowly else []
+    lived = History(
+        plan(
+            1,
+            *(Thing(0.0, "add_node", (f"node-{index}", ("4", 110, "a"))) for index in range(3)),
+            *(Thing(1.0, "add_pod", (f"p{index}", {"cpu": "100m"})) for index in range(20)),
+            *bindings,
+            Thing(2.0, "trouble", (0, Trouble("lines silent", ("lines",), (), 4.0))),
+            *(Thing(3.5, "add_pod", (f"p{index}", {"cpu": "100m"})) for index in range(20, 40)),
+        )
+    ).live()
+    bound = [now for now, _, text, _ in lived.sim.story if text.startswith("pod %s (%s) is bound")]
+    assert len(bound) == 40
+    assert max(bound) < 3.5 + within_s

@@ -284,7 +284,7 @@ class Stream:
         self.wake = asyncio.Event()
         self._watch = None
         self._is_coming = False
-        self._is_closed = False
+        self._is_closed = self._is_silent = False
 
     def send(self):
         self.wire.streams[self] = None
@@ -346,6 +346,11 @@ class Stream:
     def _deliver(self):
         trouble = self.wire._trouble("lines", self.resource.plural)
         what = "" if trouble is None else trouble.what
+        if what == "lines silent":  # from now on the watch is open, and says nothing any more
+            self._later(IDLE_S, self.break_off, ConnectionLost("nothing was heard for too long"))
+            self._is_silent = True
+        if self._is_silent:
+            return
         if what in ("slow", "lines stalled"):
             self._later(self.wire.rng.uniform(0.1, 200.0 if what == "lines stalled" else 8.0), self._deliver)
             return
@@ -384,6 +389,8 @@ class Stream:
             self._end()
 
     def _time_out(self):
+        if self._is_silent:
+            return
         if self.allow_bookmarks:
             for event in self._events():
                 self.lines.append(event.line)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 from berth.api.errors import ApiError
-from tests.waiting import settle
+from tests.waiting import pass_time, settle
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -56,7 +56,10 @@ HANG = object()
 
 
 class ScriptedTransport:
-    """Answers lists and watches from a script, an exception in it being raised; when it is over, watches hang."""
+    """Answers lists and watches from a script, an exception in it being raised; when it is over, watches hang.
+
+    A number in the script of a watch is a silence of so many seconds, in virtual time.
+    """
 
     def __init__(self, lists=(), watches=()):
         self.lists = list(lists)
@@ -80,7 +83,10 @@ class ScriptedTransport:
                     raise item
                 if item is HANG:
                     await asyncio.get_running_loop().create_future()
-                yield item
+                if isinstance(item, float):
+                    await pass_time(item)
+                else:
+                    yield item
         finally:
             self.closed_watches += 1
 

@@ -10,9 +10,9 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified, Synced
-from berth.kube.reflector import Reflector
+from berth.kube.reflector import NEWS_WITHIN_S, SILENCE_S, Reflector
 from tests.kube.fakes import HANG, ScriptedTransport, VirtualClock
-from tests.waiting import settle
+from tests.waiting import pass_time, settle, virtually
 
 NODES = RESOURCES["Node"]
 
@@ -56,9 +56,7 @@ class Following:
             NODES,
             report=lambda trouble: self.reports.append(str(trouble)),
             rng=random.Random(1),
-            clock=self.clock,
-            sleep=self.clock.sleep,
-            **options,
+            **{"clock": self.clock, "sleep": self.clock.sleep, **options},
         )
 
     @property
@@ -470,3 +468,87 @@ async def test_an_object_that_cannot_be_read_does_not_end_a_stream():
     stream = [line("ADDED", node("bad", 2, cpu="1Q")), line("ADDED", node("a", 7)), end_of_stream(10), HANG]
     async with following([], [stream], may_stream=True) as case:
         assert case.told == ["invalid bad", "added a@7", "synced"]
+
+
+# -- silence -------------------------------------------------------------------------------------------------------
+
+
+def listening(lists, watches=()):
+    """The same in virtual time, in which a watch may say nothing for a while."""
+    return following(lists, watches, clock=asyncio.get_running_loop().time, sleep=asyncio.sleep)
+
+
+@virtually
+async def test_a_silent_watch_is_opened_again_where_it_was():
+    async with listening(
+        [page(10)], [[line("ADDED", node("a", 11)), HANG], [line("ADDED", node("b", 12)), HANG]]
+    ) as case:
+        await pass_time(SILENCE_S - 1)
+        assert case.watched_from == ["10"]
+        await pass_time(2)
+        assert case.watched_from == ["10", "11"] and case.told[1:] == ["added a@11", "added b@12"]
+        assert case.transport.closed_watches == 1 and case.reports == [] and case.reflector.problem == ""
+        await pass_time(10 * SILENCE_S)
+        assert len(case.transport.list_calls) == 1, "silence alone is no reason to list"
+
+
+@virtually
+async def test_whatever_comes_breaks_the_silence():
+    async with listening([page(10)], [[60.0, bookmark(20), 60.0, bookmark(30), 60.0, bookmark(40), HANG]]) as case:
+        await pass_time(180 + SILENCE_S - 1)
+        assert case.watched_from == ["10"]
+        await pass_time(2)
+        assert case.watched_from == ["10", "40"]
+
+
+@virtually
+async def test_where_there_must_be_news_a_silent_watch_is_opened_again_soon_and_then_replaced_by_a_list():
+    async with listening([page(10), page(20, node("a", 15)), page(30)], [[HANG]]) as case:
+        await pass_time(20)
+        case.reflector.expect_news()
+        await pass_time(NEWS_WITHIN_S - 1)
+        assert case.watched_from == ["10"]
+        await pass_time(1.5)
+        assert case.watched_from == ["10", "10"] and case.reports == [
+            "nodes: the watch says nothing of what was written 5 s ago; opening it again"
+        ]
+        await pass_time(2 * NEWS_WITHIN_S)
+        assert case.told == ["synced", "added a@15"] and case.watched_from == ["10", "10", "20"]
+        await pass_time(SILENCE_S - 1)
+        assert len(case.watched_from) == 3, "the list has said all there was to say"
+        case.reflector.expect_news()
+        await pass_time(3 * NEWS_WITHIN_S)
+        assert len(case.transport.list_calls) == 2, "where watches never say anything, lists are made ever more rarely"
+
+
+@virtually
+async def test_news_that_come_are_waited_for_no_longer():
+    watch = [30.0, *(line("MODIFIED", node("a", number)) for number in range(11, 14)), HANG]
+    async with listening([page(10, node("a", 1))], [watch]) as case:
+        await pass_time(30 - NEWS_WITHIN_S / 2)
+        for _ in range(100):
+            case.reflector.expect_news()
+        await pass_time(NEWS_WITHIN_S * 3)
+        assert case.watched_from == ["10"] and case.reports == []
+        case.reflector.expect_news()
+        await pass_time(NEWS_WITHIN_S + 1)
+        assert case.watched_from == ["10", "13"], "and then anew"
+
+
+@virtually
+async def test_news_that_are_expected_before_a_watch_is_open_are_looked_for_when_it_is():
+    async with listening([page(10)], [[ConnectionLost("down", sent=False)], [HANG]]) as case:
+        case.reflector.expect_news()
+        await pass_time(2 * NEWS_WITHIN_S)
+        assert case.watched_from == ["10", "10", "10"]
+
+
+@virtually
+async def test_a_stream_that_has_come_to_its_end_is_listened_to_as_any_watch():
+    stream = [*added(("a", 5)), end_of_stream(10), HANG]
+    case = Following([], [stream], may_stream=True, clock=asyncio.get_running_loop().time, sleep=asyncio.sleep)
+    task = asyncio.create_task(case.reflector.run())
+    await pass_time(SILENCE_S + 1)
+    assert case.told == ["added a@5", "synced"] and case.watched_from == ["", "10"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -48,12 +48,12 @@ class Bench:
         self.world = World(nodes=1, cpu="1000")
         self.transport = self.world.transport
         self.pods = [PodRef("default", name, self._create(name)) for name in map("web-{}".format, range(pods))]
-        self.answers, self.said, self.bugs = [], [], []
+        self.answers, self.said, self.bugs, self.written = [], [], [], []
         self.recorder = EventRecorder(self.transport, reporting_controller="berth", reporting_instance="berth-here")
         self.effects = Effects(
             self.transport, self.recorder, answer=self.answers.append, lookup=lambda _: None, report=self.said.append,
             bug=self.bugs.append, rng=random.Random(1), sleep=at_once, extenders=extenders,
-            timer=CallTimer(metrics, count().__next__),
+            timer=CallTimer(metrics, count().__next__), pod_written=lambda: self.written.append(1),
         )  # fmt: skip
 
     def _create(self, name):
@@ -72,6 +72,19 @@ async def test_a_binding_is_answered_with_its_ticket():
     await bench.do(Request(7, Bind(bench.pods[0], "node-0")))
     assert bench.answers == [Answer(7)]
     assert bench.world.node_of("web-0") == "node-0"
+
+
+async def test_the_watch_of_pods_is_to_show_what_was_bound_and_evicted_and_nothing_else():
+    bench = Bench(2)
+    await bench.do(Request(1, ReadPod(bench.pods[0])), Request(2, ApiCall("get", "Node", "", "node-0")))
+    assert not bench.written
+    await bench.do(Request(3, Bind(bench.pods[0], "node-0")))
+    assert len(bench.written) == 1
+    await bench.do(Request(4, EvictPod(bench.pods[0], "preempting", bench.pods[1])))
+    assert len(bench.written) == 2
+    bench.transport.refuse("delete", ApiError(403, "Forbidden", "may not delete"))
+    await bench.do(Request(5, EvictPod(bench.pods[1], "preempting", bench.pods[0])))
+    assert len(bench.written) == 2
 
 
 async def test_a_failed_binding_is_answered_with_why():

@@ -7,6 +7,9 @@ Why nothing is lost: the resourceVersion to resume from advances only past a lin
 the mirror. Whatever breaks, the watch starts again from there. Where the server no longer remembers that version
 (410 Gone), or where watches break again and again before they bring anything, a new list is compared with the mirror,
 so that deletions in the meantime are handed on as well. Lists alone keep the mirror going, should no watch ever work.
+
+A watch may also be open and say nothing any more, which looks like a cluster in which nothing happens. So one that is
+silent is opened again now and then; soon, where whoever writes has said that there must be news (`expect_news`).
 """
 
 import asyncio
@@ -34,6 +37,11 @@ PAGE_SIZE = 500
 MIN_WATCH_TIMEOUT_S = 300.0
 # A server that has not ended a watch this long after the time asked for is not going to end it.
 WATCH_GRACE_S = 30.0
+# kube-apiserver sends a bookmark about every minute. A watch that is silent for longer is opened again where it was,
+# which costs as little as a bookmark; it may be dead without anybody being told.
+SILENCE_S = 90.0
+# So long after a write of ours a watch may say nothing at all; twice as long after each time that this was in vain.
+NEWS_WITHIN_S = 5.0
 # At most this many changes are handed over at once, however many lines are at hand.
 MAX_BATCH = 2000
 # A watch that broke so often at the same resourceVersion will break there again: list instead.
@@ -68,10 +76,11 @@ class Reflector:
 
     __slots__ = (
         "_backoff", "_breaks", "_bug", "_clock", "_current_at", "_expirations", "_field_selector", "_flush_due",
-        "_fruitless", "_is_quiet", "_is_watching", "_keep_raw", "_label_selector", "_list_took_s", "_listed_at",
-        "_may_stream", "_namespace", "_page_size", "_patience", "_pending", "_random", "_reader", "_refusals",
-        "_report", "_resource_version", "_sink", "_sleep", "_streamed", "_synced", "_task", "_transport",
-        "_wants_list", "comparisons", "lists", "mirror", "problem", "repairs", "resource",
+        "_fruitless", "_heard_at", "_is_quiet", "_is_silent", "_is_watching", "_keep_raw", "_label_selector",
+        "_list_took_s", "_listed_at", "_listener", "_may_stream", "_namespace", "_news_since", "_news_within_s",
+        "_page_size", "_patience", "_pending", "_random", "_reader", "_refusals", "_report", "_resource_version",
+        "_sink", "_sleep", "_streamed", "_synced", "_task", "_transport", "_wants_list", "comparisons", "lists",
+        "mirror", "problem", "repairs", "resource",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +134,14 @@ class Reflector:
         self._is_quiet = False
         self._list_took_s = 0.0
         self._current_at: float | None = None
+        self._heard_at = 0.0
+        """When the watch under way last brought anything, or was opened."""
+        self._news_since: float | None = None
+        """Since when there is something that the watch has to bring, and nothing has come."""
+        self._news_within_s = NEWS_WITHIN_S
+        self._listener: asyncio.TimerHandle | None = None
+        self._is_silent = False
+        """Whether the watch under way is given up since nothing comes."""
         self.lists = 0
         """How many lists were read in full."""
         self.comparisons = 0
@@ -182,6 +199,12 @@ class Reflector:
     def confirm(self, at_s: float) -> None:
         """Take in that the mirror was found to be up to date at a time."""
         self._current_at = max(at_s, self._current_at or at_s)
+
+    def expect_news(self) -> None:
+        """Take in that something has just changed, so that a watch which works brings something soon."""
+        if self._news_since is None:
+            self._news_since = self._clock()
+            self._listen_within(self._news_within_s)
 
     def repair(self, why: str) -> None:
         """List again, now, because what is known is wrong."""
@@ -326,6 +349,7 @@ class Reflector:
             self._streamed = None
             # From here on it is a watch like any other, and has the time of one.
             self._be_patient(2 * MIN_WATCH_TIMEOUT_S + WATCH_GRACE_S)
+            self._listen()
             self._is_watching = self._is_quiet = True
             self._listed(identity.resource_version)
             return
@@ -355,6 +379,7 @@ class Reflector:
         self._list_took_s = self._clock() - self._listed_at
         # The list shows a moment between the request and the answer; the earlier end is true in any case.
         self._current_at = self._listed_at
+        self._news_since = None
         self.lists += 1
         self.problem = ""
         if not self._synced.is_set():
@@ -415,15 +440,18 @@ class Reflector:
         )
         try:
             async with asyncio.timeout(STREAM_SILENCE_S if is_stream else timeout_s + WATCH_GRACE_S) as self._patience:
+                if not is_stream:
+                    self._listen()
                 async with _closing(lines):
                     async for line in lines:
                         self._handle_line(line)
         except TimeoutError as error:
-            if self._wants_list and self._streamed is None:
-                return  # `repair` has asked for this
+            if (self._wants_list or self._is_silent) and self._streamed is None:
+                return  # `repair` has asked for this, or nothing comes
             raise ConnectionLost(f"the server did not end a watch of {timeout_s:.0f} s") from error
         finally:
             self._patience = None
+            self._stop_listening()
             self._flush()
         if self._streamed is not None:
             return
@@ -454,7 +482,8 @@ class Reflector:
         # Last, when nothing can fail any more: what breaks before is sent again by the watch that resumes.
         if version:
             self._resource_version = version
-        self._current_at = self._clock()
+        self._current_at = self._heard_at = self._clock()
+        self._news_since = None
         self._is_quiet = False
         if self._is_troubled:
             self._recovered()
@@ -469,7 +498,46 @@ class Reflector:
         """Start counting failures anew: an event came through. A list alone would not prove that the watch works."""
         self._breaks = self._expirations = self._fruitless = self._refusals = 0
         self.problem = ""
+        self._news_within_s = NEWS_WITHIN_S
         self._backoff.reset()
+
+    # -- silence -------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Begin to look for silence in the watch that is opened now."""
+        self._heard_at, self._is_silent = self._clock(), False
+        self._listen_within(SILENCE_S if self._news_since is None else self._news_within_s)
+
+    def _listen_within(self, delay_s: float) -> None:
+        """Look for silence after a while, if that is not sooner done anyway."""
+        loop, listener = asyncio.get_running_loop(), self._listener
+        if self._patience is None or (listener is not None and listener.when() <= loop.time() + delay_s):
+            return
+        self._stop_listening()
+        self._listener = loop.call_later(delay_s, self._look_for_silence)
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None
+
+    def _look_for_silence(self) -> None:
+        """Give the watch under way up if it says nothing; else look again when it will have been silent for long."""
+        self._listener = None
+        now, since = self._clock(), self._news_since
+        silence_left_s = self._heard_at + SILENCE_S - now
+        news_left_s = silence_left_s if since is None else max(since, self._heard_at) + self._news_within_s - now
+        if min(silence_left_s, news_left_s) > 0.001:
+            self._listen_within(min(silence_left_s, news_left_s))
+            return
+        self._is_silent = True
+        if since is not None and news_left_s <= 0.001:
+            message = f"the watch says nothing of what was written {now - since:.0f} s ago; opening it again"
+            self._report(InformerTrouble(self.resource.plural, message))
+            self._news_within_s = min(2 * self._news_within_s, SILENCE_S)
+            self._count_fruitless()
+        # It ends as if its time were up.
+        self._be_patient(0.0)
 
     # -- handing on ----------------------------------------------------------------------------------------
 

@@ -154,6 +154,7 @@ class LiveScheduler:
             ServedTransport(leadership.writing, self.following.served, self.following.find), self._recorder,
             answer=self._arrivals.put, lookup=self._known_pod, report=_log.warning, bug=log_bug, rng=rng,
             extenders=extenders_for(config), timer=CallTimer(observer), acting_for=leadership.acting_for,
+            pod_written=self.following.expect_pods,
         )  # fmt: skip
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
         self._drain = GracefulStop(self._work, self._arrivals, self._effects)

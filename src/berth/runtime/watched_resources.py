@@ -157,6 +157,10 @@ class WatchedResources:
         """Ask at once for what the server did not serve: somebody knows that it may by now."""
         self._informers.ask_again()
 
+    def expect_pods(self) -> None:
+        """Take in that a pod has just been written, so that the watch of pods must bring something soon."""
+        self._informers.informers["Pod"].reflector.expect_news()
+
     async def wait_for_sync(self) -> None:
         """Return when the required kinds are there, and all others too or for long enough not; raises bugs."""
         await self._informers.wait_until_settled(REQUIRED_KINDS)

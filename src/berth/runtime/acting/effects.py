@@ -55,7 +55,7 @@ class Effects:
 
     __slots__ = (
         "_acting_for", "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups",
-        "_recorder", "_report", "_statuses", "_timer", "_transport", "prioritizing", "work_queues",
+        "_pod_written", "_recorder", "_report", "_statuses", "_timer", "_transport", "prioritizing", "work_queues",
     )  # fmt: skip
 
     def __init__(
@@ -72,8 +72,13 @@ class Effects:
         extenders: ExtenderClient | None = None,
         timer: CallTimer | None = None,
         acting_for: Callable[[str], Transport] | None = None,
+        pod_written: Callable[[], None] = lambda: None,
     ) -> None:
-        """`acting_for` gives the transport for what is done on behalf of a namespace; by default the same for all."""
+        """`acting_for` gives the transport for what is done on behalf of a namespace; by default the same for all.
+
+        `pod_written` is called whenever a binding or an eviction was answered: the watch of pods must have news of it.
+        """
+        self._pod_written = pod_written
         self._acting_for = acting_for or (lambda _: transport)
         self._transport = transport
         self._extenders = extenders or ExtenderClient(())
@@ -186,6 +191,8 @@ class Effects:
             started = self._timer.now()
             error = await self._binder.bind(bind)
             self._timer.over(BINDING, started, has_failed=bool(error))
+            # Where it was refused, the pod has gone or is elsewhere, as a rule, which the watch must show as well.
+            self._pod_written()
         except Exception as bug:
             self._bug(bug)
         self._answer(Answer(request.ticket, error=error))
@@ -219,7 +226,8 @@ class Effects:
     async def _carry_out_one(self, effect: Any) -> Any:
         """Carry out one of the other effects: not a binding, status patch or event. Raises `TransportError`."""
         if isinstance(effect, EvictPod):
-            return await evict(self._acting_for(effect.preemptor.namespace), effect)
+            await evict(self._acting_for(effect.preemptor.namespace), effect)
+            return self._pod_written()
         if isinstance(effect, ReadPod):
             return await read_pod(self._transport, effect.pod)
         if isinstance(effect, ApiCall):
