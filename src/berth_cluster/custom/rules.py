@@ -21,6 +21,7 @@ from typing import Any
 from berth.cel.delegated import parse_duration, parse_timestamp
 from berth.cel.library import Environment
 from berth.cel.program import CompileError, LimitError, Program
+from berth.cel.syntax import SyntaxNode
 from berth.cel.values import ABSENT, EvaluationError, OptionalValue
 from berth_cluster.apimachinery.errors import FieldErrors, as_text
 from berth_cluster.apimachinery.meta import Object
@@ -230,14 +231,13 @@ def escaped(name: str) -> str:
     return name
 
 
-def compile_mistake(text: str, kind: str) -> str:
-    """What is wrong with an expression that is to give a value of this type (`bool`, `string`); empty if nothing is."""
-    try:
-        checked = _environment().check(text)
-        _environment().program(checked.tree)
-    except CompileError as error:
-        return str(error)
-    return "" if checked.kind in (kind, "dyn") else f"must evaluate to a {kind}"
+def compiled(text: str, kind: str) -> SyntaxNode:
+    """An expression that is to give a value of this type (`bool`, `string`); raises CompileError."""
+    checked = _environment().check(text)
+    _environment().program(checked.tree)
+    if checked.kind not in (kind, "dyn"):
+        raise CompileError(f"must evaluate to a {kind}")
+    return checked.tree
 
 
 @cache

@@ -10,11 +10,15 @@ Source: kubernetes.io "Extend the Kubernetes API with CustomResourceDefinitions"
 from collections.abc import Iterator
 
 from berth.cel.delegated import pattern_mistake
+from berth.cel.estimate import times
+from berth.cel.program import CompileError
+from berth.cel.syntax import SyntaxNode
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_text
 from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.schema import message
-from berth_cluster.custom.rules import REASONS, compile_mistake
+from berth_cluster.custom.rule_costs import RuleCosts, parts_at_most, rule_cost
+from berth_cluster.custom.rules import REASONS, compiled
 from berth_cluster.custom.validation import SchemaValidator
 from berth_cluster.custom.values import INT_OR_STRING, PRESERVE, VALIDATIONS, unknown_fields
 
@@ -39,7 +43,7 @@ def check_schema(schema: Object, field: str, errors: FieldErrors) -> None:
     if not errors:  # else they could not be understood
         _check_values(schema, field, errors)
     if not errors:
-        _check_rules(schema, field, errors)
+        _RuleCheck(errors).check(schema, field)
 
 
 def parts_of(schema: Object, field: str = "") -> Iterator[tuple[str, Object, str]]:
@@ -121,20 +125,45 @@ def _check_values(schema: Object, field: str, errors: FieldErrors) -> None:
         _check_values(part, place, errors)
 
 
-def _check_rules(schema: Object, field: str, errors: FieldErrors) -> None:
-    """The rules in CEL."""
-    for number, rule in enumerate(schema.get(VALIDATIONS) or ()):
-        place, text = f"{field}.{VALIDATIONS}[{number}]", str(rule.get("rule") or "").strip()
+class _RuleCheck:
+    """The rules in CEL, on their way through a schema."""
+
+    def __init__(self, errors: FieldErrors) -> None:
+        self._errors = errors
+        self._costs = RuleCosts()
+
+    def check(self, schema: Object, field: str) -> None:
+        """Report rules that are wrong, or might cost too much, each or together."""
+        self._visit(schema, field, 1, is_root=True)
+        self._costs.tell(field, self._errors)
+
+    def _visit(self, schema: Object, field: str, values: int | None, *, is_root: bool) -> None:
+        """`values` says how many of this schema there are in an object at most."""
+        for number, rule in enumerate(schema.get(VALIDATIONS) or ()):
+            self._check(rule, f"{field}.{VALIDATIONS}[{number}]", schema, values, is_root=is_root)
+        within = parts_at_most(schema, values)
+        for place, part, _ in parts_of(schema, field):
+            self._visit(part, place, within, is_root=False)
+
+    def _check(self, rule: Object, place: str, schema: Object, values: int | None, *, is_root: bool) -> None:
+        text, message = str(rule.get("rule") or "").strip(), rule.get("messageExpression")
+        tree = self._compiled(text, "bool", f"{place}.rule", "cel expression") if text else None
         if not text:
-            errors.required(f"{place}.rule", "rule is not specified")
-        elif mistake := compile_mistake(text, "bool"):
-            errors.invalid(
-                f"{place}.rule", text, f"cel expression {mistake}" if mistake.startswith("must") else mistake
-            )
-        told = rule.get("messageExpression")
-        if told and (mistake := compile_mistake(told, "string")):
-            errors.invalid(f"{place}.messageExpression", told, f"messageExpression {mistake}")
+            self._errors.required(f"{place}.rule", "rule is not specified")
+        if tree is not None:
+            cost, room = rule_cost(tree, rule, schema, is_root=is_root)
+            self._costs.note("rule", times(cost, room if values is None else values), f"{place}.rule", self._errors)
+            place_of_message = f"{place}.messageExpression"
+            if message and (told := self._compiled(message, "string", place_of_message, "messageExpression")):
+                cost, _ = rule_cost(told, rule, schema, is_root=is_root)
+                self._costs.note("messageExpression", cost, place_of_message, self._errors)
         if rule.get("reason") and rule["reason"] not in REASONS:
-            errors.unsupported(f"{place}.reason", rule["reason"], tuple(sorted(REASONS)))
-    for place, part, _ in parts_of(schema, field):
-        _check_rules(part, place, errors)
+            self._errors.unsupported(f"{place}.reason", rule["reason"], tuple(sorted(REASONS)))
+
+    def _compiled(self, text: str, kind: str, place: str, name: str) -> SyntaxNode | None:
+        try:
+            return compiled(text, kind)
+        except CompileError as error:
+            is_named = name == "messageExpression" or str(error).startswith("must")
+            self._errors.invalid(place, text, f"{name} {error}" if is_named else str(error))
+            return None

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterator
 
+from berth.cel.program import CompileError
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.custom.rules import compile_mistake
+from berth_cluster.custom.rules import compiled
 from berth_cluster.strategies.pod_defaults import objects_in
 
 
 def expressions_are_cel(obj: Object, _path: str, errors: FieldErrors) -> None:
     """Check the syntax alone: which variables and functions an expression may use is not known here."""
     for place, text in _expressions(obj):
-        mistake = compile_mistake(text, "bool")
-        if "Syntax error" in mistake:
-            errors.invalid(place, text, mistake)
+        try:
+            compiled(text, "bool")
+        except CompileError as error:
+            if "Syntax error" in str(error):
+                errors.invalid(place, text, str(error))
 
 
 def _expressions(obj: Object) -> Iterator[tuple[str, str]]:
