@@ -10,9 +10,11 @@ only now and then. After a power failure the file is in order, and may lack what
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from berth.api.user_error import UserError
 from berth_cluster.apimachinery.errors import StoreError
@@ -69,6 +71,28 @@ class SavedObject(NamedTuple):
     encoded: bytes
 
 
+class _Row(NamedTuple):
+    api_group: str
+    plural: str
+    namespace: str
+    name: str
+    revision: int
+    written_s: float
+    owners: bytes | None
+    object: bytes
+
+
+def _make(path: Path) -> None:
+    """Make an empty file, which has its name when it is complete: an empty one is never left by a kill."""
+    beginning = path.with_name(f"{path.name}.new")
+    beginning.unlink(missing_ok=True)
+    beginning.touch(mode=0o600)  # there are Secrets in it
+    with closing(sqlite3.connect(beginning, isolation_level=None)) as made:
+        for statement in _TABLES:
+            made.execute(statement)
+    beginning.replace(path)
+
+
 class ObjectFile:
     """Opened by whoever makes the store, who holds the lock of the directory."""
 
@@ -85,7 +109,9 @@ class ObjectFile:
         """Called when something is noted while all before it is written."""
         self.found_revision = 0
         """Of the state that the file held when it was opened; 0 where it is new."""
-        path.touch(mode=0o600)  # there are Secrets in it
+        if not path.exists():
+            _make(path)
+        self._refuse_what_is_none()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             self._open()
@@ -93,16 +119,29 @@ class ObjectFile:
             self._connection.close()
             raise error if isinstance(error, ObjectFileError) else self.unreadable(str(error)) from None
 
+    def _refuse_what_is_none(self) -> None:
+        """Raise `ObjectFileError` where SQLite would take it for a new file, or say little."""
+        try:
+            with self._path.open("rb") as file:
+                is_empty = not file.read(1)
+        except OSError as error:
+            raise self.unreadable(error.strerror or str(error)) from None
+        if is_empty:
+            raise self.unreadable("it is empty, as where a copy was cut short or a disk was full")
+
     def _open(self) -> None:
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        is_new = not self._number("schema_version")
-        if not is_new and self._number("application_id") != _APPLICATION:
+        if not self._number("schema_version"):
+            raise self.unreadable("it holds no cluster")
+        if self._number("application_id") != _APPLICATION:
             raise self.unreadable("it is another program's")
         if (found := self._number("user_version")) > FORMAT:
             raise self.unreadable(f"a newer Berth has written it, in format {found}; this one knows {FORMAT}")
-        for setting in (*_SETTINGS, *(_TABLES if is_new else ())):
+        for setting in _SETTINGS:
             self._connection.execute(setting)
         self.found_revision = self._connection.execute(_REVISION).fetchone()[0]
+        if not isinstance(self.found_revision, int):
+            raise self.unreadable("its revision is damaged")
         if _VACUUM_PAGES < self._number("page_count") < 2 * self._number("freelist_count"):
             self._connection.execute("VACUUM")
 
@@ -121,9 +160,10 @@ class ObjectFile:
     def read(self) -> Iterator[SavedObject]:
         """The objects, definitions of others first. Raises `ObjectFileError`."""
         try:
-            for group, plural, *rest in self._connection.execute(_READ, DEFINITIONS.key):
+            for row in self._connection.execute(_READ, DEFINITIONS.key):
+                group, plural, *rest = msgspec.convert(row, _Row)
                 yield SavedObject((group, plural), *rest)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, msgspec.ValidationError, OverflowError) as error:
             raise self.unreadable(str(error)) from None
 
     def note(self, key: ResourceKey, entry: Entry, *, is_gone: bool) -> None:

@@ -31,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from berth.api.untrusted import shortened
 from berth_cluster.apimachinery.errors import (
     StoreError,
     already_exists,
@@ -63,7 +64,7 @@ from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
 from berth_cluster.storage.field_managers import FieldManagers, Writer
 from berth_cluster.storage.namespace_contents import NamespaceContents
-from berth_cluster.storage.object_file import ObjectFile
+from berth_cluster.storage.object_file import ObjectFile, SavedObject
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
@@ -472,17 +473,23 @@ class Store:
             if found is None:
                 raise kept.unreadable(f"it holds {'.'.join(reversed(saved.key))}, which nothing declares")
             try:
-                entry = Entry(_decode(saved.encoded), saved.revision, saved.encoded)
-                if saved.owners is not None:
-                    self.managers.load(entry.obj["metadata"]["uid"], saved.owners)
-            except (msgspec.MsgspecError, KeyError, TypeError) as error:
+                self._take(found, saved)
+            except (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError, StoreError) as error:
                 name = f"{'/'.join(saved.key)} {saved.namespace}/{saved.name}"
-                raise kept.unreadable(f"{name} is damaged ({error})") from None
-            found.put(entry)
-            if found.resource is DEFINITIONS:
-                self.custom.load(entry.obj)
-            elif found.resource is EVENTS:
-                self._expiry.written(entry, saved.written_s)
+                raise kept.unreadable(f"{name} is damaged ({shortened(str(error))})") from None
+
+    def _take(self, collection: Collection, saved: SavedObject) -> None:
+        entry = Entry(_decode(saved.encoded), saved.revision, saved.encoded)
+        if entry.place != (saved.namespace, saved.name):
+            raise ValueError("it has another name")
+        uid = entry.obj["metadata"]["uid"]
+        if saved.owners is not None:
+            self.managers.load(uid, saved.owners)
+        collection.put(entry)
+        if collection.resource is DEFINITIONS:
+            self.custom.load(entry.obj)
+        elif collection.resource is EVENTS:
+            self._expiry.written(entry, saved.written_s)
 
     def expire_events(self, at_most: int = 1000) -> int:
         """Let events go whose time has come; the number of those that went."""

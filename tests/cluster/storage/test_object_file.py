@@ -8,6 +8,8 @@ import os
 import shutil
 import sqlite3
 import stat
+from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -348,6 +350,86 @@ class TestWhatCannotBeGoneOnWith:
             other.execute("UPDATE objects SET object = x'7b' WHERE name = 'c7'")
         other.close()
         assert "/configmaps default/c7 is damaged" in self.refused(directory)
+
+    def test_a_value_with_a_byte_that_is_no_text(self, directory):
+        path = self.with_some(directory)
+        content = path.read_bytes()
+        assert content.count(b"x" * 500) == 50
+        path.write_bytes(content.replace(b"x" * 500, b"x" * 250 + b"\xff" + b"x" * 249, 1))
+        assert "/configmaps default/c" in self.refused(directory)
+
+    @pytest.mark.parametrize("column", ["api_group", "plural", "namespace", "name", "revision", "written_s", "owners"])
+    @pytest.mark.parametrize("value", ["CAST(x'c3ff' AS TEXT)", "x'c3ff'", "NULL", "'?'", "-1.5", "9e999"])
+    def test_a_column_that_holds_something_else(self, directory, column, value):
+        path = self.with_some(directory)
+        with sqlite3.connect(path) as other:
+            other.execute(f"UPDATE objects SET {column} = {value} WHERE name = 'c7'")
+        other.close()
+        with suppress(ObjectFileError):  # a cluster, or this
+            directory.store()
+
+    @pytest.mark.parametrize(
+        "damaged",
+        [
+            b"[]",
+            b"7",
+            b"{}",
+            b'{"metadata": {}}',
+            b'{"metadata": {"name": 7}}',
+            b'{"metadata": {"name": "c7"}}',
+            b"\xff",
+        ],
+    )
+    @pytest.mark.parametrize("of", [CONFIG_MAPS, EVENTS, DEFINITIONS], ids=lambda kind: kind.plural)
+    def test_an_object_that_is_something_else(self, directory, of, damaged):
+        path = self.with_some(directory)
+        with sqlite3.connect(path) as other:
+            other.execute(
+                "UPDATE objects SET api_group = ?, plural = ?, object = ? WHERE name = 'c7'", (*of.key, damaged)
+            )
+        other.close()
+        assert f"/{of.plural} default/c7 is damaged" in self.refused(directory)
+
+    def test_any_byte_that_is_another(self, directory):
+        """Many are of texts, in which no one can tell; none ends in anything but the error or a cluster."""
+        path, rng = self.with_some(directory), Random(1)
+        whole = path.read_bytes()
+        refused = 0
+        for at in rng.sample(range(len(whole)), 150):
+            content = bytearray(whole)
+            content[at] ^= rng.randrange(1, 256)
+            path.write_bytes(content)
+            try:
+                directory.store()
+            except ObjectFileError:
+                refused += 1
+            directory.close()
+            for left in directory.path.glob("*-*"):
+                left.unlink()
+        assert refused
+
+    def test_an_empty_file(self, directory):
+        (directory.path / FILE_NAME).touch()
+        assert "it is empty" in self.refused(directory)
+
+    def test_a_directory(self, directory):
+        (directory.path / FILE_NAME).mkdir()
+        assert "Is a directory" in self.refused(directory)
+
+    def test_a_file_that_may_not_be_read(self, directory, monkeypatch):
+        path = self.with_some(directory)
+
+        def refuse(*_arguments, **_options):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(type(path), "open", refuse)  # who runs the tests may be root, whom nothing is forbidden
+        assert "Permission denied" in self.refused(directory)
+
+    def test_a_database_without_tables(self, directory):
+        with sqlite3.connect(directory.path / FILE_NAME) as other:
+            other.execute("PRAGMA user_version = 1")
+        other.close()
+        assert "it holds no cluster" in self.refused(directory)
 
     def test_objects_that_nothing_declares(self, directory):
         path = self.with_some(directory)
