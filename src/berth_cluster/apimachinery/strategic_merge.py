@@ -6,6 +6,7 @@ Entries are found by hashing what tells them apart, so that a merge takes time i
 of objects that have no schema may hold anything under any name, hence the checks of what is merged.
 """
 
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -73,7 +74,8 @@ def _merge_field(current: Any, value: Any, field: Field | None, order: Any) -> A
         if field.merge_key and all(isinstance(item, dict) for item in value):
             return _merge_lists(there, value, field, order)
         known = {identity(item) for item in there}
-        return [*there, *(item for item in value if identity(item) not in known)]
+        merged = [*there, *(item for item in value if identity(item) not in known)]
+        return _ordered(merged, order if isinstance(order, list) else value, there, "")
     return [item for item in value if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "replace")]
 
 
@@ -113,39 +115,47 @@ def _merge_lists(current: list[Any], patch: list[Any], field: Field, order: Any)
             merged.append(_merge_objects({}, item, known_type))
         else:
             merged[place] = _merge_objects(merged[place], item, known_type)
-    return _ordered([item for item in merged if item is not _GONE], order, key)
+    left = [item for item in merged if item is not _GONE]
+    return _ordered(left, order if isinstance(order, list) else patch, current, key)
 
 
 def _cut(item: Object) -> str:
     return str(item) if len(item) <= _MAX_SHOWN_FIELDS else f"an entry of {len(item)} fields"
 
 
-def _ordered(items: list[Any], order: Any, key: str) -> list[Any]:
-    """Entries in the order the patch asks for; those it does not name stay behind the entry they stood behind.
+def _ordered(items: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
+    """Entries in the order that is wanted; those that it does not name keep that of before.
 
-    Each named entry is ranked by its place in the order; an unnamed one is ranked just above its predecessor and below
-    the next whole number, so that it moves along with the entry before it.
+    As upstream: one of the latter comes in front of the first that is named and stood behind it before, and so behind
+    all that are new.
     """
-    if not isinstance(order, list):
-        return items
-    wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
-    rank = {identity(value): number for number, value in enumerate(wanted)}
-    last = -1.0
-    ranked = []
-    for number, item in enumerate(items):
-        place = rank.get(identity(item.get(key) if isinstance(item, dict) else item))
-        last = float(place) if place is not None else last + 0.5 / (number + 1)
-        ranked.append((last, number, item))
-    ranked.sort(key=lambda entry: entry[:2])
-    return [item for _, _, item in ranked]
+
+    def name_of(entry: Any) -> Any:
+        return identity(entry.get(key) if isinstance(entry, dict) else entry)
+
+    ranks = {name_of(entry): number for number, entry in reversed(list(enumerate(wanted)))}
+    places = {name_of(entry): number for number, entry in reversed(list(enumerate(before)))}
+    known = [(name_of(item), item) for item in items]
+    named = deque(sorted([one for one in known if one[0] in ranks], key=lambda one: ranks[one[0]]))
+    rest = deque(sorted([one for one in known if one[0] not in ranks], key=lambda one: places.get(one[0], -1)))
+    made = []
+    while named and rest:
+        is_behind = 0 <= places.get(rest[0][0], -1) < places.get(named[0][0], -1)
+        made.append((rest if is_behind else named).popleft()[1])
+    return [*made, *(item for _, item in (*named, *rest))]
 
 
 def _reorder_unpatched(merged: Object, patch: Object, fields: dict[str, Field]) -> None:
     """Reorder lists for which the patch gives an order and nothing else."""
     for name, order in patch.items():
         key = name.removeprefix(_ORDER)
-        if name.startswith(_ORDER) and key not in patch and isinstance(merged.get(key), list):
-            merged[key] = _ordered(merged[key], order, fields[key].merge_key if key in fields else "")
+        if (
+            name.startswith(_ORDER)
+            and key not in patch
+            and isinstance(merged.get(key), list)
+            and isinstance(order, list)
+        ):
+            merged[key] = _ordered(merged[key], order, merged[key], fields[key].merge_key if key in fields else "")
 
 
 def _drop_primitives(merged: Object, field: str, gone: Any) -> None:

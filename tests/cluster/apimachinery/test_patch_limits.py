@@ -98,7 +98,7 @@ def test_merges_are_what_they_were():
     spec = {"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}
     patch = {"containers": [{"name": "c"}, {"name": "a", "$patch": "delete"}, {"name": "a", "image": "2"}]}
     merged = strategic_merge(spec, patch, SPEC)
-    assert merged == {"containers": [{"name": "b"}, {"name": "c"}, {"name": "a", "image": "2"}]}
+    assert merged == {"containers": [{"name": "c"}, {"name": "a", "image": "2"}, {"name": "b"}]}
     meta = strategic_merge({"finalizers": ["x", "y"]}, {"finalizers": ["y", "z"]}, META)
     assert meta == {"finalizers": ["x", "y", "z"]}
 

@@ -97,7 +97,7 @@ def containers(*pairs):
         pytest.param(
             containers(("a", "one")),
             {"spec": {"containers": [{"name": "c", "image": "new"}]}},
-            containers(("a", "one"), ("c", "new")),
+            containers(("c", "new"), ("a", "one")),
             id="a new one is added",
         ),
         pytest.param(
@@ -145,7 +145,7 @@ def containers(*pairs):
         pytest.param(
             {"metadata": {"finalizers": ["a"]}},
             {"metadata": {"finalizers": ["b"]}},
-            {"metadata": {"finalizers": ["a", "b"]}},
+            {"metadata": {"finalizers": ["b", "a"]}},
             id="finalizers merge",
         ),
         pytest.param(
@@ -171,7 +171,7 @@ def containers(*pairs):
             {
                 "spec": {
                     "containers": [
-                        {"name": "a", "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 443}]}
+                        {"name": "a", "ports": [{"containerPort": 443}, {"containerPort": 80, "name": "http"}]}
                     ]
                 }
             },
@@ -263,3 +263,35 @@ def test_what_is_handed_in_as_a_patch_is_not_edited():
     patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
     store.patch(DEPLOYMENTS, "default", "web", patch, MERGE_PATCH)  # completed with defaults in the store
     assert container == {"name": "side", "image": "busybox"}
+
+
+def named(text, **fields):
+    return [{"name": name, **fields} for name in text]
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        ({"containers": named("d")}, "dabc"),
+        ({"containers": named("ca", image="j")}, "bca"),
+        ({"containers": named("zb")}, "zabc"),
+        ({"containers": [{"name": "b", "$patch": "delete"}, {"name": "y"}]}, "yac"),
+        ({"$setElementOrder/containers": named("ca"), "containers": named("a")}, "bca"),
+        ({"$setElementOrder/containers": named("qcb"), "containers": named("q")}, "qacb"),
+        ({"$setElementOrder/containers": named("ca")}, "bca"),
+    ],
+)
+def test_the_order_of_merged_lists(patch, expected):  # as a kube-apiserver 1.36 answers
+    patched = apply_patch(
+        {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": named("abc")}},
+        {"spec": patch},
+        STRATEGIC_MERGE_PATCH,
+    )
+    assert "".join(one["name"] for one in patched["spec"]["containers"]) == expected
+
+
+@pytest.mark.parametrize(("patch", "expected"), [(["x/c"], ["x/c", "x/a", "x/b"]), (["x/b", "x/a"], ["x/b", "x/a"])])
+def test_the_order_of_merged_sets(patch, expected):  # the same
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"finalizers": ["x/a", "x/b"]}}
+    patched = apply_patch(pod, {"metadata": {"finalizers": patch}}, STRATEGIC_MERGE_PATCH)
+    assert patched["metadata"]["finalizers"] == expected
