@@ -15,6 +15,7 @@ from berth.api.pod_resources import CPU, Requests
 from berth.api.quantity import milli_value, value
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.hollow.admission import HostPort, NodeLoad, Rejection, admit, host_ports
+from berth_cluster.hollow.container_runs import NodeFiles
 from berth_cluster.hollow.resize import ContainerResources
 from berth_cluster.hollow.template import is_down
 
@@ -34,8 +35,8 @@ class HollowNode:
     """One hollow node and the pods that its kubelet has admitted."""
 
     __slots__ = (
-        "_addresses", "_host", "_ports", "_range", "_used", "allocatable", "deferred", "host_ip", "is_down", "node",
-        "pods",
+        "_addresses", "_host", "_ports", "_range", "_used", "allocatable", "deferred", "files", "host_ip", "is_down",
+        "node", "pods",
     )  # fmt: skip
 
     def __init__(self, node: Node, raw: Object) -> None:
@@ -44,6 +45,7 @@ class HollowNode:
         self._ports: set[HostPort] = set()
         self._addresses: set[str] = set()
         self._host = 0
+        self.files = NodeFiles()
         self.deferred: set[str] = set()
         """Pods, as namespace/name, whose resize waits for room."""
         self.refresh(node, raw)

@@ -95,6 +95,7 @@ class HollowKubelet(KeyedController):
         hollow_node = self._nodes.get(node_of(pod))
         if hollow_node is not None:
             hollow_node.remove(uid_of(pod))
+            hollow_node.files.forget(uid_of(pod))
             self._retry_deferred(hollow_node)
 
     # --- one pod ---------------------------------------------------------------------------------------------
@@ -176,16 +177,17 @@ class HollowKubelet(KeyedController):
         if not _stays_as_it_is(pod) or key_of(pod) in self._revived:
             self._revived.discard(key_of(pod))
             pod_ip = hollow_node.pods[uid_of(pod)].pod_ip
-            life = PodLife(pod, self._runs_of(pod), now_s, pod_ip, hollow_node.host_ip)
+            life = PodLife(pod, self._runs_of(pod, hollow_node), now_s, pod_ip, hollow_node.host_ip)
             if self.client.set_status(pod, life.status) is not pod:
                 return  # the write has the pod looked at again
             due_s = min(due_s, life.due_s)
         if due_s < float("inf"):
             self.look_at(pod, due_s)
 
-    def _runs_of(self, pod: Object) -> Runs:
+    def _runs_of(self, pod: Object, hollow_node: HollowNode) -> Runs:
         def runs(container: Object, restarts: int, is_init: bool) -> ContainerRun:
-            return run_of(pod, container, restarts, is_init=is_init, default_s=self._settings.run_s)
+            files, default_s = hollow_node.files, self._settings.run_s
+            return run_of(pod, container, restarts, files, is_init=is_init, default_s=default_s)
 
         return runs
 

@@ -21,7 +21,7 @@ from berth_cluster.apimachinery.meta import (
     parse_time,
     with_condition,
 )
-from berth_cluster.hollow.container_runs import ENDLESS, READY_SECONDS, ContainerRun, said_of
+from berth_cluster.hollow.container_runs import ENDLESS, READY_SECONDS, ContainerRun, cannot_be_pulled, said_of
 
 COMPLETED = "Completed"
 ERROR = "Error"
@@ -67,6 +67,8 @@ class PodLife:
                 )
         for container in spec["containers"]:
             self._run(container, is_init=False)
+        if any(self._has_never_run(each) for each in spec["containers"]):
+            return "Pending"
         if not all(self._is_over(each) for each in spec["containers"]):
             return "Running"
         sidecars = [each for each in spec.get("initContainers") or [] if each.get("restartPolicy") == "Always"]
@@ -76,6 +78,10 @@ class PodLife:
             self._states[container["name"]] = _ended(self._states[container["name"]], 0, format_time(self._now_s))
         codes = [self._states[each["name"]]["state"]["terminated"]["exitCode"] for each in spec["containers"]]
         return "Failed" if any(codes) else "Succeeded"
+
+    def _has_never_run(self, container: Object) -> bool:
+        status = self._states[container["name"]]
+        return "waiting" in status["state"] and not status["lastState"]
 
     def _is_over(self, container: Object) -> bool:
         """The container has ended, and is not started again."""
@@ -100,6 +106,11 @@ class PodLife:
         status = self._states.get(container["name"])
         if status is None or not (status.get("lastState") or {"running", "terminated"} & status["state"].keys()):
             status = _blank(self._pod, container) | {"state": {"running": {"startedAt": now}}}
+            if cannot_be_pulled(image := container.get("image", "")):
+                why = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
+                status |= {"ready": False, "started": False, "state": {"waiting": why}}
+                self._states[container["name"]] = status
+                return {"waiting": why}
         while True:
             restarts = status["restartCount"]
             if "running" in status["state"]:
