@@ -3,6 +3,9 @@
 Used by the controllers of StatefulSets and DaemonSets. Upstream: pkg/controller/history.
 """
 
+import msgspec
+
+from berth_cluster.apimachinery.errors import as_text
 from berth_cluster.apimachinery.meta import (
     Object,
     controller_reference,
@@ -71,9 +74,10 @@ def new_revision(workload: Object, name: str, digest: str, number: int = 1) -> O
     metadata, template = workload["metadata"], workload["spec"]["template"]
     labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABELS[workload["kind"]]: digest}
     owners = [new_controller_reference(workload)]
+    data = {"spec": {"template": {**template, "$patch": "replace"}}}
     return {
         "metadata": {"name": name, "namespace": metadata["namespace"], "labels": labels, "ownerReferences": owners},
-        "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+        "data": msgspec.json.decode(as_text(data)),  # names in order, as upstream's tools compare the bytes
         "revision": number,
     }
 

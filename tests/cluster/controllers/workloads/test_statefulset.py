@@ -4,6 +4,8 @@ Rules: Kubernetes' documentation of StatefulSets (deployment and scaling guarant
 retention) and pkg/controller/statefulset, v1.36.
 """
 
+import json
+
 import pytest
 
 from berth_cluster.hollow.kubelet import KubeletSettings
@@ -204,6 +206,15 @@ def test_going_back_uses_the_old_revision_again():
     world.run(5)
     assert world.status("StatefulSet", "db")["updateRevision"] == first
     assert sorted(one["revision"] for one in world.all("ControllerRevision")) == [2, 3]
+
+
+def test_revisions_hold_the_template_as_upstream_writes_it():
+    # pkg/controller/history compares bytes, in which Go has put the names of fields in order.
+    world = World()
+    world.create(stateful_set("db", 1))
+    world.run()
+    (revision,) = world.all("ControllerRevision")
+    assert json.dumps(revision["data"]) == json.dumps(revision["data"], sort_keys=True)
 
 
 def test_old_revisions_are_forgotten():
