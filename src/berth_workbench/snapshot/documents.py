@@ -13,6 +13,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ from berth.api.yaml_census import PARSER, STRICT_PARSER, UnreasonableYAML, refus
 from berth_workbench.snapshot.header import MAX_HEADER, Header, header_of
 from berth_workbench.snapshot.mistaken import USUAL_KINDS, refuse_chart, refuse_template, refuse_unknown_kind
 from berth_workbench.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_list
-from berth_workbench.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, unpacked
+from berth_workbench.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, room_of, unpacked
 
 __all__ = [
     "Document",
@@ -47,8 +48,15 @@ __all__ = [
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 """The files of a directory that are read; each may be compressed, with `.gz` after it."""
-MAX_YAML_NODES = 50_000_000
-"""A YAML file with more values than this is refused; a cluster of that size belongs into a snapshot."""
+MAX_OBJECTS = 2_000_000
+"""More objects than this are refused; Kubernetes itself is made for a tenth of it."""
+OBJECT_BYTES = 1024
+"""The room that an object takes beside its text, and that counts against what a small file may unpack to."""
+MAX_YAML_NODES = 2_000_000
+"""A YAML file that PyYAML has to read, and with more values than this, is refused: each takes `NODE_BYTES`."""
+NODE_BYTES = 700
+FREE_NODES, TEXT_A_NODE = 100_000, 8
+"""PyYAML is given so many values whatever the text, and one more for so many bytes of it; kubectl writes 40 for one."""
 NOT_READ = frozenset({"ConfigMap", "Event", "Lease"})
 """Kinds that the scheduler's structs know, and that no decision depends on."""
 
@@ -179,16 +187,22 @@ def _files(place: Path) -> Sequence[Path]:
 
 def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_in: str) -> None:
     """Add what one stream holds. What has the header of a snapshot is no manifest, and never read strictly."""
+    room = room_of(stream)
+
+    def take(documents: Iterator[Document]) -> None:
+        _add(given.documents, documents, source, room)
 
     def parse(content: bytes) -> Iterator[Document]:
-        return parse_manifests(content, source, strictly_in) if strictly_in else parse_documents(content, source)
+        way = _YamlWay(STRICT_PARSER if strictly_in else PARSER, room // NODE_BYTES)
+        found = _parsed(content, source, way)
+        return _strictly(found, strictly_in) if strictly_in else found
 
     start = stream.peek(512)[:512]
     if not start.strip():
         content = stream.read()
         if not content.strip():
             raise SnapshotError(f"{source}: nothing in it")
-        given.documents.extend(parse(content))
+        take(parse(content))
         return
     refuse_foreign(start, source)
     header = header_of(stream.peek(1)[:MAX_HEADER], source)
@@ -196,13 +210,24 @@ def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_
         start_of_list = _LIST_START.match(stream.peek(1)[:512])
         if start_of_list is not None:
             listed = _indented_list(stream, start_of_list, source)
-            given.documents.extend(_strictly(listed, strictly_in) if strictly_in else listed)
+            take(_strictly(listed, strictly_in) if strictly_in else listed)
         else:
-            given.documents.extend(parse(stream.read()))
+            take(parse(stream.read()))
         return
     stream.readline()
     given.headers.append(header)
-    given.documents.extend(_snapshot_objects(stream, header, source))
+    take(_snapshot_objects(stream, header, source))
+
+
+def _add(known: list[Document], documents: Iterator[Document], source: str, room: int) -> None:
+    """Add objects as long as there may be more of them, and as they have room."""
+    for document in documents:
+        if len(known) >= MAX_OBJECTS:
+            raise SnapshotError(f"{source}: more than {MAX_OBJECTS:,} objects; no cluster has as many")
+        room -= len(document.body) + OBJECT_BYTES
+        if room < 0:
+            raise SnapshotError(f"{source}: it unpacks to more objects than a file of its size has")
+        known.append(document)
 
 
 def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) -> Iterator[Document]:
@@ -227,20 +252,31 @@ def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) ->
 
 def parse_documents(content: bytes, source: str) -> Iterator[Document]:
     """Yield the objects of a text, JSON (one value or several, one a line or not) or YAML. Raises `SnapshotError`."""
-    return _parsed(content, source, PARSER)
+    return _parsed(content, source, _YamlWay(PARSER))
 
 
 def parse_manifests(content: bytes, source: str, namespace: str = "default") -> Iterator[Document]:
     """Yield the objects of what a person has written; what an API server would not take raises `SnapshotError`."""
-    return _strictly(_parsed(content, source, STRICT_PARSER), namespace)
+    return _strictly(_parsed(content, source, _YamlWay(STRICT_PARSER)), namespace)
 
 
-def _parsed(content: bytes, source: str, parser: Any) -> Iterator[Document]:
-    """Yield the objects of a text; `parser` is asked about YAML that is not plain."""
+class _YamlWay(NamedTuple):
+    """How YAML that is not plain is read."""
+
+    parser: Any
+    nodes_at_most: int = MAX_YAML_NODES
+
+    def nodes_of(self, text: bytes) -> int:
+        """Return how many values a text may stand for."""
+        return min(MAX_YAML_NODES, self.nodes_at_most, FREE_NODES + len(text) // TEXT_A_NODE)
+
+
+def _parsed(content: bytes, source: str, way: _YamlWay) -> Iterator[Document]:
+    """Yield the objects of a text."""
     if _BEGINS_AS_JSON.match(content):
         yield from _parse_json(content, source)
     else:
-        yield from _parse_yaml(content, source, parser)
+        yield from _parse_yaml(content, source, way)
 
 
 def _strictly(documents: Iterator[Document], namespace: str) -> Iterator[Document]:
@@ -276,7 +312,7 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
 class _List(msgspec.Struct, rename="camel"):
     kind: str | None = None
     api_version: str | None = None
-    items: list[msgspec.Raw] | None = None
+    items: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _NO_HEAD = _Head()
@@ -348,7 +384,7 @@ def _parse_json(content: bytes, source: str, skipped: _Skipped = _NOTHING) -> It
         rest = rest[len(value) :]
         where = source if number == 1 and not len(rest) else f"{source}, value {number}"
         if value[0] == _BRACKET:
-            for index, part in enumerate(read_deep(_decode_array, value)):
+            for index, part in enumerate(_elements(value, where)):
                 yield from _taken_apart(part, f"{where}[{index}]")
         else:
             yield from _taken_apart(value, where, skipped.items if number == 1 else 0)
@@ -358,7 +394,24 @@ _BRACKET = ord("[")
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _BYTE = re.compile(r" \(byte (\d+)\)")
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def _elements(array: memoryview, where: str) -> Iterator[memoryview]:
+    """Yield the values of a JSON array one by one: all at once, empty ones would take 30 times the room of their text.
+
+    What is no array is refused. The text is JSON as a whole, as whoever calls has seen.
+    """
+    if array[0] != _BRACKET:
+        raise SnapshotError(f"{where}: not readable as a list: Expected `array` - at `$.items`")
+    rest = array[1:]
+    while (rest := rest[_BETWEEN.match(rest).end() :])[0] != _END:  # type: ignore[union-attr]
+        value = _first_value(rest, b"", where, 0)
+        yield value
+        rest = rest[len(value) :]
+
+
+_BETWEEN = re.compile(rb"[ \t\r\n,]*")
+_END = ord("]")
 
 
 def _first_line(rest: memoryview) -> memoryview | None:
@@ -412,14 +465,15 @@ def _taken_apart(content: bytes | memoryview | msgspec.Raw, where: str, skipped_
         found = read_deep(_decode_list, content)
     except UNREADABLE as error:
         raise SnapshotError(f"{where}: not readable as a list: {problem_of(error)}") from None
-    if found.items is None:
+    items = memoryview(found.items)
+    if bytes(items[:4]) == b"null":
         yield _document(head, bytes(content), where)
         return
-    for number, item in enumerate(found.items, skipped_items):
+    for number, item in enumerate(_elements(items, where), skipped_items):
         yield _item(head, item, f"{where}: items[{number}]")
 
 
-def _item(of: _Head, content: bytes | msgspec.Raw, where: str) -> Document:
+def _item(of: _Head, content: bytes | memoryview, where: str) -> Document:
     """Return an item of a list. Servers leave out what the list says already; kubectl's `List` says nothing of them."""
     head = _head(content, where)
     kind = (of.kind or "").removesuffix("List")
@@ -465,16 +519,16 @@ NOT_CONSTRUCTED = (ValueError, KeyError, AttributeError, TypeError, IndexError, 
 """What PyYAML's constructors raise for `!!bool maybe`, `!!int x`, `!!timestamp now` and the like."""
 
 
-def _parse_yaml(content: bytes, source: str, parser: Any) -> Iterator[Document]:
+def _parse_yaml(content: bytes, source: str, way: _YamlWay) -> Iterator[Document]:
     try:
-        found = _plain_documents(content, source, parser)
+        found = _plain_documents(content, source, way)
     except UnusualYAML:
-        yield from _parse_any_yaml(content, source, parser)
+        yield from _parse_any_yaml(content, source, way)
     else:
         yield from found
 
 
-def _plain_documents(content: bytes, source: str, parser: Any) -> list[Document]:
+def _plain_documents(content: bytes, source: str, way: _YamlWay) -> list[Document]:
     """Return the objects of YAML as kubectl writes it; PyYAML is asked about single objects only.
 
     Raises `UnusualYAML` where it has to read the text as a whole, and to say what is wrong with it. The text is cut
@@ -488,40 +542,40 @@ def _plain_documents(content: bytes, source: str, parser: Any) -> list[Document]
     found: list[Document] = []
     for number, text in enumerate(texts, 1):
         where = source if len(texts) == 1 else f"{source}, document {number}"
-        try:
+        head, items = _NO_HEAD, _NO_ITEMS
+        with suppress(UnusualYAML):
             list_, items = plain_list(text)
             head = _head(_encoded(list_, where), where)
-        except UnusualYAML:
-            items = []
-        if items and (head.kind or "").endswith("List"):
+        if (head.kind or "").endswith("List"):
             found += (
-                _item(head, _encoded(_yaml_value(item, 2, parser), where), f"{where}: items[{at}]")
+                _item(head, _encoded(_yaml_value(item, 2, way), where), f"{where}: items[{at}]")
                 for at, item in enumerate(items)
             )
         elif text.strip():
-            found += _objects_of(_yaml_value(text, 0, parser), where)
+            found += _objects_of(_yaml_value(text, 0, way), where)
     return found
 
 
+_NO_ITEMS: Iterator[bytes] = iter(())
 _MARKERS = re.compile(rb"(?m)^(?:---[ \t\r]|\.\.\.|%|\xef\xbb\xbf)")
 
 
-def _yaml_value(text: bytes, indent: int, parser: Any) -> Any:
+def _yaml_value(text: bytes, indent: int, way: _YamlWay) -> Any:
     """Return the value of a part of a text, which has no aliases that make it larger. Raises `UnusualYAML`."""
     try:
         return parse_plain(text, indent)
     except UnusualYAML:
         try:
-            refuse_bombs(text, max_nodes=len(text))
-            return yaml.load(text, Loader=parser)
+            refuse_bombs(text, max_nodes=min(len(text), way.nodes_of(text)))
+            return yaml.load(text, Loader=way.parser)
         except (yaml.YAMLError, *NOT_CONSTRUCTED):
             raise UnusualYAML from None
 
 
-def _parse_any_yaml(content: bytes, source: str, parser: Any) -> Iterator[Document]:
+def _parse_any_yaml(content: bytes, source: str, way: _YamlWay) -> Iterator[Document]:
     try:
-        refuse_bombs(content, max_nodes=MAX_YAML_NODES)
-        values = list(yaml.load_all(content, Loader=parser))
+        refuse_bombs(content, max_nodes=way.nodes_of(content))
+        values = list(yaml.load_all(content, Loader=way.parser))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""

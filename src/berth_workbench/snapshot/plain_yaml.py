@@ -9,6 +9,7 @@ beyond its text: there are no aliases, and flow collections are empty.
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -165,7 +166,7 @@ _ITEMS = b"items:\n- "
 _NEXT_KEY = re.compile(rb"\n(?=[^ \n-])")
 
 
-def plain_list(document: bytes) -> tuple[Any, list[bytes]]:
+def plain_list(document: bytes) -> tuple[Any, Iterator[bytes]]:
     """Return a list without its items, and the text of each item, indented by two. Raises `UnusualYAML`."""
     start = 0 if document.startswith(_ITEMS) else document.find(b"\n" + _ITEMS) + 1
     if not document.startswith(_ITEMS, start):
@@ -176,7 +177,16 @@ def plain_list(document: bytes) -> tuple[Any, list[bytes]]:
     head = document[:start] + document[end:].lstrip(b"\n")
     if head.startswith(b"- ") or b"\n- " in head:
         raise UnusualYAML
-    return parse_plain(head), [b"  " + item for item in document[first:end].split(b"\n- ")]
+    return parse_plain(head), _items(document, first, end)
+
+
+def _items(document: bytes, start: int, end: int) -> Iterator[bytes]:
+    """One after the other: many that say nothing would take more room together than their text does."""
+    while start <= end:
+        following = document.find(b"\n- ", start, end)
+        stop = following if following >= 0 else end
+        yield b"  " + document[start:stop]
+        start = stop + len(b"\n- ") if following >= 0 else end + 1
 
 
 def _decoded(text: bytes) -> str:

@@ -45,7 +45,7 @@ class Bounded(io.RawIOBase):
     def __init__(self, stream: BinaryIO, limit: int, source: str) -> None:
         self._stream = stream
         self._left = limit
-        self._limit = limit
+        self.limit = limit
         self._source = source
 
     def readable(self) -> bool:
@@ -61,8 +61,8 @@ class Bounded(io.RawIOBase):
         self._left -= count
         if self._left < 0:
             raise SnapshotError(
-                f"{self._source}: it unpacks to more than {self._limit >> 20} MiB, which no cluster's objects do"
-                if self._limit < MAX_BYTES
+                f"{self._source}: it unpacks to more than {self.limit >> 20} MiB, which no cluster's objects do"
+                if self.limit < MAX_BYTES
                 else f"{self._source}: it holds more than {MAX_BYTES >> 30} GiB"
             )
         return int(count)
@@ -94,6 +94,11 @@ def unpacked(given: BinaryIO, source: str, size: int | None = None) -> io.Buffer
     limit = MAX_BYTES if size is None else min(MAX_BYTES, FREE_BYTES + MAX_RATIO * size)
     packed = gzip.GzipFile(fileobj=stream)
     return io.BufferedReader(Bounded(packed, limit, source), 1 << 20)  # type: ignore[arg-type]
+
+
+def room_of(stream: io.BufferedReader) -> int:
+    """Return how many bytes what a stream of `unpacked` holds may take, with all that is made of it."""
+    return stream.raw.limit if isinstance(stream.raw, Bounded) else MAX_BYTES
 
 
 def refuse_foreign(start: bytes, source: str) -> None:
