@@ -107,11 +107,10 @@ def show(result: "SimulatedTime", console: "Console") -> None:
         f"finished, {result.failed} failed, {result.preempted} preempted; {result.waiting} wait at the end",
         markup=False,
     )
-    console.print(
-        f"CPU {result.cpu:.1%}, memory {result.memory:.1%} requested on average; fairness {result.fairness:.2f}"
-        + (f"; the nodes cost {result.cost:g}" if result.cost else ""),
-        markup=False,
-    )
+    shares = {"CPU": result.cpu, "memory": result.memory, **result.resources}
+    used = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    cost = f"; the nodes cost {result.cost:g}" if result.cost else ""
+    console.print(legible(f"{used} requested on average; fairness {result.fairness:.2f}{cost}"), markup=False)
     numbers = (TableColumn(each, "number") for each in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"))
     table = Table("Namespace", *numbers, title="How long pods waited for a node, in seconds")
     table.add("all", *_cells(result.waits), style="bold")

@@ -15,6 +15,8 @@ def draw(result: SimulatedTime, figure: "Figure") -> None:
     use, pods, fair = figure.subplots(3, 1, sharex=True)
     use.plot(hours, [100 * sample.cpu for sample in result.samples], color=COLOURS[0], label="CPU")
     use.plot(hours, [100 * sample.memory for sample in result.samples], color=COLOURS[1], label="memory")
+    for name in result.resources:
+        use.plot(hours, [100 * sample.resources.get(name, 0.0) for sample in result.samples], label=name)
     use.set_ylabel("% requested")
     use.set_ylim(0, 100)
     use.legend(loc="lower right")
@@ -35,8 +37,9 @@ def describe(result: SimulatedTime) -> str:
         return "nothing was measured"
     busiest = max(result.samples, key=lambda sample: sample.cpu)
     crowded = max(result.samples, key=lambda sample: sample.waiting)
+    means = ", ".join(f"{name} {share:.0%}" for name, share in {"CPU": result.cpu, **result.resources}.items())
     return (
         f"{result.made} pods over {result.seconds / 3600:.1f} hours. CPU requests are highest at hour "
-        f"{busiest.at / 3600:.1f} with {busiest.cpu:.0%}, {result.cpu:.0%} on average; at most {crowded.waiting} pods "
+        f"{busiest.at / 3600:.1f} with {busiest.cpu:.0%}; on average: {means}; at most {crowded.waiting} pods "
         f"wait, at hour {crowded.at / 3600:.1f}; 99 of 100 pods wait at most {result.waits.p99:g} seconds."
     )

@@ -107,6 +107,7 @@ def measure(
     """Return all measures of a cluster as it is now. `waited_s` is how long each pod waited, where time runs."""
     table = cluster.core.cache.table
     rows, pending = table.rows(), [pod for pod in cluster.of(Pod) if is_pending(pod)]
+    waiting = [cluster.core.intake.info(pod) for pod in pending]
     used = used_rows(table)
     cost, unpriced = cost_of(table, used, prices) if prices is not None else (None, 0)
     zones, pools = rows_by_zone(table), rows_by_pool(table, pool_label)
@@ -118,11 +119,11 @@ def measure(
         preemptions=len(cluster.evictions),
         utilisation=utilisation(table, rows),
         packing=utilisation(table, used),
-        fragmentation=fragmentation(table, usual_requests(table, [cluster.core.intake.info(pod) for pod in pending])),
+        fragmentation=fragmentation(table, usual_requests(table, waiting)),
         spread=spreads(table, zones),
         utilisation_by_zone={zone: utilisation(table, some) for zone, some in zones.items()},
         utilisation_by_pool={pool: utilisation(table, some) for pool, some in pools.items()},
-        fairness=jain_index(dominant_shares(table, (pod.metadata.namespace for pod in pending)).values()),
+        fairness=jain_index(dominant_shares(table, waiting).values()),
         cost=cost,
         unpriced_nodes=unpriced,
         waiting=None if waited_s is None else waiting_times(waited_s),
@@ -308,17 +309,19 @@ def _entropy(counts: Sequence[int], total: int) -> float:
 # -- fairness and time -----------------------------------------------------------------------------------------------
 
 
-def dominant_shares(table: NodeTable, pending: Iterable[str] = ()) -> dict[str, float]:
+def dominant_shares(table: NodeTable, pending: Iterable[PodInfo] = ()) -> dict[str, float]:
     """Return by namespace its dominant share: the largest share that its pods have of any resource of the cluster.
 
-    Namespaces whose pods are all pending, named by `pending`, have none of anything. Source: Ghodsi et al., "Dominant
-    Resource Fairness" (NSDI 2011).
+    Namespaces whose pods are all pending have none of anything; those whose pods request nothing are left out. Source:
+    Ghodsi et al., "Dominant Resource Fairness" (NSDI 2011).
     """
     requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for namespace in pending:
-        requested[namespace]  # which makes an entry
+    for pod in pending:
+        if any(pod.requests.values()):
+            requested[pod.namespace]  # which makes an entry
     for _, pod in placed(table):
-        requested[pod.namespace].update(pod.requests)
+        if any(pod.requests.values()):
+            requested[pod.namespace].update(pod.requests)
     rows = table.rows()
     totals = {name: int(table.allocatable[index, rows].sum()) for name, index in table.resource_index.items()}
     return {

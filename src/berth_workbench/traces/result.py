@@ -34,7 +34,9 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods were bound up to now."""
     preempted: int
     fairness: float
-    """Jain's index over the namespaces' dominant shares: 1 where all are equal."""
+    """Jain's index over the dominant shares of the namespaces that want something: 1 where all are equal."""
+    resources: dict[str, float] = {}
+    """The share that running pods request of each other resource that nodes have, such as GPUs."""
 
 
 class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,9 +61,10 @@ class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
     """Of all bindings; those that still wait are not in it."""
     waits_by_namespace: dict[str, WaitingTimes]
     cpu: float
-    """The mean over the samples, as `memory` and `fairness` are."""
+    """The mean over the samples, as `memory` is."""
     memory: float
     fairness: float
+    """The mean over the samples at which several namespaces want something."""
     cost: float
     """What the nodes cost in that time, where the trace has their prices."""
     samples: tuple[Sample, ...]
@@ -69,6 +72,8 @@ class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
     """Why pods wait at the end, and how many for each reason; the most common twenty."""
     evicted_again_and_again: int = 0
     """How many pods would have come back and been evicted again and again by the same other pod."""
+    resources: dict[str, float] = {}
+    """The mean over the samples, of each other resource that nodes have, such as GPUs."""
 
 
 class TimeLine:

@@ -7,6 +7,7 @@ and starts over. A service that shrinks loses its pending pods first, then the y
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -53,8 +54,7 @@ class _Running(NamedTuple):
     token: int
     node: str
     team: str
-    cpu: int
-    memory: int
+    requests: Mapping[str, int]
 
 
 class _Cluster(SimulatedCluster):
@@ -114,12 +114,14 @@ class TraceRun:
         self._on_node: dict[str, dict[str, None]] = {}
         self._tokens = count()
         self._prices: dict[str, float] = {}
-        self._used: dict[str, list[int]] = {}
-        """CPU and memory that run, by team."""
+        self._used: dict[str, Counter[str]] = {}
+        """What the running pods of each team request, by resource."""
         self._waits: list[float] = []
         self._waits_by_team: dict[str, list[float]] = {}
         self._made = self._bound = self._finished = self._failed = self._returned = 0
         self._samples: list[Sample] = []
+        self._fairness: list[float] = []
+        """Of the samples at which several teams wanted something."""
         self._line = TimeLine()
 
     # -- the course --------------------------------------------------------------------------------------------------
@@ -264,13 +266,11 @@ class TraceRun:
         self._waits.append(waited)
         self._waits_by_team.setdefault(namespace, []).append(waited)
         self._first.pop(key, None)
-        cpu, memory = _requests(pod)
+        requests = self._requests(key)
         token = next(self._tokens)
-        self._running[key] = _Running(token, pod.spec.node_name, namespace, cpu, memory)
+        self._running[key] = _Running(token, pod.spec.node_name, namespace, requests)
         self._on_node[pod.spec.node_name][key] = None
-        used = self._used.setdefault(namespace, [0, 0])
-        used[0] += cpu
-        used[1] += memory
+        self._used.setdefault(namespace, Counter()).update(requests)
         if key in self._ends:
             self._later(self._ends[key][0], lambda: self._end(key, token))
 
@@ -303,9 +303,12 @@ class TraceRun:
         if running is None:
             return
         self._on_node.get(running.node, {}).pop(key, None)
-        used = self._used[running.team]
-        used[0] -= running.cpu
-        used[1] -= running.memory
+        self._used[running.team].subtract(running.requests)
+
+    def _requests(self, key: str) -> Mapping[str, int]:
+        """What a pod requests, in the units of the node table."""
+        pod = self.cluster.core.intake.pod(key)
+        return {} if pod is None else pod.requests
 
     # -- what is measured --------------------------------------------------------------------------------------------
 
@@ -314,12 +317,15 @@ class TraceRun:
         rows = np.flatnonzero(table.valid)
         cpu = _share(table, rows, "cpu")
         whole = _wholes(table, rows)
-        used = [sum(team[index] for team in self._used.values()) for index in range(2)]
+        used = sum(self._used.values(), Counter[str]())
+        shares = {name: used[name] / amount for name, amount in whole.items()}
+        dominant = self._dominant(whole)
+        fairness = jain_index(dominant.values())
         self._samples.append(
             Sample(
                 at=at,
-                cpu=used[0] / whole[0] if whole[0] else 0.0,
-                memory=used[1] / whole[1] if whole[1] else 0.0,
+                cpu=shares.pop("cpu", 0.0),
+                memory=shares.pop("memory", 0.0),
                 running=len(self._running),
                 waiting=len(self._arrived),
                 longest_wait=round(at - min(self._arrived.values(), default=at), 3),
@@ -327,9 +333,12 @@ class TraceRun:
                 nodes_used=sum(1 for pods in self._on_node.values() if pods),
                 bound=self._bound,
                 preempted=len(self.cluster.evictions),
-                fairness=jain_index(self._dominant(team, whole) for team in self._used) or 1.0,
+                fairness=1.0 if fairness is None else fairness,
+                resources=shares,
             )
         )
+        if len(dominant) > 1:  # what one namespace has alone is neither fair nor unfair
+            self._fairness.append(self._samples[-1].fairness)
         self._line.note(at, [table.names[row] for row in rows.tolist()], cpu)
         self.sampled(at)
 
@@ -339,10 +348,17 @@ class TraceRun:
     def sampled(self, at: float) -> None:
         """Take note that the cluster has just been measured; a subclass that measures more of it overrides this."""
 
-    def _dominant(self, team: str, whole: Sequence[float]) -> float:
-        """The largest share of any resource that a team has (dominant resource fairness, Ghodsi et al., NSDI 2011)."""
-        shares = zip(self._used[team], whole, strict=True)
-        return max(used / all_of_it if all_of_it else 0.0 for used, all_of_it in shares)
+    def _dominant(self, whole: Mapping[str, float]) -> dict[str, float]:
+        """The largest share of any resource that each team has (dominant resource fairness, Ghodsi et al., NSDI 2011).
+
+        Teams whose pods all wait have none; those that want nothing at the moment are left out.
+        """
+        waiting = {key.partition("/")[0] for key in self._arrived if any(self._requests(key).values())}
+        found = dict.fromkeys(sorted(waiting), 0.0)
+        for team, used in self._used.items():
+            if any(used.values()):
+                found[team] = max((used[name] / amount for name, amount in whole.items()), default=0.0)
+        return found
 
     def _result(self) -> SimulatedTime:
         now = self.cluster.now
@@ -364,23 +380,21 @@ class TraceRun:
             },
             cpu=_mean([sample.cpu for sample in self._samples]),
             memory=_mean([sample.memory for sample in self._samples]),
-            fairness=_mean([sample.fairness for sample in self._samples]),
+            fairness=_mean(self._fairness) if self._fairness else 1.0,
             cost=round(sum(self._prices.values()) * hours, 2),
             samples=tuple(self._samples),
             messages=_common(self.cluster.messages),
             evicted_again_and_again=len({pod for pod, _ in self.cluster.circles}),
+            resources={
+                name: _mean([sample.resources.get(name, 0.0) for sample in self._samples])
+                for name in sorted({name for sample in self._samples for name in sample.resources})
+            },
         )
 
     @property
     def time_line(self) -> TimeLine:
         """What each node carried at each sample."""
         return self._line
-
-
-def _requests(pod: Pod) -> tuple[int, int]:
-    """CPU in thousandths and memory in bytes, as `pod_template` has written them."""
-    requests: Mapping[str, Any] = pod.spec.containers[0].resources.requests
-    return int(str(requests["cpu"]).removesuffix("m")), int(requests["memory"])
 
 
 def _share(table: NodeTable, rows: NDArray[np.intp], resource: str) -> NDArray[np.float64]:
@@ -392,11 +406,13 @@ def _share(table: NodeTable, rows: NDArray[np.intp], resource: str) -> NDArray[n
     return shares
 
 
-def _wholes(table: NodeTable, rows: NDArray[np.intp]) -> tuple[float, float]:
-    cpu, memory = (
-        float(table.allocatable[table.resource_index[name], rows].sum(dtype=np.float64)) for name in ("cpu", "memory")
-    )
-    return cpu, memory
+def _wholes(table: NodeTable, rows: NDArray[np.intp]) -> dict[str, float]:
+    """How much nodes have of each resource, of those that they have any of."""
+    found = {
+        name: float(table.allocatable[column, rows].sum(dtype=np.float64))
+        for name, column in sorted(table.resource_index.items())
+    }
+    return {name: amount for name, amount in found.items() if amount}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -28,6 +28,22 @@ def test_a_day_is_drawn_shown_and_lived(tmp_path):
     assert json.loads(first)["made"] == 300
 
 
+def test_gpus_stand_wherever_cpu_and_memory_do(tmp_path):
+    trace, picture = tmp_path / "gpus.jsonl", tmp_path / "gpus.html"
+    shape = {"cpu": 500, "memory": 1, "resources": {"nvidia.com/gpu": 2}}
+    lines = [
+        {"kind": "BerthTrace", "version": 1, "source": "gpus", "seconds": 600},
+        {"what": "node", "at": 0, "name": "n", "cpu": 1000, "memory": 4, "resources": {"nvidia.com/gpu": 8}},
+        {"what": "job", "at": 0, "name": "j", "pods": 1, "runs": [900], "shape": shape},
+    ]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lived = " ".join(run("simulate", trace, "--plot", picture).stdout.split())
+    assert "CPU 50.0%, memory 25.0%, nvidia.com/gpu 25.0% requested on average; fairness 1.00" in lived
+    assert "CPU 50%, nvidia.com/gpu 25%" in picture.read_text()
+    found = json.loads(run("simulate", trace, "-o", "json").stdout)
+    assert found["resources"] == found["samples"][0]["resources"] == {"nvidia.com/gpu": 0.25}
+
+
 def test_what_cannot_be_is_one_line(tmp_path):
     for args, problem in (
         (("simulate", tmp_path / "none"), "No such file"),

@@ -171,9 +171,13 @@ def test_fairness_is_jains_index_of_dominant_shares():
             pod("p", "a", namespace="x", cpu="4", memory="1Gi"),
             pod("q", "a", namespace="y", cpu="1", memory="2Gi"),
             pod("r", "a", namespace="y", cpu="0", memory="2Gi"),
+            pod("s", "a", namespace="also-idle", cpu="0"),
         ]
     )
-    shares = dominant_shares(cluster.core.cache.table, ["z"])
+    waiting = [
+        cluster.core.intake.info(pod(name, namespace=name, cpu=cpu)) for name, cpu in (("z", "1"), ("idle", "0"))
+    ]
+    shares = dominant_shares(cluster.core.cache.table, waiting)
     assert shares == {"x": 0.4, "y": 0.4, "z": 0.0}
     assert jain_index(shares.values()) == pytest.approx(0.8**2 / (3 * 2 * 0.4**2))
     assert jain_index([3, 3, 3]) == pytest.approx(1.0)

@@ -1,5 +1,7 @@
 """A trace lived through: what pods wait, run, fail and are scaled to follows from the trace by hand."""
 
+import pytest
+
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
 from berth_workbench.traces.run import TraceRun
 from berth_workbench.traces.trace import (
@@ -55,6 +57,41 @@ def test_nodes_have_the_labels_that_a_kubelet_gives_them():
     )
     labels = {"kubernetes.io/hostname": "h", "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
     assert own.node().metadata.labels == labels
+
+
+def gpu_node(gpus=8):
+    return NodeComes(at=0.0, name="n", cpu=16_000, memory=64 * GIB, resources={"nvidia.com/gpu": gpus})
+
+
+def test_fairness_is_of_the_resource_that_a_namespace_has_most_of_whichever_it_is():
+    """One namespace has all GPUs, the other half of the CPUs: shares of 1 and 1/2."""
+    gpu = PodShapeGiven(cpu=1000, memory=1, resources={"nvidia.com/gpu": 1})
+    result, _ = lived(
+        gpu_node(),
+        JobStarts(at=0.0, name="a", namespace="a", runs=(3600.0,), pods=8, shape=gpu),
+        JobStarts(at=1.0, name="b", namespace="b", runs=(3600.0,), pods=8, shape=PodShapeGiven(cpu=1000, memory=1)),
+        seconds=3600.0,
+    )
+    assert result.fairness == pytest.approx((1 + 0.5) ** 2 / (2 * (1 + 0.25)))
+    assert [sample.fairness for sample in result.samples[:2]] == [1.0, pytest.approx(0.9)]  # b comes a second later
+    assert [sample.resources for sample in result.samples[::12]] == [{"nvidia.com/gpu": 1.0}, {"nvidia.com/gpu": 0.0}]
+    assert result.resources == {"nvidia.com/gpu": pytest.approx(12 / 13)}
+
+
+def test_who_wants_nothing_has_no_part_in_fairness_and_who_waits_has():
+    """One namespace's pods ask for nothing, one has ended its work, one has all, and one waits for all: 1 and 0."""
+    whole = PodShapeGiven(cpu=16_000)
+    result, _ = lived(
+        gpu_node(),
+        JobStarts(at=0.0, name="j", namespace="idle", runs=(999.0,), shape=PodShapeGiven()),
+        JobStarts(at=0.0, name="j", namespace="done", runs=(50.0,), shape=whole),
+        JobStarts(at=60.0, name="j", namespace="has", runs=(999.0,), shape=whole),
+        JobStarts(at=70.0, name="j", namespace="waits", runs=(999.0,), shape=whole),
+        seconds=300.0,
+        sample_s=100.0,
+    )
+    assert [sample.fairness for sample in result.samples] == [1.0, 0.5, 0.5, 0.5]
+    assert result.fairness == 0.5  # of the moments at which there is something to be shared
 
 
 def test_samples_are_what_runs():

@@ -67,6 +67,7 @@ def _sums(result: SimulatedTime) -> None:
         ("Preempted", f"{result.preempted:,}"),
         ("Waiting at the end", f"{result.waiting:,}"),
         ("CPU requested", f"{result.cpu:.0%}"),
+        *((f"{name} requested", f"{share:.0%}") for name, share in result.resources.items()),
         ("Fairness", f"{result.fairness:.2f}"),
     ]
     with tag("dl", classes="tiles"):
