@@ -5,8 +5,9 @@ base in nothing else.
 """
 
 import copy
+import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -42,10 +43,15 @@ class SettingParameter(msgspec.Struct, frozen=True):
     """The index of the base configuration's value."""
 
 
+def moved(point: Point, parameter: int, value: int) -> Point:
+    """Return a point with another value of one parameter, by index."""
+    return (*point[:parameter], value, *point[parameter + 1 :])
+
+
 class SettingSpace:
     """The parameters of a base configuration's first profile."""
 
-    __slots__ = ("_base", "_document", "_weights", "parameters")
+    __slots__ = ("_base", "_document", "_weights", "corners", "parameters")
 
     def __init__(self, base: ConfigurationSource, plugins: Sequence[str] = ()) -> None:
         """Find what can be tuned; `plugins` are those to be tuned, all that score by default.
@@ -67,6 +73,8 @@ class SettingSpace:
             msgspec.json.decode(base.document) if base.document else {"apiVersion": API_VERSION, "kind": KIND}
         )
         self.parameters = tuple(self._parameters(tuned, weights, loaded.config))
+        self.corners = self._corners()
+        """By parameter, the points at which to begin."""
 
     def _parameters(
         self, tuned: Sequence[str], weights: Mapping[str, int], config: SchedulerConfiguration
@@ -90,9 +98,53 @@ class SettingSpace:
         changed = {name: value for name, value in self.changes(point).items() if isinstance(value, int)}
         return self._weights | changed
 
-    def random_point(self, rng: random.Random) -> Point:
-        """Draw a point: about half of the parameters as in the base, the others anywhere."""
-        return tuple(each.base if rng.random() < 0.5 else rng.randrange(len(each.values)) for each in self.parameters)
+    def random_point(self, rng: random.Random, near: Point | None = None, among: Sequence[int] | None = None) -> Point:
+        """Draw a point: one or more of some parameters are anywhere, the others as in the point that it is near."""
+        point = list(self.base if near is None else near)
+        order = range(len(point)) if among is None else among
+        for parameter in rng.sample(order, rng.randint(1, len(order))):
+            point[parameter] = rng.randrange(len(self.parameters[parameter].values))
+        return tuple(point)
+
+    def essence(self, point: Point) -> Hashable:
+        """Return what a point decides by: the ratios of the weights and, where it scores at all, the strategy."""
+        weights = self.weights(point)
+        divisor = math.gcd(*weights.values()) or 1
+        strategy = self.changes(point).get(STRATEGY) if weights.get(FIT) else None
+        return strategy, *(weight // divisor for weight in weights.values())
+
+    def _corners(self) -> dict[int, tuple[Point, ...]]:
+        """Return the points that people try first, by the parameter that they are about, the likeliest first.
+
+        They are the other strategy, and each plugin as strong as can be with the others as they are.
+        """
+        names = [each.name for each in self.parameters]
+        found = {}
+        for number in sorted(range(len(names)), key=lambda at: (names[at] != STRATEGY, names[at] != FIT)):
+            strong = moved(self.base, number, len(self.parameters[number].values) - 1)
+            points = {STRATEGY: self._strategies(self.base), FIT: self._strategies(strong)}.get(
+                names[number], (strong,)
+            )
+            found[number] = tuple(point for point in points if point != self.base)
+        return found
+
+    def far_corners(self, among: Iterable[int]) -> Iterator[Point]:
+        """Yield the points at which one of these plugins is alone of those that are tuned, and where it is out."""
+        plugins = [number for number in among if self.parameters[number].name != STRATEGY]
+        for number in plugins:
+            last = len(self.parameters[number].values) - 1
+            alone = tuple(
+                own if each.name == STRATEGY else last * (at == number)
+                for at, (each, own) in enumerate(zip(self.parameters, self.base, strict=True))
+            )
+            yield from self._strategies(alone) if self.parameters[number].name == FIT else (alone,)
+        yield from (moved(self.base, number, 0) for number in plugins)
+
+    def _strategies(self, point: Point) -> Iterator[Point]:
+        """Yield a point with each strategy."""
+        at = next((at for at, each in enumerate(self.parameters) if each.name == STRATEGY), None)
+        values = (None,) if at is None else range(len(self.parameters[at].values))
+        return (point if at is None or value is None else moved(point, at, value) for value in values)
 
     def neighbours(self, point: Point, parameter: int) -> list[Point]:
         """Return the points one step away along a parameter."""
@@ -100,7 +152,7 @@ class SettingSpace:
         for step in (1, -1):
             value = point[parameter] + step
             if 0 <= value < len(self.parameters[parameter].values):
-                found.append((*point[:parameter], value, *point[parameter + 1 :]))
+                found.append(moved(point, parameter, value))
         return found
 
     def changes(self, point: Point) -> dict[str, int | str]:

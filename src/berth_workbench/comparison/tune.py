@@ -1,10 +1,12 @@
 """Looks for the weights that serve an objective best, and for the trade-off between two.
 
-The search is successive halving over seeds (Karnin, Koren and Somekh, 2013; Jamieson and Talwalkar, 2016): many random
-points are run with one seed, the better half of them with more, and so on, so that few runs are spent on bad points.
-A pattern search (Hooke and Jeeves, 1961) goes on from the best: one parameter is moved at a time, and what is better is
-kept. All points run with the same seeds, so that luck with lots favours none. For two objectives the search is done for
-several weighted sums of both, and the points that no other beats in both are the front.
+The search begins with the corners of the space, which is what people try by hand: the other strategy, one plugin much
+stronger than the others, and then alone, or out. Random points follow. Both go through a successive halving over seeds
+(Karnin, Koren and Somekh, 2013; Jamieson and Talwalkar, 2016): all are run with one seed, the best third of them with
+more, and so on, so that few runs are spent on bad points. A climb goes on from the best: one step along a parameter (a
+pattern search, Hooke and Jeeves, 1961), else any value of one, else several at once, until the budget is used up. All
+points run with the same seeds, so that luck with lots favours none. For two objectives the search is done for several
+weighted sums of both, and the points that no other beats in both are the front.
 
 Then each change without which the best is no worse is taken back. What is left is checked with seeds that the search
 has not seen: the best of many is partly the luckiest, and only fresh runs tell by how much. A point that leaves more
@@ -15,7 +17,7 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,15 +28,21 @@ from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.executors import Carry, Finished, IsStopped
 from berth_workbench.comparison.loads import Load
 from berth_workbench.comparison.objectives import Objective, ObjectiveError
-from berth_workbench.comparison.settings import Point, SettingSpace
+from berth_workbench.comparison.settings import Point, SettingSpace, moved
 from berth_workbench.comparison.tasks import TaskDescription, TaskError, TaskResult
 from berth_workbench.simulation.measures import LOWER
 from berth_workbench.simulation.prices import Prices
 
-SHARE_OF_HALVING = 0.6
-"""How much of the budget successive halving may use; the pattern search has the rest."""
-SHARE_OF_SIMPLIFYING = 0.25
-"""How much of it is kept at most for taking back changes that do nothing."""
+SHARE_OF_CORNERS = 0.6
+"""How much of the budget the corners may use."""
+SHARE_OF_RANDOM = 0.3
+"""How much of the rest the random points may use; the climb has what is left then."""
+KEPT = 3
+"""One of so many points is run with more seeds."""
+AT_ONCE = 8
+"""So many points of a climb are run together, whatever the number of workers: the search is the same for any."""
+DRAWS = 2_000
+"""After so many draws without a new point there is none left that is worth looking for."""
 MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The weights of the second objective that the search is done for, where there are two."""
 UNPLACED = ("pending", "neverPlaced")
@@ -128,11 +136,13 @@ class Tuner:
         self.runs = 0
         self.found: dict[tuple[Point, int], Figures] = {}
         self._carry, self._load, self._prices = carry, load, prices
-        self._rng_seed = seed
+        self._rng = random.Random(f"tune {seed}")
         self._told, self._is_stopped = told, is_stopped
         self._sources: dict[Point, ConfigurationSource] = {}
         self._tried: dict[Point, None] = {}
         """In the order of the search, which is always the same; results come in any."""
+        self._known: set[Hashable] = set()
+        """What they decide by."""
 
     @property
     def is_stopped(self) -> bool:
@@ -142,7 +152,9 @@ class Tuner:
     def run(self, points: Iterable[Point], seeds: Sequence[int]) -> None:
         """Run points with seeds, as far as they have not been. Raises `TaskError` where a run fails."""
         wanted = [(point, seed) for point in dict.fromkeys(points) for seed in seeds]
-        self._tried |= dict.fromkeys(point for point, _ in wanted)
+        for point in dict.fromkeys(point for point, _ in wanted if point not in self._tried):
+            self._tried[point] = None
+            self._known.add(self.space.essence(point))
         missing = [each for each in wanted if each not in self.found]
         tasks = {each: TaskDescription(self._load, self._source(each[0]), each[1], self._prices) for each in missing}
         by_key: dict[str, list[tuple[Point, int]]] = {}
@@ -178,63 +190,109 @@ class Tuner:
     def search(self, search: _Search) -> Point:
         """Return the best point found within the budget."""
         limit = self.runs + search.budget
-        self.run([self.space.base], self.seeds)
-        best = self._halve(search, self.runs + int((limit - self.runs) * SHARE_OF_HALVING))
-        return self._pattern(search, best, limit)
+        base = self.space.base
+        self.run([base], self.seeds)
+        for_corners = self.runs + int((limit - self.runs) * SHARE_OF_CORNERS)
+        self._halve(search, [point for corners in self.space.corners.values() for point in corners], for_corners)
+        if not self._live():
+            return base  # whatever is set, nothing in this load hears of it
+        self._halve(search, list(self.space.far_corners(self._live())), for_corners)
+        for_random = int((limit - self.runs) * SHARE_OF_RANDOM)
+        self._halve(search, self._new(self._drawn(base), for_random), self.runs + for_random)
+        return self.climb(search, limit)
 
-    def _halve(self, search: _Search, limit: int) -> Point:
-        """Successive halving: twice the seeds for half of the points, up to all seeds."""
-        rng = random.Random(f"tune {self._rng_seed}")
+    def best(self, search: _Search) -> Point:
+        """Return the best of the points that were run with all seeds; of those as good, one with few changes."""
+        points = self.complete() or [self.space.base]
+        return min(points, key=lambda point: (self.mean(point, self.seeds, search), len(self.space.changes(point))))
+
+    def _halve(self, search: _Search, points: Sequence[Point], limit: int) -> None:
+        """Successive halving: about twice the seeds for a third of the points, as many of them as the limit allows."""
         rungs = list(dict.fromkeys(min(2**rung, len(self.seeds)) for rung in range(len(self.seeds))))
-        points = [self.space.base]
-        known = set(points)
-        for _ in range(10_000):
-            drawn = self.space.random_point(rng)
-            if drawn in known:
-                continue
-            if self.runs + self._cost_of_halving([*points, drawn], rungs) > limit:
-                break
-            known.add(drawn)
-            points.append(drawn)
-        for seeds in rungs:
+        while points and self.runs + self._cost_of_halving(points, rungs) > limit:
+            points = points[:-1]
+        for seeds in rungs if points else ():
             if self.is_stopped:
                 break
             self.run(points, self.seeds[:seeds])
-            points.sort(key=lambda point: (self.mean(point, self.seeds[:seeds], search), point != self.space.base))
-            if seeds < len(self.seeds):
-                points = points[: max(2, math.ceil(len(points) / 2))]
-        return min([*points, self.space.base], key=lambda point: self.mean(point, self.seeds, search))
+            points = sorted(points, key=lambda point: self.mean(point, self.seeds[:seeds], search))
+            points = points[: max(2, math.ceil(len(points) / KEPT))]
 
     def _cost_of_halving(self, points: Sequence[Point], rungs: Sequence[int]) -> int:
         """How many runs halving takes at most, if the points that are kept are the most expensive ones."""
         total, left = self.cost(points, self.seeds[:1]), len(points)
         for before, after in itertools.pairwise(rungs):
-            left = max(2, math.ceil(left / 2))
+            left = min(left, max(2, math.ceil(left / KEPT)))
             total += left * (after - before)
         return total
 
-    def _pattern(self, search: _Search, best: Point, limit: int) -> Point:
-        """Pattern search: move one parameter at a time, and keep what is better, until nothing is."""
-        rng = random.Random(f"order {self._rng_seed}")
-        order = list(range(len(self.space.parameters)))
-        has_improved = True
-        while has_improved:
-            has_improved = False
-            rng.shuffle(order)
-            for parameter in order:
-                points = self.space.neighbours(best, parameter)
-                if self.is_stopped or self.runs + self.cost(points, self.seeds) > limit:
-                    return best
-                self.run(points, self.seeds)
-                better = min(points, key=lambda point: self.mean(point, self.seeds, search), default=best)
-                if self.mean(better, self.seeds, search) < self.mean(best, self.seeds, search):
-                    best, has_improved = better, True
+    def climb(self, search: _Search, limit: int) -> Point:
+        """Return the best point that can be reached from the best so far, in batches of moves, the nearest first.
+
+        A move is run with all seeds only if the first does not speak against it. As many runs are left as simplifying
+        the best may take.
+        """
+        best = self.best(search)
+        moves = self._moves(best)
+        first = self.seeds[:1]
+        while self._live() and not self.is_stopped:
+            room = limit - self.runs - self.cost(self._simpler(best), self.seeds)
+            batch = self._new(moves, min(AT_ONCE, room + 1 - len(self.seeds)))
+            if not batch:
+                break
+            self.run(batch, first)
+            each = [self.mean(best, (seed,), search) for seed in self.seeds]
+            bound = self.mean(best, first, search) + max(each) - min(each)
+            hopeful = sorted((self.mean(point, first, search), point) for point in batch)
+            left = (room - len(batch)) // max(len(self.seeds) - 1, 1)
+            self.run([point for score, point in hopeful[:left] if score < bound], self.seeds)
+            better = min(batch, key=lambda point: self.mean(point, self.seeds, search))
+            if self.mean(better, self.seeds, search) < self.mean(best, self.seeds, search):
+                best, moves = better, self._moves(better)
         return best
+
+    def _new(self, points: Iterable[Point], count: int) -> list[Point]:
+        """Return the first so many points that decide like none that was run, each once."""
+        found: dict[Hashable, Point] = {}
+        for point in points if count > 0 else ():
+            essence = self.space.essence(point)
+            if essence not in self._known:
+                found.setdefault(essence, point)
+                if len(found) == count:
+                    break
+        return list(found.values())
+
+    def _moves(self, point: Point) -> Iterator[Point]:
+        """Yield points around one, the nearest first, those that move what makes a difference before the others."""
+        order = list(range(len(self.space.parameters)))
+        self._rng.shuffle(order)
+        order.sort(key=self._is_live, reverse=True)
+        for parameter in order:
+            yield from self.space.neighbours(point, parameter)
+        for parameter in order:
+            values = range(len(self.space.parameters[parameter].values))
+            yield from (moved(point, parameter, value) for value in values)
+        yield from self._drawn(point)
+
+    def _drawn(self, point: Point) -> Iterator[Point]:
+        """Yield points that differ from one in some parameters that make a difference."""
+        live = self._live()
+        return (self.space.random_point(self._rng, point, live) for _ in range(DRAWS))
+
+    def _live(self) -> list[int]:
+        """Return the parameters that make a difference, as far as is known."""
+        return list(filter(self._is_live, range(len(self.space.parameters))))
+
+    def _is_live(self, parameter: int) -> bool:
+        """Say whether a corner of a parameter has come to something else than the base, or has not been run."""
+        first, found = self.seeds[0], self.found
+        base = found.get((self.space.base, first))
+        return any((each, first) not in found or found[each, first] != base for each in self.space.corners[parameter])
 
     def simplify(self, search: _Search, best: Point, limit: int) -> Point:
         """Take back, one by one, the changes without which the point is no worse: what is left is what matters."""
         for parameter, own in enumerate(self.space.base):
-            point = (*best[:parameter], own, *best[parameter + 1 :])
+            point = moved(best, parameter, own)
             if point == best:
                 continue
             if self.is_stopped or self.runs + self.cost([point], self.seeds) > limit:
@@ -243,6 +301,11 @@ class Tuner:
             if self.mean(point, self.seeds, search) <= self.mean(best, self.seeds, search):
                 best = point
         return best
+
+    def _simpler(self, best: Point) -> list[Point]:
+        """Return the points with one change fewer."""
+        base = self.space.base
+        return [moved(best, at, own) for at, own in enumerate(base) if best[at] != own]
 
     def complete(self) -> list[Point]:
         """Return the points that were run with all seeds of the search, the base first."""
@@ -284,15 +347,17 @@ def tune(
 def _best(tuner: Tuner, objectives: Sequence[Objective], limit: int) -> Point:
     """Search up to so many runs in all, and return the best point, without changes that do nothing."""
     mixes = MIXES if len(objectives) == 2 else (0.0,)
-    kept = min(int((limit - tuner.runs) * SHARE_OF_SIMPLIFYING), len(tuner.space.parameters) * len(tuner.seeds))
     for number, mix in enumerate(mixes):
         if tuner.is_stopped:
             break
-        left = max(limit - kept - tuner.runs, 0)
-        tuner.search(_Search(_score_of(objectives, mix), left // (len(mixes) - number)))
+        tuner.search(_Search(_score_of(objectives, mix), max(limit - tuner.runs, 0) // (len(mixes) - number)))
     final = _Search(_score_of(objectives, 0.5), 0)
-    best = min(tuner.complete() or [tuner.space.base], key=lambda point: tuner.mean(point, tuner.seeds, final))
-    return tuner.simplify(final, best, limit)
+    while True:
+        best = tuner.simplify(final, tuner.best(final), limit)
+        runs = tuner.runs
+        tuner.climb(final, limit)  # with what simplifying has left
+        if tuner.runs == runs:
+            return best
 
 
 def _score_of(objectives: Sequence[Objective], mix: float) -> Callable[[Figures, Figures], float]:

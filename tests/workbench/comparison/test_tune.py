@@ -22,7 +22,8 @@ from berth_workbench.comparison.tasks import TaskError
 from berth_workbench.comparison.tune import Tuner, tune
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
-from tests.workbench.comparison.clusters import document, random_settings, source
+from tests.effort import examples
+from tests.workbench.comparison.clusters import document, random_load, random_settings, source
 
 DEFAULT = ConfigurationSource("default")
 BALANCED = "NodeResourcesBalancedAllocation"
@@ -73,6 +74,87 @@ def test_the_best_is_that_of_all_points_tried_one_by_one(tmp_path):
     assert len(found.best) == 1  # nothing else is needed, and nothing else is changed
     assert found.is_better and found.outcomes[0].better == "b"
     assert found.check_seeds == 2 and found.runs <= 50
+
+
+def spread_load():
+    """Nodes that few pods fill, and pods that would rather be spread: only a strong hand packs them."""
+    nodes = [
+        make_node(f"n{i}").capacity(cpu="8", memory="32Gi", pods="20").zone("abc"[i % 3]).build() for i in range(6)
+    ]
+    pods = []
+    for app in ("a", "b", "c"):
+        for number in range(4):
+            pod = make_pod(f"{app}{number}").label("app", app).owned_by("ReplicaSet", app)
+            pod.request(cpu="1", memory="2Gi").spread(
+                "topology.kubernetes.io/zone", {"app": app}, when="ScheduleAnyway"
+            )
+            pod.spread("kubernetes.io/hostname", {"app": app}, when="ScheduleAnyway")
+            pods.append(pod.build())
+    return ClusterLoad(tuple(nodes), tuple(pods))
+
+
+@pytest.mark.parametrize("budget", [40, 100])
+def test_what_people_would_try_by_hand_is_not_missed(tmp_path, budget):
+    """NodeResourcesFit strong, with MostAllocated: neither alone makes a difference beside the spreading."""
+    space, load = SettingSpace(DEFAULT), spread_load()
+    by_hand = {FIT: 20, STRATEGY: "MostAllocated"}
+    point = tuple(
+        each.values.index(by_hand[each.name]) if each.name in by_hand else each.base for each in space.parameters
+    )
+    wanted = run(load, space.source(point, "x").load(), 0).figures["packing.cpu"]
+    assert wanted > 1.5 * run(load, DEFAULT.load(), 0).figures["packing.cpu"]
+    found = tuned(tmp_path, ["packing.cpu"], load=load, space=space, budget=budget)
+    assert found.outcomes[0].b >= wanted - 0.01
+    assert found.is_better and budget - 3 < found.runs <= budget  # less than a point more takes
+
+
+def weights_of(space, **weights):
+    return tuple(
+        each.values.index(weights[each.name]) if each.name in weights else each.base for each in space.parameters
+    )
+
+
+def test_points_that_decide_alike_are_run_once():
+    """Only ratios matter, and a strategy only where NodeResourcesFit scores."""
+    space = SettingSpace(source({FIT: (1, None), BALANCED: (1, None)}))
+    same = [{FIT: 1, BALANCED: 1}, {FIT: 50, BALANCED: 50}]
+    assert len({space.essence(weights_of(space, **each)) for each in same}) == 1
+    packed_or_not = [{FIT: 0, STRATEGY: kind} for kind in ("LeastAllocated", "MostAllocated")]
+    assert len({space.essence(weights_of(space, **each)) for each in packed_or_not}) == 1
+    others = [{FIT: 1}, {FIT: 2}, {FIT: 2, STRATEGY: "MostAllocated"}, {FIT: 0}, {BALANCED: 0}, {FIT: 0, BALANCED: 0}]
+    assert len({space.essence(weights_of(space, **each)) for each in others}) == len(others)
+
+
+@pytest.mark.parametrize("seed", range(examples(36)))
+def test_a_grid_of_everything_finds_nothing_much_better(tmp_path, seed, monkeypatch):
+    """Two plugins and the strategy, every point by force; the search has a budget for a part of the runs."""
+    monkeypatch.setattr("berth_workbench.comparison.settings.GRID", (0, 1, 5, 50))
+    load = random_load(seed, pods=6, nodes=4)
+    base = source({FIT: (1, None), BALANCED: (1, None), "NodeAffinity": (2, None), "TaintToleration": (3, None)})
+    space = SettingSpace(base, (FIT, BALANCED))
+    objective = random.Random(seed).choice(["packing.cpu", "utilisation.memory", "min:fragmentation.cpu", "nodesUsed"])
+    seeds = (0, 1)
+    every = {}
+    for point in itertools.product(*(range(len(each.values)) for each in space.parameters)):
+        every.setdefault(space.essence(point), point)
+    measure, way = Objective.parse(objective).terms[0].measure, Objective.parse(objective).terms[0].way
+
+    def outcomes(point):
+        configuration = space.source(point, "x").load()
+        return [run(load, configuration, number).figures for number in seeds]
+
+    own = outcomes(space.base)
+    least = sum(each["pending"] for each in own)
+    best, noise = None, 0.0
+    for point in every.values():
+        found = outcomes(point)
+        if sum(each["pending"] for each in found) <= least:
+            values = [way * each.get(measure, 0.0) for each in found]
+            noise = max(noise, max(values) - min(values))
+            best = sum(values) / 2 if best is None else max(best, sum(values) / 2)
+    found = tuned(tmp_path, [objective], load=load, space=space, seeds=2, budget=30)
+    told = next(each.outcomes[0].mean for each in found.points if each.changes == found.best)
+    assert way * told >= best - noise - 1e-9, (told, best, noise, len(every))
 
 
 def test_the_configuration_that_comes_out_does_what_was_told_of_it(tmp_path):
