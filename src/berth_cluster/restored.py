@@ -23,7 +23,8 @@ from berth_cluster.apimachinery.meta import (
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, PODS, RESOURCE_TYPES, ResourceType, resource_of
 from berth_cluster.controllers.workloads.controller_revisions import new_revision
 from berth_cluster.hollow import pod_status
-from berth_cluster.hollow.container_runs import ENDLESS, RUN_SECONDS, ContainerRun
+from berth_cluster.hollow.container_runs import RUN_SECONDS, ContainerRun
+from berth_cluster.hollow.shell import ENDLESS
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
 from berth_cluster.storage import bootstrap
 from berth_cluster.storage.store import Store, own

@@ -21,7 +21,8 @@ from berth_cluster.apimachinery.meta import (
     parse_time,
     with_condition,
 )
-from berth_cluster.hollow.container_runs import ENDLESS, READY_SECONDS, ContainerRun, cannot_be_pulled, said_of
+from berth_cluster.hollow.container_runs import READY_SECONDS, ContainerRun, cannot_be_pulled, said_of
+from berth_cluster.hollow.shell import ENDLESS
 
 COMPLETED = "Completed"
 ERROR = "Error"

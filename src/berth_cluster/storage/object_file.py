@@ -161,8 +161,8 @@ class ObjectFile:
         """The objects, definitions of others first. Raises `ObjectFileError`."""
         try:
             for row in self._connection.execute(_READ, DEFINITIONS.key):
-                group, plural, *rest = msgspec.convert(row, _Row)
-                yield SavedObject((group, plural), *rest)
+                saved = msgspec.convert(row, _Row)
+                yield SavedObject((saved.api_group, saved.plural), *saved[2:])
         except (sqlite3.Error, msgspec.ValidationError, OverflowError) as error:
             raise self.unreadable(str(error)) from None
 
