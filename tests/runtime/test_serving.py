@@ -47,6 +47,12 @@ class Client:
         async with self._session.post(self._url + path, data=body) as answer:
             return answer.status, await answer.text()
 
+    async def ask(self, method, path, headers, body=None):
+        host = self._url.partition("//")[2]
+        headers = {name: value.format(host=host) for name, value in headers.items()}
+        async with self._session.request(method, self._url + path, data=body, headers=headers) as answer:
+            return answer.status, await answer.text()
+
     async def json(self, path):
         async with self._session.get(self._url + path) as answer:
             return answer.status, await answer.json()
@@ -259,6 +265,47 @@ async def test_a_web_page_that_made_its_name_point_here_reads_nothing(world, hos
     async with at_work(world) as client:
         for path in ("/debug/decisions", "/configz", "/healthz"):
             assert await client.status_for(host, path) == status
+
+
+FOREIGN = {
+    "another site": {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+    "another site, an older browser": {"Origin": "https://evil.example"},
+    "another port": {"Origin": "http://127.0.0.1:3000", "Sec-Fetch-Site": "same-site"},
+    "a frame without an origin": {"Origin": "null"},
+    "an image": {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    "another scheme": {"Origin": "https://{host}"},
+}
+OWN = {
+    "a program": {},
+    "the address line": {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+    "a page from here": {"Origin": "http://{host}", "Sec-Fetch-Site": "same-origin"},
+}
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
+async def test_another_web_page_has_nothing_done(world, headers, monkeypatch):
+    read = []
+    monkeypatch.setattr(serving, "read_question", lambda *_: read.append(1))
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        for method, path in (
+            ("POST", "/fit"),
+            ("GET", "/debug/pprof/profile?seconds=60"),
+            ("GET", "/debug/decisions"),
+            ("GET", "/metrics"),
+            ("PUT", "/debug/flags/v"),
+        ):
+            status, text = await client.ask(method, path, headers)
+            assert (status, text) == (403, "requests of other web pages are not answered here\n"), path
+    assert not read
+
+
+@pytest.mark.parametrize("headers", OWN.values(), ids=OWN)
+async def test_programs_people_and_pages_from_here_are_answered(world, headers):
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        assert (await client.ask("GET", "/metrics", headers))[0] == 200
+        assert (await client.ask("POST", "/fit", headers, fit_manifest("100m")))[0] == 200
 
 
 def fit_manifest(cpu):

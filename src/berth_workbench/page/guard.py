@@ -1,10 +1,10 @@
 """Everything that reaches the page comes through here: an ASGI application around NiceGUI's.
 
 In this order: the Host header has to name this server (a host name of somebody else's that was made to point here is
-refused), a request that may change something or opens a WebSocket has to come from the page itself, and the user
-must have signed in, by a link with the token, the form, or an Authorization header. There is no exception for static
-files. Every answer carries a content security policy under which the browser loads nothing from anywhere else and runs
-no script that is not part of the page.
+refused), a request has to come from the page itself, unless somebody follows a link, and the user must have signed in,
+by a link with the token, the form, or an Authorization header. There is no exception for static files. Every answer
+carries a content security policy under which the browser loads nothing from anywhere else and runs no script that is
+not part of the page.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from berth.serving.foreign_pages import is_link_followed, is_sent_by_another_page
 from berth_workbench.page.access import Access, AccessRefusal, Sessions
 
 MAX_FORM_BYTES = 64 * 1024
@@ -30,7 +31,6 @@ FORM_S = 15.0
 ASK_AGAIN_S = 10.0
 """How often it is asked whether the owner of a WebSocket may still see the page."""
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
-_NO_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class PageGuard:
@@ -102,11 +102,11 @@ class PageGuard:
             return AccessRefusal(
                 403, f"this is not {host!r}: ask for localhost, for an address, or name it with --host-name"
             )
-        origin = asked.headers.get("origin")
-        is_writing = asked["type"] == "websocket" or asked["method"] not in _NO_BODY
-        if is_writing and origin and origin.lower() != f"{'https' if self._is_secure else 'http'}://{host}".lower():
-            return AccessRefusal(403, "this was asked from another page")
-        if asked["type"] == "websocket" and not origin and not asked.headers.get("authorization"):
+        headers, is_socket = asked.headers, asked["type"] == "websocket"
+        if is_sent_by_another_page(headers, f"{'https' if self._is_secure else 'http'}://{host}"):
+            if is_socket or not is_link_followed(headers, asked["method"]):
+                return AccessRefusal(403, "this was asked from another page")
+        elif is_socket and not headers.get("origin") and not headers.get("authorization"):
             return AccessRefusal(403, "a browser says from which page it comes")
         return None
 

@@ -284,6 +284,23 @@ async def test_another_page_may_open_no_socket_and_send_no_form():
     assert (await page.ask("/", cookie=cookie)).status == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_another_page_has_nothing_done_and_links_may_be_followed(site):
+    page = Page()
+    cookie = await page.sign_in()
+    for path, method in (("/data/fit", "POST"), ("/data/nodes", "GET"), ("/what-if?drain=n1", "GET")):
+        for dest in ("empty", "image", "iframe"):
+            mode = "navigate" if dest == "iframe" else "no-cors"
+            kind = {"sec_fetch_site": site, "sec_fetch_mode": mode, "sec_fetch_dest": dest}
+            assert (await page.ask(path, method=method, cookie=cookie, **kind)).status == 403
+    assert not page.reached
+    link = {"sec_fetch_site": site, "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    assert (await page.ask("/what-if?drain=n1", cookie=cookie, **link)).status == 200
+    assert (await page.ask("/data/fit", method="POST", cookie=cookie, **link)).status == 403
+    own = {"sec_fetch_site": "same-origin", "origin": "http://127.0.0.1:7600"}
+    assert (await page.ask("/data/fit", method="POST", cookie=cookie, **own)).status == 200
+
+
 async def test_what_proxies_say_reaches_nobody():
     page = Page()
     await page.ask("/", authorization=f"Bearer {TOKEN}", x_forwarded_prefix="/evil", x_forwarded_host="evil.example")

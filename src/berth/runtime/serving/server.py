@@ -45,6 +45,7 @@ from berth.runtime.serving.plugin_views import figure_reports, plugin_reports, s
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
+from berth.serving.foreign_pages import is_sent_by_another_page
 
 API_SERVER_HEADER = "Berth-Api-Server"
 CLUSTER_HEADER = "Berth-Cluster"
@@ -247,8 +248,12 @@ class HealthServer:
         """Answer those who may ask, and for no longer than a while."""
         for bounded in self._listening:
             bounded.answering(request.protocol)
+        is_plain = request.get_extra_info("sslcontext") is None
+        own_origin = f"{'http' if is_plain else 'https'}://{request.headers.get('Host', '')}"
         try:
-            if self._secure is None or request.get_extra_info("sslcontext") is None:
+            if is_sent_by_another_page(request.headers, own_origin):
+                found = web.Response(status=403, text="requests of other web pages are not answered here\n")
+            elif self._secure is None or is_plain:
                 found = await refuse_foreign_hosts(request, handler)
             else:
                 found = await self._secure.refusal(request) or await handler(request)
