@@ -12,7 +12,7 @@ Details = dict[str, Any]
 
 MAX_MESSAGE = 16 * 1024  # characters
 MAX_CAUSES = 100  # that are named; of the rest there is the number
-_MAX_CAUSE = 1024  # characters of a message or a field
+_MAX_CAUSE = 4096  # characters of a message or a field
 _MAX_VALUE = 256  # characters of a value in it
 
 
@@ -89,7 +89,8 @@ def stale(plural: str, group: str, name: str) -> StoreError:
 
 def forbidden(plural: str, group: str, name: str, why: str) -> StoreError:
     """403: admission refuses the request."""
-    message = f'{qualified(plural, group)} "{name}" is forbidden: {why}'
+    about = f'{qualified(plural, group)} "{name}"' if name else qualified(plural, group)
+    message = f"{about} is forbidden: {why}"
     return StoreError(403, "Forbidden", message, _about(plural, group, name))
 
 
@@ -182,8 +183,9 @@ class FieldErrors:
 
     def invalid(self, field: str, value: Any, why: str) -> None:
         """A field has an invalid value."""
-        shown = "" if len(self._causes) >= MAX_CAUSES else _cut(_shown(value), _MAX_VALUE)
-        why = f": {_cut(why, _MAX_CAUSE - _MAX_VALUE)}" if why else ""
+        most = _MAX_CAUSE // 2 if isinstance(value, Raw) else _MAX_VALUE
+        shown = "" if len(self._causes) >= MAX_CAUSES else _cut(_shown(value), most)
+        why = f": {_cut(why, _MAX_CAUSE // 2)}" if why else ""
         self._add("FieldValueInvalid", field, f"Invalid value: {shown}{why}")
 
     def unsupported(self, field: str, value: Any, allowed: tuple[str, ...]) -> None:

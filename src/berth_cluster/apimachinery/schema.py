@@ -227,26 +227,6 @@ def description(name: str, field: str = "") -> str:
     return str(found.get("description", ""))
 
 
-def in_go(known: Message, value: Json) -> str:
-    """An object as Go writes its internal type in messages: all fields, under the names they have in Go."""
-    return msgspec.json.encode(_in_go(known, value)).decode()
-
-
-def _in_go(known: Message, value: Json) -> Json:
-    ordered = dict.fromkeys([*(field.name for field in known.numbers.values()), *sorted(known.fields)])
-    shown: Json = {}
-    for name in ordered:
-        field, found = known.fields[name], value.get(name)
-        if not field.is_scalar and isinstance(found, list):
-            found = [_in_go(message(field.type), one) for one in found]
-        elif not field.is_scalar and isinstance(found, dict) and not field.is_map:
-            found = _in_go(message(field.type), found)
-        elif found is None and field.type == "string" and not (field.is_list or field.is_map or field.is_pointer):
-            found = ""
-        shown[name[0].upper() + name[1:]] = found
-    return shown
-
-
 def full_name(name: str) -> str:
     """A type's name as OpenAPI documents have it."""
     if name.startswith("apiextensions."):

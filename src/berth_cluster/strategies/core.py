@@ -6,9 +6,9 @@ import ipaddress
 from typing import Any
 
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_json
+from berth_cluster.apimachinery.go_form import in_go
 from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition_true
 from berth_cluster.apimachinery.resource_types import BY_KEY
-from berth_cluster.apimachinery.schema import in_go, message
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.checks import Check, always, both, chosen, may, one_of
@@ -98,7 +98,7 @@ def _check_node(node: Object, _field: str, errors: FieldErrors) -> None:
         field, pair = f"metadata.taints[{number}]", (taint.get("key"), taint.get("effect", ""))
         _TAINT(taint, field, errors)
         if pair in seen:
-            shown = Raw(in_go(message("core.v1.Taint"), taint))
+            shown = in_go("core.v1.Taint", taint)
             errors.duplicate(field, shown, "taints must be unique by key and effect pair")
         seen.add(pair)
     for section in ("capacity", "allocatable"):

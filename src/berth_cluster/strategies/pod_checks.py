@@ -90,9 +90,10 @@ def _check_sources(volume: Object, field: str, errors: FieldErrors) -> None:
             errors.required(f"{field}.{source}.{needed}")
 
 
+IMAGE = need("image", matching(r"\S(.*\S)?", "must not have leading or trailing whitespace", re.DOTALL))
 _CONTAINER = both(
     need("name", names.check_label_name),
-    need("image", matching(r"\S(.*\S)?", "must not have leading or trailing whitespace", re.DOTALL)),
+    IMAGE,
     chosen("terminationMessagePolicy", "File", "FallbackToLogsOnError"),
     each(
         "ports",

@@ -1,15 +1,17 @@
 """Pods: defaults and admission on creation, and almost everything immutable afterwards."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.go_form import difference
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.strategic_merge import identity
 from berth_cluster.strategies import defaults, limit_ranges, pod_admission, runtime_classes
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.checks import always
-from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
+from berth_cluster.strategies.checks import always, each
+from berth_cluster.strategies.pod_checks import IMAGE, check_pod_spec, pod_warnings
 from berth_cluster.strategies.pod_defaults import default_from_limits, objects_in
 from berth_cluster.strategies.pod_resize import check_resize, resized
 
@@ -20,7 +22,7 @@ IMMUTABLE_MESSAGE = (
 )
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 _SECTIONS = ("containers", "initContainers")
-_CHANGEABLE = ("activeDeadlineSeconds", "schedulingGates", "terminationGracePeriodSeconds", "tolerations")
+_CHANGEABLE = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 # What may still be narrowed while a pod waits behind a scheduling gate.
 _CHANGEABLE_WHEN_GATED = ("affinity", "nodeSelector")
 
@@ -81,18 +83,23 @@ class PodStrategy(RESTStrategy):
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """A pod's spec cannot change, except for a few fields."""
         was, now = old["spec"], new["spec"]
-        if any(len(was.get(section) or []) != len(now.get(section) or []) for section in _SECTIONS):
-            for section in _SECTIONS:
-                if len(was.get(section) or []) != len(now.get(section) or []):
-                    errors.forbidden(f"spec.{section}", "pod updates may not add or remove containers")
-            return
+        for section in _SECTIONS:
+            if len(was.get(section) or ()) != len(now.get(section) or ()):
+                errors.forbidden(f"spec.{section}", "pod updates may not add or remove containers")
+                return
+            each(section, IMAGE)(now, "spec", errors)
+        _check_deadline(now, was, errors)
         _check_gates(was, now, errors)
-        kept = {identity(one) for one in now.get("tolerations") or []}
-        if any(identity(one) not in kept for one in was.get("tolerations") or []):
+        kept = {_without_seconds(one) for one in now.get("tolerations") or ()}
+        if any(_without_seconds(one) not in kept for one in was.get("tolerations") or ()):
             errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
-        free = _CHANGEABLE + (_CHANGEABLE_WHEN_GATED if was.get("schedulingGates") else ())
-        if _fixed_part(was, free) != _fixed_part(now, free):
-            errors.forbidden("spec", IMMUTABLE_MESSAGE)
+        selector = was.get("nodeSelector") or {}
+        if was.get("schedulingGates") and selector.items() - (now.get("nodeSelector") or {}).items():
+            why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            errors.invalid("spec.nodeSelector", now.get("nodeSelector"), why)
+        wanted = _with_what_may_change(was, now)
+        if wanted != was:
+            errors.forbidden("spec", f"{IMMUTABLE_MESSAGE}\n{difference('core.v1.PodSpec', was, wanted)}")
 
 
 def _gated_condition(view: ClusterView) -> Object:
@@ -108,18 +115,38 @@ def _gated_condition(view: ClusterView) -> Object:
 
 def _check_gates(was: Object, now: Object, errors: FieldErrors) -> None:
     known = {gate.get("name") for gate in objects_in(was, "schedulingGates")}
-    for gate in objects_in(now, "schedulingGates"):
+    for number, gate in enumerate(objects_in(now, "schedulingGates")):
         if gate.get("name") not in known:
             why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            errors.forbidden("spec.schedulingGates", why)
+            errors.forbidden(f"spec.schedulingGates[{number}].name", why)
 
 
-def _fixed_part(spec: Object, free: tuple[str, ...]) -> dict[str, Any]:
-    fixed = {key: value for key, value in spec.items() if key not in free}
-    for section in ("containers", "initContainers"):
-        if section in fixed:
-            fixed[section] = [
-                {key: value for key, value in container.items() if key not in ("image", "imagePullPolicy")}
-                for container in objects_in(spec, section)
-            ]
-    return fixed
+def _check_deadline(now: Object, was: Object, errors: FieldErrors) -> None:
+    """A deadline may come, and come sooner, but not go."""
+    before, after = was.get("activeDeadlineSeconds"), now.get("activeDeadlineSeconds")
+    if before is not None and after is None:
+        errors.invalid("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
+    elif before is not None and after > before:
+        errors.invalid("spec.activeDeadlineSeconds", after, "must be less than or equal to previous value")
+
+
+def _without_seconds(toleration: Object) -> Any:
+    return identity({key: value for key, value in toleration.items() if key != "tolerationSeconds"})
+
+
+def _with_what_may_change(was: Object, now: Object) -> Object:
+    """The new spec with what may change as it was before."""
+
+    def kept(old: Object, new: Object, names: Iterable[str]) -> Object:
+        before = {name: old[name] for name in names if name in old}
+        return {name: value for name, value in new.items() if name not in names} | before
+
+    names = _CHANGEABLE + (_CHANGEABLE_WHEN_GATED if was.get("schedulingGates") else ())
+    if was.get("terminationGracePeriodSeconds", 0) < 0 and now.get("terminationGracePeriodSeconds") == 1:
+        names += ("terminationGracePeriodSeconds",)
+    wanted = kept(was, now, names)
+    for section in _SECTIONS:
+        if now.get(section):
+            pairs = zip(was[section], now[section], strict=True)
+            wanted[section] = [kept(old, new, ("image",)) for old, new in pairs]
+    return wanted

@@ -8,9 +8,9 @@ from functools import cache
 from berth.cel.estimate import Shape, estimated_cost
 from berth.cel.library import Environment
 from berth.cel.program import CompileError
-from berth_cluster.apimachinery.errors import FieldErrors, Raw
+from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.go_form import in_go
 from berth_cluster.apimachinery.meta import Object, timestamp
-from berth_cluster.apimachinery.schema import in_go, message
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.checks import IMMUTABLE, Check, always, at_most, both, each, may, need
@@ -98,7 +98,7 @@ _DEVICES = both(
 def _keep_spec(new: Object, old: Object, errors: FieldErrors) -> None:
     """A claim's spec never changes, since devices have been chosen by it."""
     if new.get("spec") != old.get("spec"):
-        errors.invalid("spec", Raw(in_go(message("resource.v1.ResourceClaimSpec"), new["spec"])), IMMUTABLE)
+        errors.invalid("spec", in_go("resource.v1.ResourceClaimSpec", new["spec"]), IMMUTABLE)
 
 
 def device_claim(path: str) -> RESTStrategy:

@@ -5,6 +5,7 @@ Source of the rules: pkg/apis/core/validation and pkg/apis/storage/validation, v
 
 from berth.api.quantity import parse
 from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.go_form import difference
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import limit_ranges, names
@@ -17,6 +18,7 @@ _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _NOT_SOURCES = frozenset({"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "storageClassName",
                           "persistentVolumeReclaimPolicy", "volumeAttributesClassName", "volumeMode"})  # fmt: skip
 _MAX_DRIVER = 63
+_SOURCE = "core.v1.PersistentVolumeSource@core.v1.PersistentVolumeSpec"
 _CLAIM_IMMUTABLE = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
@@ -87,7 +89,9 @@ def _source(spec: Object) -> Object:
 def _keep_source(new: Object, old: Object, errors: FieldErrors) -> None:
     """A volume stays where it is."""
     if _source(new["spec"]) != _source(old["spec"]):
-        errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+        why = "spec.persistentvolumesource is immutable after creation"
+        changed = difference(_SOURCE, _source(old["spec"]), _source(new["spec"]))
+        errors.forbidden("spec.persistentvolumesource", f"{why}\n{changed}")
 
 
 def _keep_claim(new: Object, old: Object, errors: FieldErrors) -> None:
@@ -102,7 +106,8 @@ def _keep_claim(new: Object, old: Object, errors: FieldErrors) -> None:
     for spec in (now, was):
         spec.pop("volumeAttributesClassName", None)
     if now != was:
-        errors.forbidden("spec", _CLAIM_IMMUTABLE)
+        changed = difference("core.v1.PersistentVolumeClaimSpec", was, now)
+        errors.forbidden("spec", f"{_CLAIM_IMMUTABLE}\n{changed}")
 
 
 def _keep_parameters(new: Object, old: Object, errors: FieldErrors) -> None:

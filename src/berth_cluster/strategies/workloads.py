@@ -10,9 +10,9 @@ import msgspec
 
 from berth.api.meta import LabelSelector
 from berth.api.selectors import EVERYTHING, NOTHING, SelectorError, compile_selector, selector_from_map
-from berth_cluster.apimachinery.errors import FieldErrors, Raw
+from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.go_form import in_go
 from berth_cluster.apimachinery.meta import Object, value_at
-from berth_cluster.apimachinery.schema import in_go, message
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.checks import (
@@ -163,11 +163,11 @@ def _check_pods_to_be(spec: Object, field: str, errors: FieldErrors) -> None:
 def _check_update_strategy(strategy: Object, field: str, errors: FieldErrors) -> None:
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if kind not in ("RollingUpdate", "OnDelete"):
-        shown = in_go(message("apps.v1.StatefulSetUpdateStrategy"), strategy)
-        errors.invalid(field, Raw(shown), "must be 'RollingUpdate' or 'OnDelete'")
+        shown = in_go("apps.v1.StatefulSetUpdateStrategy", strategy)
+        errors.invalid(field, shown, "must be 'RollingUpdate' or 'OnDelete'")
     elif kind == "OnDelete" and rolling is not None:
-        shown = in_go(message("apps.v1.RollingUpdateStatefulSetStrategy"), rolling)
-        errors.invalid(f"{field}.rollingUpdate", Raw(shown), "only allowed for updateStrategy 'RollingUpdate'")
+        shown = in_go("apps.v1.RollingUpdateStatefulSetStrategy", rolling)
+        errors.invalid(f"{field}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")
 
 
 def _keep_stateful(new: Object, old: Object, errors: FieldErrors) -> None:
@@ -314,7 +314,8 @@ def _keep_job(new: Object, old: Object, errors: FieldErrors) -> None:
     unchanged(("spec.selector",), new, old, errors)
     is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
     if _fixed_template(now, is_waiting) != _fixed_template(was, is_waiting):
-        errors.invalid("spec.template.spec", now["template"].get("spec"), IMMUTABLE)
+        shown = in_go("core.v1.PodSpec", now["template"].get("spec") or {})
+        errors.invalid("spec.template.spec", shown, IMMUTABLE)
     unchanged(("spec.completionMode",), new, old, errors)
 
 

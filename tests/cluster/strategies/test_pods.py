@@ -270,3 +270,59 @@ def test_status_keeps_the_qos_class():
     create(pod(), store)
     store.update(PODS, "default", "web", {"metadata": {"name": "web"}, "status": {"phase": "Running"}}, "status")
     assert store.get(PODS, "default", "web")["status"] == {"phase": "Running", "qosClass": "BestEffort"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        (
+            {"hostNetwork": True},
+            ['-  "HostNetwork": false,', '+  "HostNetwork": true,'],
+        ),
+        (
+            {"terminationGracePeriodSeconds": 5},
+            ['- "TerminationGracePeriodSeconds": 30,', '+ "TerminationGracePeriodSeconds": 5,'],
+        ),
+        (
+            {"volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}]},
+            ['-    "Medium": "",', '+    "Medium": "Memory",'],
+        ),
+    ],
+)
+def test_a_refusal_shows_what_would_change(patch, expected):
+    # As a kube-apiserver 1.36 shows it: the fields of Go's internal type, three lines of context, no headers.
+    store = make_store()
+    create(pod(volumes=[{"name": "v", "emptyDir": {}}]), store)
+    with pytest.raises(StoreError) as caught:
+        store.patch(PODS, "default", "web", {"spec": patch}, MERGE_PATCH)
+    first, *lines = caught.value.details["causes"][-1]["message"].splitlines()
+    assert first.startswith("Forbidden: pod updates may not change fields other than")
+    assert lines[0].startswith("@@ -") and [line for line in lines if line[0] in "+-"] == expected
+
+
+def test_gates_are_only_taken_away():
+    store = make_store()
+    create(pod(schedulingGates=[{"name": "a"}], nodeSelector={"disk": "ssd"}), store)
+    for patch, why in (
+        ({"schedulingGates": [{"name": "a"}, {"name": "b"}]},
+         "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'b'"),
+        ({"nodeSelector": {"disk": "hdd"}},
+         ('spec.nodeSelector: Invalid value: {"disk":"hdd"}: only additions to spec.nodeSelector are allowed (no '
+         "mutations or deletions)")),
+        ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
+    ):  # fmt: skip
+        with pytest.raises(StoreError) as caught:
+            store.patch(PODS, "default", "web", {"spec": patch}, MERGE_PATCH)
+        assert why in caught.value.message
+
+
+def test_a_deadline_comes_sooner_or_not_at_all():
+    store = make_store()
+    create(pod(activeDeadlineSeconds=100), store)
+    for value, why in (
+        (200, "200: must be less than or equal to previous value"),
+        (None, "null: must not update from"),
+    ):
+        with pytest.raises(StoreError, match=f"spec.activeDeadlineSeconds: Invalid value: {why}"):
+            store.patch(PODS, "default", "web", {"spec": {"activeDeadlineSeconds": value}}, MERGE_PATCH)
+    store.patch(PODS, "default", "web", {"spec": {"activeDeadlineSeconds": 50}}, MERGE_PATCH)
