@@ -22,7 +22,6 @@ from berth_cluster.apimachinery.errors import (
     method_not_allowed,
     no_such_path,
     not_found,
-    qualified,
     too_many_requests,
 )
 from berth_cluster.apimachinery.releases import Release
@@ -34,7 +33,9 @@ from berth_cluster.serving.discovery import AGGREGATED, Discovery
 from berth_cluster.serving.handlers import Handlers
 from berth_cluster.serving.negotiation import not_acceptable, wanted_form
 from berth_cluster.serving.openapi import OpenApiDocuments
+from berth_cluster.serving.rbac import GROUP as RBAC
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
+from berth_cluster.serving.rbac_escalation import EscalationCheck
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
 from berth_cluster.serving.responses import add_warnings, error_response, json_response, preferred, success
 from berth_cluster.storage.store import Store
@@ -180,7 +181,8 @@ class Application:
             raise no_such_path()
         if target.group == METRICS_GROUP:
             return self._measured(kind, target, request)
-        response = await self._handlers.handle(kind, target, request)
+        permit = EscalationCheck(self._authorizer, user, target) if kind.group == RBAC else None
+        response = await self._handlers.handle(kind, target, request, permit)
         if kind.custom is not None and kind.custom.warning and isinstance(response, web.Response):
             add_warnings(response, [kind.custom.warning])
         self._count(target, request)
@@ -290,11 +292,7 @@ def refused(user: ClusterUser, asked: RbacAttributes) -> StoreError:
     resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
     scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
     why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {scope}'
-    if asked.name:
-        return forbidden(asked.resource, asked.group, asked.name, why)
-    details = {"kind": asked.resource, **({"group": asked.group} if asked.group else {})}
-    message = f"{qualified(asked.resource, asked.group)} is forbidden: {why}"
-    return StoreError(403, "Forbidden", message, details)
+    return forbidden(asked.resource, asked.group, asked.name, why)
 
 
 def _certificate(request: web.BaseRequest) -> Mapping[str, Any] | None:

@@ -43,7 +43,7 @@ from berth_cluster.serving.responses import (
     success,
 )
 from berth_cluster.serving.watching import WatchStream
-from berth_cluster.storage.field_managers import Writer, refuse_untyped
+from berth_cluster.storage.field_managers import Permit, Writer, refuse_untyped
 from berth_cluster.storage.metadata import parse_revision
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import Entry
@@ -86,8 +86,10 @@ class Handlers:
         for stream in tuple(self._streams):
             stream.stop()
 
-    async def handle(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
-        """Carry out one request."""
+    async def handle(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, permit: Permit | None = None
+    ) -> web.StreamResponse:
+        """Carry out one request; `permit` refuses what its client may not write."""
         if kind.custom is not None:
             kind.custom.refuse_if_unconverted(kind.kind)
         if kind is PODS and target.subresource == "log" and request.method == "GET":
@@ -96,23 +98,25 @@ class Handlers:
         if target.subresource and target.subresource not in kind.subresources:
             raise self._no_subresource(kind, target)
         if not target.name:
-            return await self._on_collection(kind, target, request)
+            return await self._on_collection(kind, target, request, permit)
         if kind.namespaced and not target.namespace:
             raise no_such_path()
         method = request.method
         if method == "GET":
             return self._get(kind, target, request)
         if method in ("PUT", "PATCH"):
-            return await self._warned(kind, target, request)
+            return await self._warned(kind, target, request, permit)
         if method == "DELETE" and not target.subresource:
             return await self._delete(kind, target, request)
         if method == "POST" and target.subresource:
             return await self._act(kind, target, request)
         raise method_not_allowed()
 
-    async def _on_collection(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
+    async def _on_collection(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, permit: Permit | None
+    ) -> web.StreamResponse:
         if request.method == "POST" and (target.namespace or not kind.namespaced):
-            return await self._warned(kind, target, request)
+            return await self._warned(kind, target, request, permit)
         if request.method == "DELETE" and (target.namespace or not kind.namespaced):
             return await self._delete_collection(kind, target, request)
         if request.method != "GET":
@@ -185,11 +189,14 @@ class Handlers:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    async def _warned(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+    async def _warned(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, permit: Permit | None
+    ) -> web.Response:
         """The answer to a write, with warnings, which a refusal has too."""
         warnings: list[str] = []
+        writer = _writer(kind, request, warnings)._replace(permit=permit)
         try:
-            response = await self._write(kind, target, request, warnings)
+            response = await self._write(kind, target, request, writer)
         except StoreError as error:
             if not warnings:
                 raise
@@ -197,18 +204,18 @@ class Handlers:
         return add_warnings(response, warnings)
 
     async def _write(
-        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, writer: Writer
     ) -> web.Response:
         """POST of a new object, PUT and PATCH."""
         method, content_type = request.method, request.headers.get("Content-Type", "")
         if method == "PUT" and target.subresource in ("binding", "eviction"):
             raise method_not_allowed()
         read = read_patch if method == "PATCH" else read_body
-        body = await read(kind, request, warnings, target.subresource)
+        body = await read(kind, request, writer.warnings, target.subresource)
         if method == "PATCH" and is_apply(content_type):
-            return self._apply(kind, target, request, body, warnings)
+            return self._apply(kind, target, request, body, writer)
         place, store = (kind, target.namespace, target.name), self._store
-        options: Any = {"dry_run": is_dry_run(request.query), "writer": _writer(kind, request, warnings)}
+        options: Any = {"dry_run": is_dry_run(request.query), "writer": writer}
         if method == "POST":
             return self._answer(kind, store.create(*place[:2], body, **options), request, 201)
         if method == "PATCH":
@@ -218,7 +225,7 @@ class Handlers:
         return self._answer(kind, written, request, 200)
 
     def _apply(
-        self, kind: ResourceType, target: Target, request: web.BaseRequest, applied: Any, warnings: list[str]
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, applied: Any, writer: Writer
     ) -> web.Response:
         """Server-side apply: create what is not there, merge into what is."""
         if not isinstance(applied, dict):
@@ -230,7 +237,7 @@ class Handlers:
             raise errors.refusal("PatchOptions", "meta.k8s.io", "")
         refuse_untyped(kind, applied)
         dry_run = is_dry_run(query)
-        writer = _writer(kind, request, warnings)._replace(is_apply=True, force=flag(query, "force"))
+        writer = writer._replace(is_apply=True, force=flag(query, "force"))
         if self._store.find(kind, target.namespace, target.name) is None:
             if target.subresource:
                 raise not_found(kind.plural, kind.group, target.name)

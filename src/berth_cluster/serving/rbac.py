@@ -81,6 +81,10 @@ class RbacAuthorizer:
             (on_paths if rule.get("nonResourceURLs") else on_resources).append(rule)
         return {"resourceRules": on_resources, "nonResourceRules": on_paths, "incomplete": False}
 
+    def rules_of(self, user: ClusterUser, namespace: str) -> list[Object]:
+        """All rules that count for a user in a namespace, or where none is named, for the whole cluster."""
+        return [rule for _, rule in self._rules(user, namespace)]
+
     def _rules(self, user: ClusterUser, namespace: str) -> Iterator[tuple[Object, Object]]:
         """The rules that count for a user in a namespace, each with the binding that brings it."""
         bindings = self._store.objects(CLUSTER_ROLE_BINDINGS)
@@ -89,10 +93,11 @@ class RbacAuthorizer:
         for binding in bindings:
             own = binding["metadata"].get("namespace", "")
             if any(_is_subject(subject, user, own) for subject in _objects(binding.get("subjects"))):
-                for rule in _objects((self._role(binding, own) or {}).get("rules")):
+                for rule in _objects((self.role(binding, own) or {}).get("rules")):
                     yield binding, rule
 
-    def _role(self, binding: Object, namespace: str) -> Object | None:
+    def role(self, binding: Object, namespace: str) -> Object | None:
+        """The role that a binding in this namespace, or in none, names."""
         reference = binding.get("roleRef") or {}
         name = str(reference.get("name", ""))
         if reference.get("kind") == "Role":

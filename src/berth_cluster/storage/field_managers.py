@@ -33,6 +33,10 @@ Owners = dict[Owner, set[Path] | None]
 """With None for the creator, who owns what nobody else does."""
 
 
+Permit = Callable[[ResourceType, Object, Object | None], None]
+"""Refuses what a client may not write: the object, and the one that it replaces."""
+
+
 class Writer(NamedTuple):
     """Who writes, and in which way: `is_apply` for server-side apply, else by any other request."""
 
@@ -41,6 +45,7 @@ class Writer(NamedTuple):
     warnings: list[str]  # to which what the client should be told is added
     is_apply: bool = False
     force: bool = False
+    permit: Permit | None = None
 
     @property
     def identity(self) -> Owner:

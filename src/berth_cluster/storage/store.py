@@ -62,7 +62,7 @@ from berth_cluster.storage.api_versions import ApiView, addressed_type, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
 from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
-from berth_cluster.storage.field_managers import FieldManagers, Writer
+from berth_cluster.storage.field_managers import FieldManagers, Permit, Writer
 from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.object_file import ObjectFile, SavedObject
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
@@ -244,6 +244,8 @@ class Store:
         metadata.complete(collection.resource, namespace, new, self.now(), self.new_uid, self.new_suffix)
         strategy = strategy_of(kind)
         strategy.prepare_create(new, self)
+        if writer is not None and writer.permit is not None:
+            writer.permit(kind, new, None)
         strategy.validate_create(kind, new)
         strategy.admit(new, self)
         if writer is not None:
@@ -324,7 +326,7 @@ class Store:
         merged, owners = self.managers.apply(live, applied, writer)
         merged = own(merged)
         check_types(kind, merged)
-        written = self._write(kind, entry, _stored(kind, merged), subresource, dry_run)
+        written = self._write(kind, entry, _stored(kind, merged), subresource, dry_run, permit=writer.permit)
         left = None if dry_run else self.collection(kind).find(*entry.place)
         if left is not None:
             self.managers.keep(written["metadata"]["uid"], owners)
@@ -508,11 +510,15 @@ class Store:
         subresource: str,
         dry_run: bool,
         writer: Writer | None = None,
+        permit: Permit | None = None,
     ) -> Object:
+        permit = permit if writer is None else writer.permit
         metadata.check_update(kind, entry, new)
         new = metadata.carry_over(self.collection(kind).resource, entry, new, subresource)
         strategy = strategy_of(kind)
         strategy.prepare_update(new, entry.obj, subresource, self)
+        if permit is not None:
+            permit(kind, new, entry.obj)
         strategy.validate_update(kind, new, entry.obj, subresource)
         # A write that changes nothing is no write, as upstream: no new resourceVersion, no event. The caller may have
         # left the resourceVersion out (which means "whatever the present one is"), so it must not count as a
