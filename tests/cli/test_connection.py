@@ -11,6 +11,7 @@ import yaml
 from aiohttp import WSMsgType, web
 from click.testing import CliRunner
 
+from berth.cli import main
 from berth.cli import scheduler_in_use as asking
 from berth.cli.explain import command
 from berth.cli.local_record import ServedLocally, local_url, read_records, record_directory, recorded
@@ -78,6 +79,10 @@ async def explain(*arguments):
     return await asyncio.to_thread(CliRunner().invoke, command, [*map(str, arguments), "--json"])
 
 
+async def berth(*words):
+    return await asyncio.to_thread(CliRunner().invoke, main, list(words))
+
+
 @pytest.fixture(autouse=True)
 def own_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
@@ -100,6 +105,29 @@ async def test_a_scheduler_of_this_machine_is_shown_the_token(tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.output) == REPORT
     assert place.tokens == ["Bearer the-token"]
+
+
+async def test_a_wrong_kubeconfig_of_the_environment_is_an_error_and_nobody_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", "/nope")
+    async with a_scheduler(tmp_path / "s") as place:
+        with left_by(place):
+            result = await berth("explain", "web")
+            named = await berth("explain", "web", "--server", f"http://127.0.0.1:{free_port()}")
+    assert result.exit_code == 1 and result.output.count("\n") == 1
+    assert "/nope (from KUBECONFIG) does not exist" in result.output
+    assert "does not answer" in named.output  # who names the scheduler needs no cluster
+    assert place.tokens == []
+
+
+async def test_a_kubeconfig_at_home_that_cannot_be_read_is_an_error_too(tmp_path):
+    home = tmp_path / ".kube"
+    home.mkdir()
+    (home / "config").write_text("clusters: [")
+    async with a_scheduler(tmp_path / "s") as place:
+        with left_by(place):
+            result = await berth("explain", "web")
+    assert result.exit_code == 1 and str(home / "config") in result.output
+    assert place.tokens == []
 
 
 async def test_whoever_took_its_port_is_shown_nothing(tmp_path):

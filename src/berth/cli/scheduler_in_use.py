@@ -107,7 +107,12 @@ class SchedulerInUse:
     __slots__ = ("_access", "_address", "_cluster_id", "_guessed", "_other", "_problem")
 
     def __init__(self, address: SchedulerAddress) -> None:
-        """Read the kubeconfig in use, if there is one. Raises `UserError` for one that was named."""
+        """Read the kubeconfig in use, if there is one. Raises `UserError` for one that cannot be used.
+
+        Who names the scheduler needs no cluster, unless one is named as well.
+        """
+        from berth.kube.credentials.kubeconfig import NoKubeconfigError
+
         self._address = address
         self._access: ClusterAccess | None = None
         self._problem = ""
@@ -120,7 +125,7 @@ class SchedulerInUse:
         try:
             self._access = load(address)
         except UserError as error:
-            if (address.kubeconfig or address.context) and not address.server:
+            if not address.server and (address.context or not isinstance(error, NoKubeconfigError)):
                 raise
             self._problem = str(error)
 

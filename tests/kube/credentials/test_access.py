@@ -8,7 +8,7 @@ import yaml
 from berth.api.errors import ApiError
 from berth.api.resources import RESOURCES
 from berth.kube.credentials.access import in_cluster_access, load_access
-from berth.kube.credentials.kubeconfig import KubeconfigError
+from berth.kube.credentials.kubeconfig import KubeconfigError, NoKubeconfigError
 from berth.kube.credentials.sources import Credential
 from berth.kube.http.client import HttpTransport
 from tests.kube.http.test_client import Recorder
@@ -160,6 +160,16 @@ class TestWhichOne:
         listed = f"{tmp_path / 'absent'}:{write(tmp_path)}"
         environ = {"KUBECONFIG": listed, "KUBERNETES_SERVICE_HOST": "1.2.3.4"}
         assert load_access(environ=environ).server == "https://10.0.0.1:6443"
+
+    def test_where_the_environment_names_none_that_is_there_nobody_else_is_asked(self, tmp_path):
+        (tmp_path / ".kube").mkdir()
+        write(tmp_path / ".kube")
+        pod_directory(tmp_path)
+        for environ in ({"HOME": str(tmp_path)}, POD_ENVIRONMENT):
+            environ = {**environ, "KUBECONFIG": f"{tmp_path / 'absent'}:/nope"}
+            with pytest.raises(KubeconfigError, match=r"/absent and /nope \(from KUBECONFIG\) do not exist") as told:
+                load_access(environ=environ, service_account_dir=tmp_path)
+            assert not isinstance(told.value, NoKubeconfigError)
 
     def test_then_the_pod(self, tmp_path):
         pod_directory(tmp_path)

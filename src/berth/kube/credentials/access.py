@@ -15,7 +15,16 @@ import msgspec
 
 from berth.api.redaction import redact_url
 from berth.kube.credentials.exec_plugin import ExecPlugin, exec_config_problem
-from berth.kube.credentials.kubeconfig import Cluster, KubeconfigError, Located, Selection, User, load, select
+from berth.kube.credentials.kubeconfig import (
+    Cluster,
+    KubeconfigError,
+    Located,
+    NoKubeconfigError,
+    Selection,
+    User,
+    load,
+    select,
+)
 from berth.kube.credentials.proxy import proxy_from_environment, proxy_problem
 from berth.kube.credentials.sources import (
     CLEAR,
@@ -52,6 +61,7 @@ def load_access(
 ) -> ClusterAccess:
     """Return the access to use: by the file given, else by $KUBECONFIG, else the pod's own, else by ~/.kube/config.
 
+    Raises `KubeconfigError` for what cannot be used, and `NoKubeconfigError` where there is nothing of it.
     `master` replaces the server's address, and is enough by itself for a server that asks for no credentials.
     """
     if kubeconfig:
@@ -59,6 +69,12 @@ def load_access(
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if any(path.exists() for path in listed):
         return kubeconfig_access(listed, context=context, master=master, environ=environ, ignore_missing=True)
+    if listed and not master:  # as kubectl, which reads no other file then
+        do = "does" if len(listed) == 1 else "do"
+        raise KubeconfigError(
+            f"no cluster to talk to: {' and '.join(map(str, listed))} (from KUBECONFIG) {do} not exist; "
+            "correct it, or give --kubeconfig FILE"
+        )
     if environ.get("KUBERNETES_SERVICE_HOST") and not context and not master:
         return in_cluster_access(environ, service_account_dir)
     home = Path(environ.get("HOME", "") or "~").expanduser() / ".kube" / "config"
@@ -66,9 +82,8 @@ def load_access(
         return kubeconfig_access([home], context=context, master=master, environ=environ)
     if master:
         return _bare_access(master, environ)
-    tried = "".join(f"{path} (from KUBECONFIG) does not exist, " for path in listed)
-    raise KubeconfigError(
-        f"no cluster to talk to: {tried}{home} does not exist, and this is not a pod "
+    raise NoKubeconfigError(
+        f"no cluster to talk to: {home} does not exist, and this is not a pod "
         "(KUBERNETES_SERVICE_HOST is not set); give --kubeconfig FILE, or set KUBECONFIG"
     )
 

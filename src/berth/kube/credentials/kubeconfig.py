@@ -33,6 +33,10 @@ class KubeconfigError(UserError, ValueError):
         super().__init__(line if len(line) <= LONGEST_MESSAGE else f"{line[:half]} … {line[-half:]}")
 
 
+class NoKubeconfigError(KubeconfigError):
+    """Nothing says which cluster to talk to: no file is named, none is at home, and this is not a pod."""
+
+
 class ExecEnv(Concealed, frozen=True):
     """A variable that a credential plugin gets on top of our environment."""
 
