@@ -60,10 +60,12 @@ def in_go(name: str, value: Json) -> Raw:
 
 def difference(name: str, old: Json, new: Json) -> str:
     """What differs between two objects of a type, as lines with some context; empty where there is too much of them."""
-    lines = [json.dumps(_in_go(message(name), each), indent=1, ensure_ascii=False).splitlines() for each in (old, new)]
-    if max(map(len, lines)) > MAX_LINES:
+    was, now = (
+        json.dumps(_in_go(message(name), each), indent=1, ensure_ascii=False).splitlines() for each in (old, new)
+    )
+    if max(len(was), len(now)) > MAX_LINES:
         return ""
-    return "".join(f"{line}\n" for line in [*difflib.unified_diff(*lines, n=3, lineterm="")][2:])
+    return "".join(f"{line}\n" for line in [*difflib.unified_diff(was, now, n=3, lineterm="")][2:])
 
 
 def _in_go(known: Message, value: Json) -> Json:
