@@ -121,6 +121,10 @@ COMMANDS = CommandTable(
                     "berth rebalance --goal empty-nodes --cluster now.snapshot.gz",
                 ),
                 CommandExample(
+                    "Which pods to move so that those that are pending find room?",
+                    "berth rebalance --goal place-pending --cluster now.snapshot.gz",
+                ),
+                CommandExample(
                     "Make nodes equally full, five moves at most, after a question.",
                     "berth rebalance --goal even-out --max-moves 5 --execute",
                 ),

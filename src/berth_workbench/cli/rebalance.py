@@ -1,7 +1,7 @@
 """`berth rebalance`: which running pods to move, in which order, so that the cluster becomes better."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from berth_workbench.cli.cluster_input import (
     cluster_options,
     followed_by,
     manifests_option,
+    namespace_option,
     read_manifests,
 )
 from berth_workbench.cli.plot_flag import plot_option
@@ -27,17 +28,18 @@ from berth_workbench.cli.progress import working
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth.api.pod import Pod
     from berth.cli.setup import Setup
     from berth.kube.credentials.sources import ClusterAccess
     from berth_workbench.planning.rebalance.execution import Executed
     from berth_workbench.planning.rebalance.plan import Balance, RebalancePlan
+    from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
-GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape")
+GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending")
 ALSO_MOVE = ("bare", "critical", "empty-dir", "jobs")
 DISRUPTION_SHOWN = 10
 """How many workloads and reasons are listed in the table; JSON has all of them."""
+NAMES_SHOWN = 6
 
 
 @click.command("rebalance", short_help="Which pods to move so that the cluster becomes better.")
@@ -45,10 +47,11 @@ DISRUPTION_SHOWN = 10
 @click.option(
     "--goal", type=click.Choice(GOALS), required=True,
     help="Empty nodes (or save the most with --prices), make nodes equally full, repair spread, affinity and "
-    "anti-affinity that running pods break, or make room for the pods of -f.",
+    "anti-affinity that running pods break, make room for the pods and workloads of -f, or for what is pending.",
 )  # fmt: skip
 @cluster_options
 @manifests_option
+@namespace_option
 @click.option("--max-moves", default=20, show_default=True, type=click.IntRange(0, 10_000), help="Evictions in all.")
 @click.option(
     "--max-disruption-per-workload", type=click.IntRange(0), metavar="N", help="Evictions of one workload's pods."
@@ -94,6 +97,7 @@ def command(
     kubeconfig: str,
     context: str,
     manifests: tuple[str, ...],
+    namespace: str,
     max_moves: int,
     max_disruption_per_workload: int | None,
     max_disruption_per_namespace: int | None,
@@ -129,12 +133,18 @@ def command(
     if execute and (cluster or commands or is_structured(output)):
         raise click.UsageError("--execute works on a live cluster and prints a table; leave --cluster and others out")
     if manifests and goal != "free-shape":
-        raise click.UsageError("-f names the pods that --goal free-shape makes room for")
+        raise click.UsageError("-f names the pods and workloads that --goal free-shape makes room for")
+    documents = read_manifests(manifests, namespace)
+    if execute and any(each.kind != "Pod" for each in documents):
+        raise click.UsageError(
+            "--execute creates pods only: apply the other objects of -f, and make room for them by --goal place-pending"
+        )
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     try:
         request = RebalanceRequest(
             goal=goal,
-            pods=_pods(manifests),
+            manifests=tuple(documents),
+            namespace=namespace,
             max_moves=max_moves,
             max_per_workload=max_disruption_per_workload,
             max_per_namespace=max_disruption_per_namespace,
@@ -177,11 +187,17 @@ def command(
     if execute and plan.steps:
         if not yes:
             click.confirm("Carry this out?", abort=True)
-        _execute(plan, kubeconfig, context, manifests, setup, seed)
+        _execute(plan, kubeconfig, context, documents, namespace, setup, seed)
 
 
 def _execute(
-    plan: "RebalancePlan", kubeconfig: str, context: str, manifests: Sequence[str], setup: "Setup", seed: int
+    plan: "RebalancePlan",
+    kubeconfig: str,
+    context: str,
+    documents: "Sequence[Document]",
+    namespace: str,
+    setup: "Setup",
+    seed: int,
 ) -> None:
     """Carry a plan out on the cluster of a kubeconfig, and tell what became of it."""
     from berth.api.errors import TransportError
@@ -189,7 +205,7 @@ def _execute(
     from berth_workbench.planning.rebalance.execution import undone
     from berth_workbench.planning.rebalance.plan import in_groups
 
-    created = {f"{each.namespace or 'default'}/{each.name}": each.manifest for each in read_manifests(manifests)}
+    created = {f"{each.namespace or namespace}/{each.name}": each.manifest for each in documents}
     try:
         with working("carrying the plan out", total=len(in_groups(plan.steps))) as work:
 
@@ -240,19 +256,6 @@ async def _executed(
 
 
 # -- what was typed ---------------------------------------------------------------------------------------------------
-
-
-def _pods(manifests: Sequence[str]) -> "tuple[Pod, ...]":
-    """Return the pods of `-f`."""
-    from berth_workbench.simulation.workloads import decoded
-
-    found = []
-    for document in read_manifests(manifests):
-        if document.kind != "Pod":
-            raise click.ClickException(f"{document.where}: a Pod is expected, not a {document.kind}")
-        pod: Any = decoded(document)
-        found.append(pod)
-    return tuple(found)
 
 
 def _selected(snapshot: "Snapshot", names: str, selector: str) -> frozenset[str] | None:
@@ -327,9 +330,8 @@ def print_plan(plan: "RebalancePlan", console: "Console") -> None:
             )
         table.print(console)
         console.print("Each step begins when the pod of the one before runs again.")
-    for each in plan.shapes:
-        where = f"goes to {each.node}" if each.node else "still fits nowhere"
-        console.print(plain(f"{each.pod} {where}."))
+    for line in _places(plan):
+        console.print(plain(line))
     console.print()
     _print_balance(plan.before, plan.after, console)
     _print_counts(plan, console)
@@ -343,12 +345,41 @@ def headline(plan: "RebalancePlan") -> str:
     how = {"cp-sat": "CP-SAT", "greedy": "greedy search"}[plan.method]
     if plan.method == "cp-sat":
         how += ", nothing better exists" if plan.proven_best else ", not proven to be the best"
+    placed, wanted = sum(each.node is not None for each in plan.shapes), len(plan.shapes)
     if not plan.moves:
+        if wanted and placed == wanted:
+            where = "; the steps only settle where" if plan.steps else ""
+            return f"No moves are needed: there is room for {_pods(wanted)}{where}."
+        if wanted:
+            return f"No moves: none were found within the limits that make room for {_pods(wanted)} ({how})."
         return f"No moves: nothing better was found within the limits ({how})."
     moves = "1 move" if plan.moves == 1 else f"{plan.moves} moves"
     if plan.emptied:
         return f"{moves} empty {', '.join(plan.emptied)} ({how})."
+    if wanted:
+        room = "makes room" if plan.moves == 1 else "make room"
+        return f"{moves} {room} for {f'{placed} of ' if placed < wanted else ''}{_pods(wanted)} ({how})."
     return f"{moves} for {plan.goal} ({how})."
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _places(plan: "RebalancePlan") -> Iterator[str]:
+    """Say where the pods go that room is made for, who has none, and who would take it before them."""
+    for each in plan.shapes:
+        if each.node:
+            yield f"{each.pod} goes to {each.node}."
+    without = [each.pod for each in plan.shapes if not each.node]
+    if without:
+        more = len(without) - NAMES_SHOWN
+        yield f"Still without a place: {', '.join(without[:NAMES_SHOWN])}{f' and {more} more' if more > 0 else ''}."
+    placed = sum(each.placed for each in plan.taken_first)
+    if plan.taken_first and (without or placed):
+        who = ", ".join(f"{each.pods} of {each.workload}" for each in plan.taken_first)
+        told = f", and {placed} of them do here" if placed else "; --goal place-pending makes room for them"
+        yield f"Pods that are pending already take such room first: {who}{told}."
 
 
 def _print_balance(before: "Balance", after: "Balance", console: "Console") -> None:

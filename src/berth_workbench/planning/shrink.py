@@ -12,13 +12,12 @@ from fractions import Fraction
 
 import msgspec
 
-from berth.api.node import ReplicaSet
 from berth.api.pod import Container, Pod
 from berth.api.pod_resources import CPU, MEMORY, pod_requests
 from berth.api.qos import QosClass, qos_class
 from berth.api.quantity import milli_value, value
 from berth_workbench.planning.usage import WHOLE, Usage, Used
-from berth_workbench.simulation.budgets import owner_of
+from berth_workbench.simulation.budgets import workload_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site
@@ -91,7 +90,7 @@ def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) 
     for pod in cluster.pods.values():
         if pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp:
             continue
-        owner = _workload_of(cluster, pod)
+        owner = workload_of(pod, cluster.objects)
         if not pod.spec.node_name:
             pending.append((pod, owner))
         elif owner is None or owner[0] not in PATCHABLE or pod.spec.resources is not None:
@@ -133,19 +132,6 @@ def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) 
 def _turn(pod: Pod) -> tuple[int, str, str]:
     """Whose turn is first: priority counts, then age."""
     return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.key
-
-
-def _workload_of(cluster: SimulatedCluster, pod: Pod) -> WorkloadKey | None:
-    """What makes the pod: of a ReplicaSet that a Deployment has made, the Deployment."""
-    owner = owner_of(pod)
-    if owner is None or owner[0] != "ReplicaSet":
-        return owner
-    made_by = cluster.objects.get(owner)
-    if isinstance(made_by, ReplicaSet):
-        for each in made_by.metadata.owner_references:
-            if each.controller and each.kind == "Deployment":
-                return each.kind, f"{pod.metadata.namespace}/{each.name}"
-    return owner
 
 
 # -- one workload ------------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ MATCHES_AT_MOST = 1 << 16
 """For so many sets of labels it is remembered which budgets select them."""
 
 Owner = tuple[str, str]
+TEMPLATE_HASH = "pod-template-hash"
 """Kind and `namespace/name` of a controller."""
 ScaleOf = Callable[[Owner], int | None]
 """Says how many pods a controller is to have; None where that is not known."""
@@ -278,6 +279,24 @@ def owner_of(pod: Pod) -> Owner | None:
         if owner.controller:
             return owner.kind, f"{pod.metadata.namespace}/{owner.name}"
     return None
+
+
+def workload_of(pod: Pod, objects: Mapping[tuple[str, str], Any]) -> Owner | None:
+    """Return what makes a pod, or None: of a ReplicaSet that a Deployment has made, the Deployment.
+
+    Where the ReplicaSet is not among the objects, its name says whose it is.
+    """
+    owner = owner_of(pod)
+    if owner is None or owner[0] != "ReplicaSet":
+        return owner
+    made_by = objects.get(owner)
+    for each in () if made_by is None else made_by.metadata.owner_references:
+        if each.controller and each.kind == "Deployment":
+            return each.kind, f"{pod.metadata.namespace}/{each.name}"
+    suffix = f"-{pod.metadata.labels.get(TEMPLATE_HASH, '')}"
+    if made_by is None and suffix != "-" and owner[1].endswith(suffix):
+        return "Deployment", owner[1].removesuffix(suffix)
+    return owner
 
 
 def scale_in(objects: Mapping[tuple[str, str], Any]) -> ScaleOf:

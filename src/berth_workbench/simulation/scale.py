@@ -13,13 +13,12 @@ from berth.api.near_names import nearest
 from berth.api.node import ReplicaSet
 from berth.api.pod import PersistentVolumeClaimVolume, Pod
 from berth.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
-from berth_workbench.simulation.budgets import SCALED_KINDS, is_active, is_healthy, owner_of
+from berth_workbench.simulation.budgets import SCALED_KINDS, TEMPLATE_HASH, is_active, is_healthy, owner_of
 from berth_workbench.simulation.changes import ChangeError, ClusterChange, DeleteWorkload, Scale, WorkloadChange
 from berth_workbench.simulation.claims import made_claims, templates_behind
 from berth_workbench.simulation.cluster import pending_again
 from berth_workbench.simulation.site import Departure, Site
 from berth_workbench.simulation.workloads import (
-    TEMPLATE_HASH,
     WorkloadManifest,
     scaled,
 )

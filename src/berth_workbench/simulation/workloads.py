@@ -20,7 +20,7 @@ from berth.api.scheduling import PodGroup, PodGroupSpec, Workload
 from berth.api.selectors import SelectorError, compile_selector, selector_from_map
 from berth.api.user_error import UserError
 from berth_workbench.simulation.admission import admitted, completed
-from berth_workbench.simulation.budgets import SCALED_KINDS, budget_problem
+from berth_workbench.simulation.budgets import SCALED_KINDS, TEMPLATE_HASH, budget_problem
 from berth_workbench.simulation.claims import ClaimTemplate, claim_template, made_claims
 from berth_workbench.simulation.daemons import as_daemon, may_run, pinned
 from berth_workbench.snapshot.documents import Document
@@ -36,8 +36,6 @@ POD_MAKERS = (*REPLICATED, "Job", "CronJob", "DaemonSet")
 MAX_PODS = 1_000_000
 """More pods than this, of one workload or of all manifests, are refused: that is a slip of the keyboard, and would
 take all memory."""
-
-TEMPLATE_HASH = "pod-template-hash"
 
 _API_VERSIONS = {"ReplicationController": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -68,11 +68,38 @@ def test_room_for_a_pod(cluster, tmp_path):
     arguments = ("--cluster", cluster, "--goal", "free-shape", "-f", manifest)
     result = run(*arguments)
     assert result.exit_code == 0, result.output
-    assert "1 move for free-shape" in result.output
+    assert "1 move makes room for 1 pod (CP-SAT, nothing better exists)." in result.output
     assert "default/big goes to " in result.output
     commands = run(*arguments, "--commands").output.splitlines()
     assert sum("/eviction" in line for line in commands) == 1
     assert any(line.startswith("# now create default/big") for line in commands)
+
+
+def test_who_is_pending_goes_first_and_that_is_told(cluster, tmp_path):
+    documents = json.loads(cluster.read_text())
+    waits = [make_pod(f"waits-{i}").request(cpu="4").owned_by("ReplicaSet", "waits").document for i in range(3)]
+    cluster.write_text(json.dumps({**documents, "items": [*documents["items"], *waits]}))
+    manifest = tmp_path / "big.yaml"
+    manifest.write_text(
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: big}, spec: {selector: {matchLabels: {a: b}}, "
+        "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c, "
+        "resources: {requests: {cpu: '4'}}}]}}}}"
+    )
+    behind = run("--cluster", cluster, "--goal", "free-shape", "-f", manifest).output
+    assert "No moves: none were found within the limits that make room for 1 pod (" in behind
+    assert "Still without a place: default/big-" in behind
+    told = " ".join(behind.split())
+    assert (
+        "Pods that are pending already take such room first: 3 of default/ReplicaSet/waits; --goal place-pending"
+        in told
+    )
+    pending = run("--cluster", cluster, "--goal", "place-pending").output
+    assert "2 moves make room for 2 of 3 pods (CP-SAT, nothing better exists)." in pending
+    assert pending.count("the room is made; then default/waits-") == 2
+    assert all(len(line) <= 80 for line in pending.splitlines())
+    executed = run("--goal", "free-shape", "-f", manifest, "--execute")
+    assert executed.exit_code == 2
+    assert "make room for them by --goal place-pending" in executed.output
 
 
 def test_a_picture(cluster, tmp_path):
@@ -102,6 +129,8 @@ def test_without_ortools_the_search_is_greedy_and_says_so(cluster, monkeypatch):
         (("--goal", "even-out", "--node-selector", "pool=db"), "no node has these labels"),
         (("--goal", "even-out", "--node-selector", "pool"), "KEY=VALUE is expected"),
         (("--goal", "free-shape"), "no pod of the cluster waits for room"),
+        (("--goal", "place-pending"), "no pod of the cluster waits for room; --goal free-shape -f names one"),
+        (("--goal", "place-pending", "-f", "-"), "-f names the pods and workloads that --goal free-shape makes room"),
         (("--goal", "even-out", "--execute"), "--execute works on a live cluster"),
         (("--goal", "even-out", "--commands", "-o", "json"), "choose one"),
         (("--goal", "even-out", "--prices", "/nowhere/prices"), "No such file"),

@@ -15,7 +15,7 @@ from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.trials import TrialPanel, result_place
 from berth_workbench.planning.rebalance.plan import Balance, PlanStep, RebalancePlan, in_groups
 from berth_workbench.planning.rebalance.rebalance import rebalance
-from berth_workbench.planning.rebalance.request import GOALS, RebalanceRequest
+from berth_workbench.planning.rebalance.request import GoalName, RebalanceRequest
 from berth_workbench.simulation.cluster import StuckError
 
 REFUSED = (ConfigError, ObjectError, StuckError, PluginBrokenError, ValueError)
@@ -25,10 +25,11 @@ ABOUT = (
     "Every move is proven with the scheduler's own plugins, in this order, within the disruption budgets. The page "
     "only plans; berth rebalance --execute carries a plan out."
 )
-GOAL_WORDS = {
+GOAL_WORDS: dict[GoalName, str] = {
     "empty-nodes": "empty nodes", "even-out": "make nodes equally full", "repair-spread": "repair spread and affinity",
-    "free-shape": "make room for pending pods",
+    "place-pending": "make room for pending pods",
 }  # fmt: skip
+"""The goals that the page offers: all that need no manifest."""
 
 
 class RebalanceView:
@@ -50,8 +51,8 @@ class RebalanceView:
                     "Plan moves",
                     "Plan",
                     [
-                        {"name": "goal", "label": "Goal", "kind": "select", "options": list(GOALS),
-                         "value": GOALS[0],
+                        {"name": "goal", "label": "Goal", "kind": "select", "options": list(GOAL_WORDS),
+                         "value": next(iter(GOAL_WORDS)),
                          "hint": "; ".join(f"{name}: {words}" for name, words in GOAL_WORDS.items())},
                         {"name": "moves", "label": "Evictions at most", "kind": "number", "value": "20"},
                     ],
@@ -59,9 +60,9 @@ class RebalanceView:
             TrialPanel(form, result_place(), self._jobs, REFUSED).runs(self._prepare, _show)
 
     async def _prepare(self, values: dict[str, Any]) -> Callable[[Watch], tuple[RebalancePlan, MovePicture]]:
-        goal = next((each for each in GOALS if each == values.get("goal")), None)
+        goal = next((each for each in GOAL_WORDS if each == values.get("goal")), None)
         if goal is None:
-            raise ValueError(f"the goals are {', '.join(GOALS)}")
+            raise ValueError(f"the goals are {', '.join(GOAL_WORDS)}")
         moves = str(values.get("moves", "20"))
         if not moves.isdecimal() or not 0 < int(moves) <= MOST_MOVES:
             raise ValueError(f"evictions at most: a number from 1 to {MOST_MOVES} is expected, not {moves!r}")

@@ -49,6 +49,14 @@ class Mover(NamedTuple):
     fresh: PodInfo
     """As its controller makes it again: without a node."""
     ignores_cordons: bool
+    is_wanted: bool = True
+    """Of one that needs a place: whether the plan is to give it one, or it is only tried before those."""
+    is_new: bool = False
+    """Of one that needs a place: whether it is yet to be created."""
+
+    def is_like(self, other: "Mover") -> bool:
+        """Say whether it makes no difference which of two that need a place gets it."""
+        return self.fresh.shape is other.fresh.shape and self.is_wanted == other.is_wanted
 
 
 class Scoring(NamedTuple):
@@ -84,7 +92,10 @@ class Board:
         request: RebalanceRequest,
         pace: Pace,
     ) -> None:
-        """`guests` need a place; `nodes` are those that pods may be taken from and moved to."""
+        """`guests` need a place, and are in the order in which the scheduler tries them.
+
+        `nodes` are those that pods may be taken from and moved to.
+        """
         self.core = cluster.core
         self.movers: dict[str, Mover] = {mover.key: mover for mover in movers}
         self.guests: dict[str, Mover] = {guest.key: guest for guest in guests}
@@ -104,8 +115,11 @@ class Board:
         table = self.core.cache.table
         self.banned: set[tuple[str, str]] = set()
         """Pairs of pod and node that turned out not to work: the scheduler does not follow, say."""
-        self._among: Mask = np.zeros(table.capacity, dtype=np.bool_)
-        self._among[[table.row_of[name] for name in self.nodes]] = True
+        self._rooms: dict[PodShape, Mask] = {}
+        """Where guests fit as everything is now, by what they are like."""
+        self.among: Mask = np.zeros(table.capacity, dtype=np.bool_)
+        """The rows of the considered nodes."""
+        self.among[[table.row_of[name] for name in self.nodes]] = True
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -123,14 +137,18 @@ class Board:
     def fits(self, key: str) -> Mask:
         """Return by row whether a pod fits there if it leaves where it is, over the considered nodes.
 
-        Nodes that it cannot be led to, because too many others would have to be cordoned, are left out; that is all
-        but the scheduler's own choice for a pod that goes onto cordoned nodes as well.
+        Nodes that it cannot be led to are left out: where too many others would have to be cordoned, and where a pod
+        that waits for room would take it first. For a pod that goes onto cordoned nodes as well that is all but the
+        scheduler's own choice.
         """
         mover = self.mover(key)
         self.pace.ask(len(self.core.cache.table))
+        taken = [self.room_of(other) for other in self._tried_before(mover)]
         self._lift(mover)
         try:
-            mask = self._led_to(mover) & self._among
+            mask = self._led_to(mover) & self.among
+            for room in taken:
+                mask &= ~room
             for name in self.nodes if self.banned else ():
                 if (key, name) in self.banned:
                     mask[self.core.cache.table.row_of[name]] = False
@@ -151,7 +169,7 @@ class Board:
         if len(core.cache.table) <= most + 1:
             return _passing(core, mover.fresh)
         scoring = scores_of(core, mover.fresh)
-        mask: Mask = np.zeros_like(self._among)
+        mask: Mask = np.zeros_like(self.among)
         if scoring.totals is None:
             rivals = np.full(len(scoring.rows), len(scoring.rows) - 1)
         else:
@@ -164,6 +182,28 @@ class Board:
         """Say whether the limits let a pod be moved once more."""
         mover = self.mover(key)
         return key in self.guests or self.spending.allows(mover.workload, mover.namespace)
+
+    def room_of(self, guest: Mover) -> Mask:
+        """Return by row whether a pod that needs a place would fit there, over the considered nodes.
+
+        Guests that are alike fit in the same places, and others are asked about while nothing moves; so it is kept.
+        """
+        known = self._rooms.get(guest.fresh.shape)
+        if known is None:
+            self.pace.ask(len(self.core.cache.table))
+            known = self._rooms[guest.fresh.shape] = _passing(self.core, guest.fresh) & self.among
+        return known
+
+    def _tried_before(self, mover: Mover) -> Iterator[Mover]:
+        """Yield the guests without a node that the scheduler tries before a pod that is moved, or before a guest.
+
+        A pod that is moved is behind all that wait. Of guests that are alike it does not matter who gets a place.
+        """
+        for key, other in self.guests.items():
+            if key == mover.key:
+                return
+            if key not in self.where and not (other.is_new if mover.origin else other.is_like(mover)):
+                yield other
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -216,6 +256,7 @@ class Board:
             self.load[node] += 1
 
     def _lift(self, mover: Mover) -> None:
+        self._rooms.clear()
         if self.where.get(mover.key):
             cache = self.core.cache
             cache.remove_pod(mover.fresh.uid)
@@ -223,6 +264,7 @@ class Board:
                 cache.remove_pod(mover.counted.uid)
 
     def _put(self, mover: Mover, node: str) -> None:
+        self._rooms.clear()
         if not node:
             return
         at_home = mover.counted is not None and node == mover.origin

@@ -60,7 +60,8 @@ def _commands(group: Sequence[PlanStep]) -> Iterator[str]:
         return
     step = group[0]
     if step.action == "create":
-        yield _comment(f"now create {step.pod}, and wait until it is on {step.to}")
+        by = f" by applying the {step.workload.replace('/', ' ')}" if step.workload else ""
+        yield _comment(f"now create {step.pod}{by}, and wait until it is on {step.to}")
     elif step.action == "evict":
         yield from _eviction(step)
     else:

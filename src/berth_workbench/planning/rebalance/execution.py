@@ -9,7 +9,7 @@ is done stays done, and is told.
 import asyncio
 import itertools
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -114,9 +114,12 @@ class Executor:
         elif step.action == "create":
             await self._create(step)
         else:
+            before = {
+                pod.metadata.uid for each in step.placed for pod in await self._alike(each.pod) if pod.spec.node_name
+            }
             await self._set_unschedulable(step.node, unschedulable=step.action == "cordon")
             for placed in step.placed:
-                await self._until_on(placed.pod, placed.node or "")
+                before.add(await self._until_on(placed.pod, placed.node or "", before))
 
     async def _set_unschedulable(self, name: str, *, unschedulable: bool) -> None:
         body = msgspec.json.encode({"spec": {"unschedulable": unschedulable or None}})
@@ -193,16 +196,27 @@ class Executor:
         await self._transport.create(POD, namespace, msgspec.json.encode(manifest))
         await self._until_on(step.pod, step.to)
 
-    async def _until_on(self, key: str, node: str) -> None:
+    async def _until_on(self, key: str, node: str, before: Container[str] = ()) -> str:
+        """Wait until a pod runs on a node, or another of its controller that was not `before`; return its uid.
+
+        Of replicas that wait for the same room, the queue decides which comes first.
+        """
         deadline = self._deadline()
         while True:
-            pod = await self._read(key)
-            if pod is not None and pod.spec.node_name:
-                if pod.spec.node_name != node:
-                    raise Stopped(f"the scheduler has put {key} on {pod.spec.node_name}, not on {node}")
-                if is_ready(pod):
-                    return
+            alike = [pod for pod in await self._alike(key) if pod.metadata.uid not in before]
+            for pod in alike:
+                if pod.spec.node_name == node and is_ready(pod):
+                    return pod.metadata.uid
+            if alike and all(pod.spec.node_name not in ("", node) for pod in alike):
+                raise Stopped(f"the scheduler has put {key} on {alike[0].spec.node_name}, not on {node}")
             await self._wait(deadline, f"{key} does not run yet")
+
+    async def _alike(self, key: str) -> list[Pod]:
+        """Return a pod, if it is there, and the others of its controller."""
+        pod = await self._read(key)
+        if pod is None:
+            return []
+        return [pod, *(each for each in await self._siblings(pod) if each.metadata.uid != pod.metadata.uid)]
 
     async def _read(self, key: str) -> Pod | None:
         namespace, _, name = key.partition("/")

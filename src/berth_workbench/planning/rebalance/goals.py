@@ -4,7 +4,7 @@ A plan's total is its cost times `scale`, and `move_cost` for each move, so that
 greedy search, CP-SAT and the tests compare totals; the same numbers are used everywhere, so that they agree exactly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -97,10 +97,14 @@ class RepairRules:
 
 
 class PlaceGuests:
-    """A place for every pod that needs one."""
+    """A place for every pod that is wanted to have one."""
 
     scale, move_cost = ABOVE_MOVES, 1
 
+    def __init__(self, wanted: Iterable[str]) -> None:
+        """`wanted` are guests of the board; others may be there because the scheduler tries them before."""
+        self.wanted = frozenset(wanted)
+
     def cost(self, board: Board) -> int:
         """Return how many have none."""
-        return sum(key not in board.where for key in board.guests)
+        return sum(key not in board.where for key in self.wanted)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from berth_workbench.planning.rebalance.board import Board, Rules, movers_on
-from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, RepairRules, total_of
+from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules, total_of
 from berth_workbench.planning.rebalance.pace import SearchEnded
 
 NODES_TRIED = 200
@@ -49,7 +49,9 @@ class Greedy:
         elif isinstance(goal, RepairRules):
             variants = [self._repair]
         else:
-            variants = [self._place_guests]
+            assert isinstance(goal, PlaceGuests)
+            wanted = tuple(key for key in board.guests if key in goal.wanted)
+            variants = [partial(self._place, wanted), partial(self._place, tuple(board.guests))]
         best, best_total = [], total_of(goal, board)
         for variant in (*variants, self._what_is_left):
             with suppress(SearchEnded), board.pace.heeded():  # the moves made by then are a plan as well
@@ -223,14 +225,14 @@ class Greedy:
             board.move(key, best[1])
         return best is not None
 
-    # -- a shape -----------------------------------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------------------------------------
 
-    def _place_guests(self) -> None:
-        """Find a node for each guest, with the fewest pods in its way."""
+    def _place(self, guests: Sequence[str]) -> None:
+        """Find a node for each of some guests, with the fewest pods in its way."""
         board = self._board
         placed: list[tuple[str, str]] = []
         with suppress(SearchEnded):
-            for key in board.guests:
+            for key in guests:
                 with board.whole() as begun:
                     where = self._freed_for(key)
                     if where is not None:

@@ -319,7 +319,7 @@ class AssignmentModel:
         if isinstance(goal, RepairRules):
             return self._rules_broken()
         assert isinstance(goal, PlaceGuests)
-        return sum(1 - sum(self._at(guest.key, name) for name in self._row_of) for guest in self._guests)
+        return sum(1 - sum(self._at(key, name) for name in self._row_of) for key in sorted(goal.wanted))
 
     def _price_of_used(self, goal: EmptyNodes) -> Any:
         cost: Any = 0

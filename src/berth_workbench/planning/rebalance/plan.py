@@ -19,6 +19,17 @@ class PlacedPod(msgspec.Struct, frozen=True, rename="camel"):
     node: str | None
 
 
+class TakenFirst(msgspec.Struct, frozen=True, rename="camel"):
+    """Pending pods that take room before the pods that it is made for."""
+
+    workload: str
+    """`namespace/Kind/name`, or the pod's own `namespace/name`."""
+    pods: int
+    """How many of its pods wait for room that moves could make."""
+    placed: int
+    """How many of these get a node by the plan."""
+
+
 class PlanStep(msgspec.Struct, frozen=True, rename="camel"):
     """One thing to do; the next is done when this one's replacement runs."""
 
@@ -108,7 +119,9 @@ class RebalancePlan(msgspec.Struct, frozen=True, rename="camel"):
     emptied: tuple[str, ...] = ()
     """Nodes that are empty after the plan, and stay cordoned."""
     shapes: tuple[PlacedPod, ...] = ()
-    """For `free-shape`: where the pods that needed a place go; None where there is still none."""
+    """For `free-shape` and `place-pending`: where the pods that needed a place go; None where there is still none."""
+    taken_first: tuple[TakenFirst, ...] = ()
+    """For `free-shape`: who is pending already, and would take the room that is made."""
     disruption: tuple[Disruption, ...] = ()
     left_alone: tuple[LeftAlone, ...] = ()
     considered: str = ""

@@ -6,7 +6,7 @@ With fewer nodes the scores are others, so it is looked again until the planned 
 evicted, the scheduler places whatever is pending, and the step counts only if the replacement came where it was to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -107,18 +107,16 @@ class Prover:
         self.cordons.append(name)
         self.steps.append(PlanStep("cordon", name, reason=reason))
 
-    def uncordon(self, name: str, reason: str, of: Move | None = None) -> None:
-        """Take a cordon of the plan's own back; pending pods may be placed in consequence, `of` all, one that is moved.
+    def uncordon(self, name: str, reason: str, of: Sequence[Move] = ()) -> None:
+        """Take a cordon of the plan's own back; pending pods may be placed in consequence, one of the moves at least.
 
-        Raises `RefusedMove` where that one is not.
+        Raises `RefusedMove` where none of these is made.
         """
         preempted = len(self.cluster.evictions)
         self.cordons.remove(name)
         self.cluster.put(uncordoned(self.cluster.objects["Node", name]))
         self.cluster.settle()
-        placed = tuple(self.cluster.take_bindings()) if of is None else self._arrived(of, preempted)
-        if of is not None:
-            placed = (PlacedPod(of[0], of[2]), *placed)
+        placed = self._arrived(of, preempted) if of else tuple(self.cluster.take_bindings())
         self.steps.append(PlanStep("uncordon", name, reason=reason, placed=placed))
 
     def move(self, move: Move, reason: str) -> None:
@@ -138,7 +136,7 @@ class Prover:
         cluster.delete("Pod", key)
         cluster.put(pending_again(pod))
         cluster.settle()
-        others = self._arrived(move, preempted)
+        others = self._arrived([move], preempted)[1:]
         self.steps.append(
             PlanStep(
                 "evict",
@@ -154,35 +152,41 @@ class Prover:
         )
         self._moved.add(key)
 
-    def place(self, move: Move, pod: Pod) -> None:
+    def place(self, move: Move, guests: Sequence[Mover]) -> None:
         """See a pod that needs a place come to the planned node: it is created, or waits already.
 
-        Raises `RefusedMove`.
+        Of those that wait, any of `guests`, which are like the one of the move, will do. Raises `RefusedMove`.
         """
         key, _, target = move
         cluster = self.cluster
         preempted = len(cluster.evictions)
         if ("Pod", key) in cluster.objects:
-            if cluster.objects["Pod", key].spec.node_name:
+            first = sorted(guests, key=lambda each: each.key != key)
+            known = (cluster.objects.get(("Pod", each.key)) for each in first)
+            waiting = [pod.key for pod in known if pod is not None and not pod.spec.node_name]
+            if not waiting or (key not in waiting and target not in self.cordons):
                 return  # a step before has made room for it already
             # It fits on no node that is not cordoned, or the scheduler would have placed it.
             if target not in self.cordons:
                 raise RefusedMove(move, "the scheduler does not put it there")
-            self.uncordon(target, f"{key} goes there", of=move)
+            self.uncordon(target, "the room is made", of=[(each, "", target) for each in waiting])
             return
+        (guest,) = (each for each in guests if each.key == key)
         if target in self.cordons:
             self.uncordon(target, f"{key} goes there next")
-        self._lead(move, pod)
-        cluster.put(pod)
+        self._lead(move, guest.fresh.pod)
+        cluster.put(guest.fresh.pod)
         cluster.settle()
-        others = self._arrived(move, preempted)
-        self.steps.append(PlanStep("create", "", key, target, "there is room for it", placed=others))
+        others = self._arrived([move], preempted)[1:]
+        workload = guest.workload.removeprefix(f"{guest.namespace}/") if guest.workload != key else ""
+        self.steps.append(PlanStep("create", "", key, target, "there is room for it", workload, placed=others))
 
-    def _arrived(self, move: Move, preempted: int) -> tuple[PlacedPod, ...]:
-        """Check that a pod has come where it was to; return who else was placed."""
-        key, _, target = move
+    def _arrived(self, moves: Sequence[Move], preempted: int) -> tuple[PlacedPod, ...]:
+        """Check that one of some pods that are alike has come where it was to; return it, then who else was placed."""
         cluster = self.cluster
         placed = cluster.take_bindings()
+        move = next((each for each in moves if PlacedPod(each[0], each[2]) in placed), moves[0])
+        key, _, target = move
         if len(cluster.evictions) > preempted:
             raise RefusedMove(move, f"{cluster.evictions[preempted].pod} would be preempted")
         arrived: Pod = cluster.objects["Pod", key]
@@ -191,7 +195,7 @@ class Prover:
         total = decision.total if (decision := cluster.core.trace.get(key)) is not None else None
         if total is not None and int((total == total.max()).sum()) > 1:
             raise RefusedMove(move, "it is one of several nodes that the scheduler likes equally")
-        return tuple(each for each in placed if each.pod != key)
+        return (PlacedPod(key, target), *(each for each in placed if each.pod != key))
 
     def _replicas(self, namespace: str, workload: str) -> int | None:
         kind, _, name = workload.partition("/")

@@ -6,7 +6,8 @@ whose scheduler works. A move that the scheduler does not follow is banned, and 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -17,6 +18,7 @@ from berth.api.pod import Pod
 from berth.api.storage import PersistentVolume
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
+from berth.engine.verdicts import Mask
 from berth.framework.registry import Registry
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.rebalance.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
@@ -29,6 +31,7 @@ from berth_workbench.planning.rebalance.figures import (
 )
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
 from berth_workbench.planning.rebalance.greedy import Greedy
+from berth_workbench.planning.rebalance.guests import GuestError, Guests, expanded, guests_of
 from berth_workbench.planning.rebalance.limits import budget_against, budgets_observed
 from berth_workbench.planning.rebalance.movability import (
     LocalVolumes,
@@ -40,22 +43,22 @@ from berth_workbench.planning.rebalance.movability import (
 from berth_workbench.planning.rebalance.optimizer import optimize
 from berth_workbench.planning.rebalance.order import is_valid
 from berth_workbench.planning.rebalance.pace import Pace, SearchEnded, Stop, never
-from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan
+from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan, TakenFirst
 from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, ProvingCluster, RefusedMove
 from berth_workbench.planning.rebalance.request import Method, RebalanceRequest, price_of
-from berth_workbench.simulation.admission import with_priority
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress
+from berth_workbench.simulation.claims import ClaimTemplate
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress, SimulatedCluster
 from berth_workbench.simulation.followed import objects_followed, resources_followed
 from berth_workbench.simulation.measures import usual_requests
+from berth_workbench.simulation.workloads import Expansion, claim_templates
+from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 
 Move = tuple[str, str, str]
 Say = Callable[[str], None]
 
 HOSTNAME = "kubernetes.io/hostname"
-SHAPES = 20
-"""At most so many pending pods are looked after at once."""
 TRIES = 6
 """How often the search begins anew, without a move that the scheduler does not follow."""
 PROVEN_AFTER_STOP = 20
@@ -88,8 +91,8 @@ def rebalance(
     """Return a plan. The same arguments give the same plan.
 
     `is_stopped` is asked now and then; what was found until it says yes is the plan. `say` is told what is being done.
-    Raises `RebalanceError`, `ObjectError` for objects that cannot be read, `ConfigError`, and `StuckError` where
-    plugins keep the scheduler from coming to rest.
+    Raises `RebalanceError`, `ManifestError`, `ObjectError` for objects that cannot be read, `ConfigError`, and
+    `StuckError` where plugins keep the scheduler from coming to rest.
     """
     say("reading the cluster")
     pace = Pace(is_stopped, request.effort_s)
@@ -101,7 +104,33 @@ def rebalance(
             structs.append(each)
         structs += followed
         local = local_volumes(snapshot.documents)
-        return Rebalancing(structs, local, request, config, registry, seed, pace, say).plan()
+        templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
+        return Rebalancing(structs, local, templates, request, config, registry, seed, pace, say).plan()
+    except SearchEnded:
+        raise RebalanceError("stopped before any moves were found") from None
+
+
+def room_by_moving(
+    cluster: SimulatedCluster,
+    pods: Iterable[str],
+    documents: Iterable[Document] = (),
+    *,
+    max_moves: int = 20,
+    is_stopped: Stop = never,
+) -> RebalancePlan:
+    """Return the moves that would make room for pending pods (`namespace/name`) of a cluster that is at rest.
+
+    `shapes` of the plan says for which of them, `moves` how many it takes. The cluster is left as it is. `documents`
+    are those that it was made of: they say which pods have data on their nodes. Raises `RebalanceError`.
+    """
+    wanted = tuple(cluster.pods[key] for key in pods)
+    request = RebalanceRequest("place-pending", pods=wanted, max_moves=max_moves)
+    pace = Pace(is_stopped, request.effort_s)
+    structs, local = list(cluster.objects.values()), local_volumes(documents)
+    try:
+        return Rebalancing(
+            structs, local, {}, request, cluster.config, cluster.registry, 0, pace, lambda _: None
+        ).plan()
     except SearchEnded:
         raise RebalanceError("stopped before any moves were found") from None
 
@@ -113,6 +142,7 @@ class Rebalancing:
         self,
         structs: Sequence[Struct],
         local: Mapping[str, LocalVolumes],
+        templates: Mapping[str, ClaimTemplate],
         request: RebalanceRequest,
         config: SchedulerConfiguration | None,
         registry: Registry | None,
@@ -126,14 +156,18 @@ class Rebalancing:
         self._config = config
         self._registry, self._seed = registry, seed
         self._pace, self._say = pace, say
+        self._asked = Expansion()
+        """What the manifests of the request come to."""
         self._cluster = self._settled(pace.end_if_stopped)
+        self._asked = expanded(self._cluster, request, templates)
+        self._cluster.create(self._asked.objects)
         nodes = self._cluster.nodes
         self._nodes = _considered(nodes, request)
         self._prices = {name: price_of(request.prices, name, nodes[name].metadata.labels) for name in self._nodes}
-        self._guests = self._guests_of_request()
         self._stays: Counter[str] = Counter()
         self._movers = self._find_movers()
         self._rules = Rules(self._cluster.core, running_uids(self._cluster), self._pace)
+        self._guests = self._find_guests()
         self._reasons: dict[str, str] = {}
         self._left_out = 0
         """How many moves that were found are not in the plan: refused in the end, or not proven when it was stopped."""
@@ -142,30 +176,9 @@ class Rebalancing:
 
     def _settled(self, progress: Progress | None = None) -> ProvingCluster:
         cluster = ProvingCluster(self._structs, config=self._config, registry=self._registry, seed=self._seed)
+        cluster.create(self._asked.objects)
         cluster.settle(progress=progress)
         return cluster
-
-    def _guests_of_request(self) -> list[Mover]:
-        if self._request.goal != "free-shape":
-            return []
-        cluster = self._cluster
-        asked = list(self._request.pods) or [cluster.pods[key] for key in pending_keys(cluster)]
-        found = []
-        for pod in asked[:SHAPES]:
-            known: Pod | None = cluster.objects.get(("Pod", pod.key))
-            try:
-                wanted = known or with_priority(pod, cluster.priority_classes)
-            except ValueError as error:
-                raise RebalanceError(str(error)) from None
-            if wanted.spec.scheduler_name not in cluster.core.profiles:
-                raise RebalanceError(
-                    f"pod {pod.key} is for the scheduler {wanted.spec.scheduler_name}, which is another"
-                )
-            if not wanted.spec.node_name:
-                found.append(mover_of(cluster.core, wanted, workload_of(wanted)))
-        if not asked:
-            raise RebalanceError("no pod of the cluster waits for room; -f names one that is to fit")
-        return found
 
     def _find_movers(self) -> list[Mover]:
         cluster, request = self._cluster, self._request
@@ -191,6 +204,23 @@ class Rebalancing:
             else:
                 found.append(mover_of(core, pod, workload_of(pod)))
         return found
+
+    def _find_guests(self) -> Guests:
+        """Return the pods that need a place, without those that fit nowhere even with all others out of the way."""
+        try:
+            guests = guests_of(self._cluster, self._request, self._asked.pods)
+        except GuestError as error:
+            raise RebalanceError(str(error)) from None
+        board = Board(self._cluster, self._movers, guests.movers, self._nodes, self._request, self._pace)
+
+        def room_of(guest: Mover) -> Mask:
+            if guest.fresh.required_affinity_terms:
+                return board.among  # it may need those who are out of the way
+            with board.lifted(board.movers):
+                return board.room_of(guest)
+
+        with self._pace.heeded():
+            return guests.that_count(room_of)
 
     def _claims_on_nodes(self) -> frozenset[str]:
         """The claims, as `namespace/name`, whose volume is on one node."""
@@ -239,7 +269,6 @@ class Rebalancing:
                          "were left out")  # fmt: skip
         rules = Rules(prover.cluster.core, running_uids(prover.cluster), self._pace)
         after = balance_of(prover.cluster, self._nodes, self._prices, requests, rules)
-        shapes = self._shapes(prover)
         return RebalancePlan(
             goal=self._request.goal,
             method=found.method,
@@ -249,7 +278,8 @@ class Rebalancing:
             before=before,
             after=after,
             emptied=tuple(sorted(name for name in emptied if prover.is_empty(name))),
-            shapes=shapes,
+            shapes=self._shapes(prover),
+            taken_first=self._taken_first(prover),
             disruption=self._disruption(prover),
             left_alone=tuple(LeftAlone(why, count) for why, count in self._stays.most_common()),
             considered=self._told_considered(),
@@ -262,19 +292,19 @@ class Rebalancing:
         cluster = self._cluster
         pending = pending_keys(cluster)
         waiting = [cluster.core.intake.info(cluster.pods[key]) for key in pending]
-        return waiting + [guest.fresh for guest in self._guests if guest.key not in pending]
+        return waiting + [guest.fresh for guest in self._guests.movers if guest.key not in pending]
 
     def _board(self, banned: set[tuple[str, str]]) -> tuple[Board, Goal]:
-        board = Board(self._cluster, self._movers, self._guests, self._nodes, self._request, self._pace)
+        board = Board(self._cluster, self._movers, self._guests.movers, self._nodes, self._request, self._pace)
         board.banned |= banned
         board.rules = self._rules
         goals: dict[str, Callable[[], Goal]] = {
             "empty-nodes": lambda: EmptyNodes(self._prices, self._kept_in_use()),
             "even-out": lambda: EvenOut(board),
             "repair-spread": lambda: RepairRules(self._rules),
-            "free-shape": PlaceGuests,
         }
-        return board, goals[self._request.goal]()
+        place = partial(PlaceGuests, self._guests.wanted)
+        return board, goals.get(self._request.goal, place)()
 
     def _kept_in_use(self) -> frozenset[str]:
         """The nodes with a pod that may not be moved and is not the node's own."""
@@ -327,9 +357,9 @@ class Rebalancing:
         for_guests = list(dict.fromkeys(node for _, origin, node in moves if not origin))
         for name in emptied if moves else ():
             prover.hold(name, "is to be empty")
-        for name in for_guests if len(moves) > len(for_guests) else ():
+        for name in for_guests if any(origin for _, origin, _ in moves) else ():
             prover.hold(name, "room is made here")
-        guests = {guest.key: guest.fresh.pod for guest in self._guests}
+        guests = {guest.key: guest for guest in self._guests.movers}
         after_stop = self._left_out = 0
         for move in moves:
             after_stop += self._pace.is_stopped()
@@ -340,7 +370,7 @@ class Rebalancing:
                 if move[1]:
                     prover.move(move, self._reasons.get(move[0], ""))
                 else:
-                    prover.place(move, guests[move[0]])
+                    prover.place(move, self._guests.like(guests[move[0]]))
             except RefusedMove:
                 if not (cuts or after_stop):
                     raise
@@ -351,18 +381,25 @@ class Rebalancing:
         return prover
 
     def _shapes(self, prover: Prover) -> tuple[PlacedPod, ...]:
-        if self._request.goal != "free-shape":
-            return ()
         pods = prover.cluster.pods
-        keys = [pod.key for pod in self._request.pods[:SHAPES]] or [guest.key for guest in self._guests]
-        return tuple(PlacedPod(key, pods[key].spec.node_name or None if key in pods else None) for key in keys)
+        wanted = self._guests.wanted
+        return tuple(PlacedPod(key, pods[key].spec.node_name or None if key in pods else None) for key in wanted)
+
+    def _taken_first(self, prover: Prover) -> tuple[TakenFirst, ...]:
+        pods = prover.cluster.pods
+        found: dict[str, list[bool]] = {}
+        for guest in self._guests.movers:
+            if not guest.is_wanted:
+                found.setdefault(guest.workload, []).append(bool(pods[guest.key].spec.node_name))
+        return tuple(TakenFirst(workload, len(placed), sum(placed)) for workload, placed in found.items())
 
     # -- words -------------------------------------------------------------------------------------------------------
 
     def _reasons_of(self, board: Board, goal: Goal, moves: Sequence[Move], emptied: Sequence[str]) -> dict[str, str]:
         """Why each pod is moved."""
         ends = {key: node for key, _, node in moves}
-        guests = [key for key, origin, _ in moves if not origin]
+        guest_on = {node: key for key, origin, node in reversed(moves) if not origin}
+        some_guest = next(iter(reversed(guest_on.values())), "")
         found = {}
         for key, origin, _ in moves:
             if not origin:
@@ -377,7 +414,8 @@ class Rebalancing:
             elif isinstance(goal, EvenOut):
                 found[key] = f"{origin} is fuller than others"
             else:
-                found[key] = f"makes room for {guests[0]}" if guests else "makes room"
+                guest = guest_on.get(board.movers[key].origin, some_guest)
+                found[key] = f"makes room for {guest}" if guest else "makes room"
         return found
 
     def _broken_rule(self, board: Board, key: str) -> str:

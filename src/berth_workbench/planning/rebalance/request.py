@@ -7,9 +7,12 @@ import msgspec
 
 from berth.api.pod import Pod
 from berth_workbench.simulation.prices import PriceError
+from berth_workbench.snapshot.documents import Document
 
-GoalName = Literal["empty-nodes", "even-out", "repair-spread", "free-shape"]
-GOALS: tuple[GoalName, ...] = ("empty-nodes", "even-out", "repair-spread", "free-shape")
+GoalName = Literal["empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending"]
+GOALS: tuple[GoalName, ...] = ("empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending")
+PLACING: tuple[GoalName, ...] = ("free-shape", "place-pending")
+"""The goals that make room for pods."""
 
 AlsoMove = Literal["bare", "critical", "empty-dir", "jobs"]
 ALSO_MOVE: tuple[AlsoMove, ...] = ("bare", "critical", "empty-dir", "jobs")
@@ -23,7 +26,11 @@ class RebalanceRequest(msgspec.Struct, frozen=True):
 
     goal: GoalName
     pods: tuple[Pod, ...] = ()
-    """For `free-shape`: the pods that need a place; without any, the pending pods of the cluster that fit nowhere."""
+    """For `PLACING`: the pods that need a place; without any, the pending pods of the cluster that fit nowhere."""
+    manifests: tuple[Document, ...] = ()
+    """Pods and workloads of any kind that need places, with what goes with them, in addition to `pods`."""
+    namespace: str = "default"
+    """Of manifests that name none."""
     max_moves: int = 20
     max_per_workload: int | None = None
     """How many pods of one workload the whole plan may move."""

@@ -194,3 +194,18 @@ def test_room_is_made_for_a_pod_that_waits_or_is_created(tmp_path, exists):
         assert here.cordoned() == []
 
     live(tmp_path, test)
+
+
+def test_room_is_made_for_replicas_that_wait_whichever_of_them_comes_first(tmp_path):
+    async def test(here):
+        here.create(deployment("big", 2, "3500m"))
+        await until(lambda: sum("conditions" in pod["status"] for pod in here.pods().values()) == 6)
+        plan = await here.plan("place-pending")
+        assert plan.moves == 2
+        executed = await here.executor(plan).run()
+        assert executed.stopped == ""
+        big = [pod for name, pod in here.pods().items() if name.startswith("big-")]
+        assert {pod["spec"]["nodeName"] for pod in big} == {each.node for each in plan.shapes}
+        assert here.cordoned() == []
+
+    live(tmp_path, test)

@@ -8,9 +8,9 @@ from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
 from tests.effort import examples
-from tests.workbench.planning.rebalance.worlds import best_total, follow, random_world, total
+from tests.workbench.planning.rebalance.worlds import PLACING, best_total, follow, random_world, total
 
-GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape")
+GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending")
 MAX_MOVES = 4
 
 
@@ -22,7 +22,7 @@ def request_for(world, goal, **more):
 
 def done_by_the_scheduler(world, plan, seed):
     """Do what the plan says, with a scheduler that draws other lots; returns where the scheduler has put everything."""
-    cluster = SimulatedCluster(world.documents().structs(), seed=seed)
+    cluster = SimulatedCluster(documents(world, plan.goal).structs(), seed=seed)
     cluster.settle()
     for step in plan.steps:
         if step.action == "evict":
@@ -46,8 +46,16 @@ def done_by_the_scheduler(world, plan, seed):
 
 
 def world_for(goal, seed):
-    guests = seed % 2 + 1 if goal == "free-shape" else 0
-    return random_world(seed, machines=3 + seed % 2, workers=6, guests=guests)
+    guests = seed % 2 + 1 if goal in PLACING else 0
+    world = random_world(seed, machines=3 + seed % 2, workers=6, guests=guests)
+    if goal != "place-pending":
+        return world
+    waiting = world.waiting()
+    return world._replace(guests=waiting) if waiting else world_for(goal, seed + 1000)
+
+
+def documents(world, goal):
+    return world.documents(has_guests=goal == "place-pending")
 
 
 @pytest.mark.parametrize("goal", GOALS)
@@ -55,8 +63,8 @@ def world_for(goal, seed):
 def test_no_plan_is_better_than_cp_sats_and_the_greedy_one_is_valid(goal, seed):
     world, limit = world_for(goal, seed), 1 + seed % 3 if seed % 2 else None
     limits = {"max_moves": MAX_MOVES, "max_per_workload": limit}
-    greedy = rebalance(world.documents(), request_for(world, goal, method="greedy", max_per_workload=limit))
-    optimal = rebalance(world.documents(), request_for(world, goal, method="cp-sat", max_per_workload=limit))
+    greedy = rebalance(documents(world, goal), request_for(world, goal, method="greedy", max_per_workload=limit))
+    optimal = rebalance(documents(world, goal), request_for(world, goal, method="cp-sat", max_per_workload=limit))
     best = best_total(world, goal, **limits)
     assert check(world, goal, greedy, **limits) >= best
     assert check(world, goal, optimal, **limits) == best

@@ -16,6 +16,7 @@ from berth_workbench.snapshot.snapshot import Snapshot
 
 WORTH_A_MOVE = 400  # as the page on rebalancing says
 ABOVE_MOVES = 100_000
+PLACING = ("free-shape", "place-pending")
 
 
 class Machine(NamedTuple):
@@ -38,6 +39,9 @@ class Worker(NamedTuple):
     port: int = 0
     memory: int = 256
 
+    def is_like(self, other):
+        return self._replace(name="") == other._replace(name="")
+
     @property
     def has_rules(self):
         return self.anti or self.spread or bool(self.disk)
@@ -51,6 +55,11 @@ class World(NamedTuple):
 
     def start(self):
         return {worker.name: worker.node for worker in self.workers}
+
+    def waiting(self):
+        """The guests that fit nowhere as it is."""
+        start = self.start()
+        return tuple(each for each in self.guests if not any(self.fits(each, node, start) for node in self.machines))
 
     def is_fixed(self, worker):
         return self.allowed.get(worker.app, 1) < 1
@@ -93,12 +102,14 @@ class World(NamedTuple):
                 found.add(worker.name)
         return found
 
-    def documents(self):
+    def documents(self, *, has_guests=False):
+        """The world as the code under test reads it; its guests are pending there, or not there at all."""
         made = []
         for machine in self.machines:
             node = make_node(machine.name).capacity(cpu=f"{machine.cpu}m", memory="4Gi", pods=machine.pods)
             made.append(node.zone(machine.zone).label("disk", machine.disk))
         made += [self.builder(worker).node(worker.node).phase("Running") for worker in self.workers]
+        made += [self.builder(guest) for guest in self.guests if has_guests]
         found = [Document(each.document["kind"], json.dumps(each.document).encode(), "a test") for each in made]
         for app, allowed in sorted(self.allowed.items()):
             budget = {
@@ -177,7 +188,7 @@ def total(world, goal, placement, moves):
         return ABOVE_MOVES * sum(1000 * each.price for each in world.machines if each.name in used) + moves
     if goal == "repair-spread":
         return ABOVE_MOVES * len(world.broken(placement)) + moves
-    if goal == "free-shape":
+    if goal in PLACING:
         return ABOVE_MOVES * sum(not placement.get(each.name) for each in world.guests) + moves
     squares = 0
     for amount, has in (
@@ -191,13 +202,17 @@ def total(world, goal, placement, moves):
     return squares + WORTH_A_MOVE * moves
 
 
-def best_total(world, goal, *, max_moves, max_per_workload=None):
-    """The lowest total of all plans: every sequence of moves that the rules allow, at most so many."""
+def best_total(world, goal, *, max_moves, max_per_workload=None, wanted=None):
+    """The lowest total of all plans: every sequence of moves that the rules allow, at most so many.
+
+    Guests that are not `wanted` may get a place, but do not count.
+    """
     start = world.start()
     names = sorted(start)
     at_start = world.broken(start)
     by_name = {each.name: each for each in (*world.workers, *world.guests)}
-    best = total(world, goal, start, 0)
+    counted = world if wanted is None else world._replace(guests=tuple(wanted))
+    best = total(counted, goal, start, 0)
     seen = {}
     queue = deque([(tuple(start[name] for name in names), ())])
     seen[queue[0]] = 0
@@ -205,9 +220,9 @@ def best_total(world, goal, *, max_moves, max_per_workload=None):
         state = queue.popleft()
         moves = seen[state]
         placement = dict(zip(names, state[0], strict=True))
-        for ending in _with_guests(world, placement, by_name) if goal == "free-shape" else [placement]:
+        for ending in _with_guests(world, placement, counted.guests) if goal in PLACING else [placement]:
             if world.broken(ending) <= at_start:
-                best = min(best, total(world, goal, ending, moves))
+                best = min(best, total(counted, goal, ending, moves))
         if moves == max_moves:
             continue
         counts = Counter(dict(state[1]))
@@ -219,6 +234,8 @@ def best_total(world, goal, *, max_moves, max_per_workload=None):
             for machine in world.machines:
                 if machine.name == placement[name] or not world.fits(worker, machine, {**placement, name: ""}):
                     continue
+                if any(world.fits(each, machine, placement) for each in world.guests if each not in counted.guests):
+                    continue  # the node is open to the moved pod, so that one which waits takes the room first
                 reached = tuple(machine.name if other == name else placement[other] for other in names), after
                 if reached not in seen:
                     seen[reached] = moves + 1
@@ -226,15 +243,23 @@ def best_total(world, goal, *, max_moves, max_per_workload=None):
     return best
 
 
-def _with_guests(world, placement, by_name):
-    """All ways to place guests, in their order."""
+def _with_guests(world, placement, wanted):
+    """All ways to place guests, in their order: none gets room that one before it, without a node, would take.
+
+    Which of several alike gets it makes no difference, as long as all of them count or none does.
+    """
     endings = [dict(placement)]
-    for guest in world.guests:
+    for number, guest in enumerate(world.guests):
         more = []
         for ending in endings:
             more.append({**ending, guest.name: ""})
+            without = [each for each in world.guests[:number] if not ending[each.name]]
+            before = [each for each in without if not each.is_like(guest) or (each in wanted) != (guest in wanted)]
             more += [
-                {**ending, guest.name: machine.name} for machine in world.machines if world.fits(guest, machine, ending)
+                {**ending, guest.name: machine.name}
+                for machine in world.machines
+                if world.fits(guest, machine, ending)
+                and not any(world.fits(other, machine, ending) for other in before)
             ]
         endings = more
     return endings
