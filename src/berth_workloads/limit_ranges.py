@@ -42,8 +42,9 @@ def _too_small(text: str, name: str, given: Limited, bound: Amount) -> Iterator[
 
 def _too_large(text: str, name: str, given: Limited, bound: Amount, *, requests_only: bool) -> Iterator[str]:
     request, limit = given.requests.get(name), given.limits.get(name)
-    if limit is None and not requests_only:
-        yield f"{text}.  No limit is specified"
+    counts = request if requests_only else limit
+    if counts is None:
+        yield f"{text}.  No {'request' if requests_only else 'limit'} is specified"
     elif limit is not None and limit.value > bound.value:
         yield f"{text}, but limit is {limit}"
     elif request is not None and request.value > bound.value:

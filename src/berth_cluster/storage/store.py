@@ -520,6 +520,8 @@ class Store:
         if permit is not None:
             permit(kind, new, entry.obj)
         strategy.validate_update(kind, new, entry.obj, subresource)
+        if strategy.change_admission is not None and not subresource:
+            strategy.change_admission(new, entry.obj, self)
         # A write that changes nothing is no write, as upstream: no new resourceVersion, no event. The caller may have
         # left the resourceVersion out (which means "whatever the present one is"), so it must not count as a
         # difference.

@@ -67,6 +67,8 @@ class RESTStrategy:
     """The same for the first object in place of the second; not for subresources."""
     admission: Callable[[Object, ClusterView], None] | None = None
     """Refuses a new object, which is valid, for what else there is in the cluster."""
+    change_admission: Callable[[Object, Object, ClusterView], None] | None = None
+    """The same for the first object in place of the second; not for subresources."""
     name: Check = names.check_subdomain
     told: Callable[[Object], list[str]] | None = None
     """What the client that makes an object is warned of."""

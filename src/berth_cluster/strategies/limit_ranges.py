@@ -3,10 +3,10 @@
 The rules are those of `berth_workloads.limit_ranges`. Upstream: plugin/pkg/admission/limitranger.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from berth_cluster.apimachinery.errors import FieldErrors, forbidden
-from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.meta import Object, value_at
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
@@ -99,18 +99,18 @@ def default_limits(pod: Object, view: ClusterView) -> None:
 
 def limit_pod(pod: Object, view: ClusterView) -> None:
     """Refuse a pod that is outside the bounds of the namespace's LimitRanges."""
-    _refuse(pod, "pods", (found for item in _items(pod, view) for found in _of_pod(pod["spec"], item)))
+    _refuse(pod, "pods", view, lambda item: _of_pod(pod["spec"], item))
 
 
 def limit_claim(claim: Object, view: ClusterView) -> None:
     """Refuse a claim for more or less storage than the namespace's LimitRanges let it have."""
-    found: list[str] = []
-    for item in _items(claim, view):
-        if item.get("type") == "PersistentVolumeClaim":
-            least, most = amounts(item.get("min")), amounts(item.get("max"))
-            limited = limited_by((claim.get("spec") or {}).get("resources") or {})
-            found += violations("PersistentVolumeClaim", limited, least, most, {}, requests_only=True)
-    _refuse(claim, "persistentvolumeclaims", iter(found))
+    kind, asked = "PersistentVolumeClaim", amounts(value_at(claim, "spec.resources.requests"))
+
+    def violated(item: Object) -> Iterator[str]:
+        bounds = [amounts(item.get(name)) for name in ("min", "max")] if item.get("type") == kind else [{}, {}]
+        return violations(kind, Limited(asked, {}), *bounds, {}, requests_only=True)
+
+    _refuse(claim, "persistentvolumeclaims", view, violated)
 
 
 def _items(obj: Object, view: ClusterView) -> Iterator[Object]:
@@ -118,10 +118,13 @@ def _items(obj: Object, view: ClusterView) -> Iterator[Object]:
         yield from objects_in(one.get("spec") or {}, "limits")
 
 
-def _refuse(obj: Object, plural: str, found: Iterator[str]) -> None:
-    why = list(dict.fromkeys(found))
-    if why:
-        raise forbidden(plural, "", obj["metadata"]["name"], why[0] if len(why) == 1 else f"[{', '.join(why)}]")
+def _refuse(obj: Object, plural: str, view: ClusterView, violated: Callable[[Object], Iterator[str]]) -> None:
+    """Refuse an object for what the first LimitRange has against it that has anything."""
+    for one in view.objects(LIMIT_RANGES, obj["metadata"]["namespace"]):
+        items = objects_in(one.get("spec") or {}, "limits")
+        why = list(dict.fromkeys(text for item in items for text in violated(item)))
+        if why:
+            raise forbidden(plural, "", obj["metadata"]["name"], why[0] if len(why) == 1 else f"[{', '.join(why)}]")
 
 
 def _set_defaults(pod: Object, item: Object) -> None:

@@ -60,6 +60,15 @@ def check_subdomain(name: Any, field: str, errors: FieldErrors, shown: str | Non
         errors.invalid(field, shown, SUBDOMAIN_MESSAGE)
 
 
+def check_path_segment(name: str, field: str, errors: FieldErrors) -> None:
+    """Anything that can stand in a path, such as `system:kube-scheduler`."""
+    if name in (".", ".."):
+        errors.invalid(field, name, f"may not be '{name}'")
+    for character in "/%":
+        if character in name:
+            errors.invalid(field, name, f"may not contain '{character}'")
+
+
 def check_label_name(name: Any, field: str, errors: FieldErrors, most: int = MAX_LABEL) -> None:
     """A name that becomes one part of a DNS name: namespaces, containers, services."""
     if len(name) > most:

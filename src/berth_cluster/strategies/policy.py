@@ -37,5 +37,6 @@ _SPEC = both(
 # Nothing may be disrupted until a controller has counted.
 POD_DISRUPTION_BUDGET = RESTStrategy(
     check=always("spec", _SPEC),
+    name=names.check_path_segment,
     status=dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0),
 )

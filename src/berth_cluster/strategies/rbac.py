@@ -13,15 +13,6 @@ from berth_cluster.strategies.checks import Check, always, both, each, given, ne
 GROUP = "rbac.authorization.k8s.io"
 
 
-def _check_path_segment(name: str, field: str, errors: FieldErrors) -> None:
-    """Names may have colons, as `system:kube-scheduler` has, and anything else that can stand in a path."""
-    if name in (".", ".."):
-        errors.invalid(field, name, f"may not be '{name}'")
-    for character in "/%":
-        if character in name:
-            errors.invalid(field, name, f"may not contain '{character}'")
-
-
 def _rule(*, is_namespaced: bool) -> Check:
     """A rule is about resources, or in a ClusterRole, about paths that are none."""
 
@@ -61,16 +52,18 @@ def _subject(*, is_namespaced: bool) -> Check:
 
 
 def _role(*more: Check, is_namespaced: bool) -> RESTStrategy:
-    return RESTStrategy(name=_check_path_segment, check=both(each("rules", _rule(is_namespaced=is_namespaced)), *more))
+    return RESTStrategy(
+        name=names.check_path_segment, check=both(each("rules", _rule(is_namespaced=is_namespaced)), *more)
+    )
 
 
 def _binding(*kinds: str) -> RESTStrategy:
     """A binding stays with its role, so that a user who may edit its subjects cannot raise what they may do."""
     reference = both(
-        always("apiGroup", one_of(GROUP)), always("kind", one_of(*kinds)), need("name", _check_path_segment)
+        always("apiGroup", one_of(GROUP)), always("kind", one_of(*kinds)), need("name", names.check_path_segment)
     )
     return RESTStrategy(
-        name=_check_path_segment,
+        name=names.check_path_segment,
         check=both(always("roleRef", reference, default={}), each("subjects", _subject(is_namespaced="Role" in kinds))),
         change=_keep_role,
     )

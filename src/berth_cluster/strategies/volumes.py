@@ -4,13 +4,24 @@ Source of the rules: pkg/apis/core/validation and pkg/apis/storage/validation, v
 """
 
 from berth.api.quantity import parse
-from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.errors import FieldErrors, forbidden
 from berth_cluster.apimachinery.go_form import difference
-from berth_cluster.apimachinery.meta import Object, timestamp
+from berth_cluster.apimachinery.meta import Object, timestamp, value_at
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import limit_ranges, names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.checks import Check, always, both, given, may, need, one_of, unchanged, wrong_unless
+from berth_cluster.strategies.checks import (
+    IMMUTABLE,
+    Check,
+    always,
+    both,
+    given,
+    may,
+    need,
+    one_of,
+    unchanged,
+    wrong_unless,
+)
 from berth_cluster.strategies.pod_checks import fractions_of_bytes
 from berth_cluster.strategies.storage_classes import default_class, says_no_class
 
@@ -18,6 +29,7 @@ _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _NOT_SOURCES = frozenset({"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "storageClassName",
                           "persistentVolumeReclaimPolicy", "volumeAttributesClassName", "volumeMode"})  # fmt: skip
 _MAX_DRIVER = 63
+_SIZE = "resources.requests.storage"
 _SOURCE = "core.v1.PersistentVolumeSource@core.v1.PersistentVolumeSpec"
 _CLAIM_IMMUTABLE = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -95,19 +107,47 @@ def _keep_source(new: Object, old: Object, errors: FieldErrors) -> None:
 
 
 def _keep_claim(new: Object, old: Object, errors: FieldErrors) -> None:
-    """What it asks for stays, but for the class that an open one gets, the volume, and more room."""
+    """What it asks for stays, but for the class that an open one gets, the volume, and of a bound one, its size."""
     now, was = dict(new["spec"]), dict(old["spec"])
-    if not was.get("volumeName"):
-        now.pop("volumeName", None)
-    else:
-        now.pop("resources", None), was.pop("resources", None)
+    if not was.get("volumeName") and now.get("volumeName"):
+        was["volumeName"] = now["volumeName"]
     if was.get("storageClassName") is None:
         now.pop("storageClassName", None)
-    for spec in (now, was):
-        spec.pop("volumeAttributesClassName", None)
+    size, before = (value_at(spec, _SIZE) for spec in (now, was))
+    if _is_bound(new):
+        now["resources"] = {**now["resources"], "requests": {**now["resources"]["requests"], "storage": before}}
+        now.pop("volumeAttributesClassName", None), was.pop("volumeAttributesClassName", None)
     if now != was:
         changed = difference("core.v1.PersistentVolumeClaimSpec", was, now)
         errors.forbidden("spec", f"{_CLAIM_IMMUTABLE}\n{changed}")
+    if parse(size) < parse(before) and parse(size) <= parse(value_at(old, "status.capacity.storage") or 0):
+        errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
+    if now.get("volumeMode") != was.get("volumeMode"):
+        errors.invalid("volumeMode", now.get("volumeMode"), IMMUTABLE)
+
+
+def _is_bound(claim: Object) -> bool:
+    return bool(value_at(claim, "status.phase") == "Bound")
+
+
+def _admit_resize(new: Object, old: Object, view: ClusterView) -> None:
+    """A bound claim may grow, if its class lets it: the admission plugin PersistentVolumeClaimResize."""
+    limit_ranges.limit_claim(new, view)
+    size, before = (value_at(claim["spec"], _SIZE) or 0 for claim in (new, old))
+    if parse(size) <= parse(before):
+        return
+    name = new["spec"].get("storageClassName")
+    known = view.find(BY_KEY["storage.k8s.io", "storageclasses"], "", name) if name else None
+    if not _is_bound(old):
+        why = "Only bound persistent volume claims can be expanded"
+    elif known is None or not known.get("allowVolumeExpansion"):
+        why = (
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support "
+            "resize"
+        )
+    else:
+        return
+    raise forbidden("persistentvolumeclaims", "", new["metadata"]["name"], why)
 
 
 def _keep_parameters(new: Object, old: Object, errors: FieldErrors) -> None:
@@ -152,6 +192,7 @@ PERSISTENT_VOLUME_CLAIM = RESTStrategy(
     status={"phase": "Pending"},
     complete=_complete_claim,
     admission=limit_ranges.limit_claim,
+    change_admission=_admit_resize,
     change=_keep_claim,
     told=lambda claim: fractions_of_bytes(claim["spec"].get("resources"), "spec.resources", ("storage",)),
 )

@@ -3,10 +3,12 @@
 import pytest
 
 from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.patches import MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import resource_of
 from tests.cluster.objects import PODS, make_store
 
-LIMIT_RANGES, CLASSES, CLAIMS = map(resource_of, ("LimitRange", "RuntimeClass", "PersistentVolumeClaim"))
+LIMIT_RANGES, CLASSES = map(resource_of, ("LimitRange", "RuntimeClass"))
+CLAIMS, STORAGE_CLASSES = map(resource_of, ("PersistentVolumeClaim", "StorageClass"))
 STRICT = {
     "type": "Container",
     "max": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "2Gi"},
@@ -35,6 +37,28 @@ def container(name="m", requests=None, limits=None):
 
 def pod(*containers, **spec):
     return {"metadata": {"name": "a"}, "spec": {"containers": [*containers], **spec}}
+
+
+def claim(size, of_class=None, limits=None):
+    resources = {"requests": {"storage": size}, **({"limits": limits} if limits else {})}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": resources,
+        **({"storageClassName": of_class} if of_class else {}),
+    }
+    return {"metadata": {"name": "p"}, "spec": spec}
+
+
+def bound(store):
+    """Let the claim be bound to a volume of 2 GiB."""
+    status = {"phase": "Bound", "capacity": {"storage": "2Gi"}}
+    store.patch(CLAIMS, "default", "p", {"spec": {"volumeName": "v"}}, MERGE_PATCH)
+    store.patch(CLAIMS, "default", "p", {"status": status}, MERGE_PATCH, "status")
+
+
+def resized(store, size):
+    change = {"spec": {"resources": {"requests": {"storage": size}}}}
+    return store.patch(CLAIMS, "default", "p", change, MERGE_PATCH)
 
 
 def ranged(*limits):
@@ -131,13 +155,46 @@ def test_an_init_container_does_not_add_to_the_others():
 )
 def test_claims(size, why):
     store = ranged(OF_CLAIMS)
+    assert refusal(store.create, CLAIMS, "default", claim(size)) == (
+        403,
+        f'persistentvolumeclaims "p" is forbidden: {why}',
+    )
+    store.create(CLAIMS, "default", claim("2Gi", limits={"storage": "9Gi"}))
+    bound(store)
+    change = refusal(resized, store, "6Gi")[1]
+    assert change.endswith("maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 6Gi")
 
-    def made(storage):
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}
-        return store.create(CLAIMS, "default", {"metadata": {"name": "p"}, "spec": spec})
 
-    assert refusal(made, size) == (403, f'persistentvolumeclaims "p" is forbidden: {why}')
-    made("2Gi")
+def test_only_the_first_limit_range_that_is_broken_tells():
+    store = ranged({**OF_CLAIMS, "max": {"storage": "5Gi", "cpu": "1"}})
+    store.create(LIMIT_RANGES, "default", {"metadata": {"name": "z"}, "spec": {"limits": [OF_CLAIMS, STRICT]}})
+    told = refusal(store.create, CLAIMS, "default", claim("6Gi"))[1]
+    assert told.endswith(
+        "forbidden: [maximum cpu usage per PersistentVolumeClaim is 1.  No request is specified, maximum storage usage "
+        "per PersistentVolumeClaim is 5Gi, but request is 6Gi]"
+    )
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_claim_grows_only_when_it_is_bound_and_its_class_lets_it(grows):
+    store = make_store()
+    store.create(STORAGE_CLASSES, "", {"metadata": {"name": "c"}, "provisioner": "x", "allowVolumeExpansion": grows})
+    store.create(CLAIMS, "default", claim("2Gi", "c"))
+    invalid, forbidden = 'PersistentVolumeClaim "p" is invalid: ', 'persistentvolumeclaims "p" is forbidden: '
+    assert refusal(resized, store, "3Gi")[1].startswith(f"{invalid}spec: Forbidden: spec is immutable")
+    bound(store)
+    if not grows:
+        assert refusal(resized, store, "3Gi")[1] == (
+            f"{forbidden}only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
+            "must support resize"
+        )
+        return
+    resized(store, "3Gi")
+    assert resized(store, "2500Mi")["spec"]["resources"]["requests"] == {"storage": "2500Mi"}, (
+        "as an expansion that failed"
+    )
+    why = "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
+    assert refusal(resized, store, "1Gi")[1] == invalid + why
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,18 @@ def test_a_budget_needs_a_number_or_a_percentage(bound):
     assert "spec.minAvailable: Invalid value" in caught.value.message
 
 
+def test_a_budgets_name_is_only_part_of_a_path():
+    store = make_store()
+    budget = {"spec": {"minAvailable": 1}}
+    store.create(BUDGETS, "default", {"metadata": {"name": "Bad_Name!"}, **budget})
+    for name, why in (("a/b", "may not contain '/'"), ("..", "may not be '..'")):
+        with pytest.raises(StoreError) as caught:
+            store.create(BUDGETS, "default", {"metadata": {"name": name}, **budget})
+        assert caught.value.message == (
+            f'PodDisruptionBudget.policy "{name}" is invalid: metadata.name: Invalid value: "{name}": {why}'
+        )
+
+
 @pytest.mark.parametrize("hollow", ["true", "false"])
 def test_a_hollow_node_offers_what_is_added_to_its_capacity(hollow):
     """A kubelet's doing: kubernetes.io "Advertise Extended Resources for a Node" patches the capacity alone."""
