@@ -1,5 +1,8 @@
 """What a running scheduler serves, asked over HTTP."""
 
+import asyncio
+import contextlib
+import logging
 import platform
 from contextlib import asynccontextmanager
 
@@ -22,6 +25,7 @@ from tests.waiting import until
 class Client:
     def __init__(self, session, url):
         self._session, self._url = session, url
+        self.port = int(url.rpartition(":")[2])
 
     async def text(self, path):
         async with self._session.get(self._url + path) as answer:
@@ -265,6 +269,46 @@ async def test_a_web_page_that_made_its_name_point_here_reads_nothing(world, hos
     async with at_work(world) as client:
         for path in ("/debug/decisions", "/configz", "/healthz"):
             assert await client.status_for(host, path) == status
+
+
+NOT_HTTP = {
+    "garbage": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)),
+    "no version": b"GET /metrics\r\n\r\n",
+    "another version": b"GET /metrics HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    "a header without a colon": b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nnonsense\r\n\r\n",
+    "a header with a line end in it": b"GET / HTTP/1.1\r\nHost: localhost\r\nA: b\n\x00c\r\n\r\n",
+    "a long line": b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a long header": b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 200_000 + b"\r\n\r\n",
+    "two lengths": b"POST /fit HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nabcde",
+    "a length that is none": b"POST /fit HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+    "chunks that are none": b"POST /fit HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+    "an encoding that is none": b"POST /fit HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n"
+    b"Content-Length: 5\r\n\r\nabcde",
+    "an end in the middle": b"POST /fit HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\nabcde",
+    "a path that is none": b"GET http://[/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a port that is none": b"GET http://a:b/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a host that is none": b"GET / HTTP/1.1\r\nHost: [\r\n\r\n",
+    "a broken escape": b"GET /%zz%ff?%zz=%ff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a verb that is none": b"G\xffT / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", NOT_HTTP.values(), ids=NOT_HTTP)
+async def test_what_strangers_send_that_is_not_http_is_a_line_of_the_log_at_most(world, sent, caplog):
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        caplog.clear()
+        for _ in range(50):
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+            writer.write(sent)
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+                await reader.read()
+            writer.close()
+        assert (await client.text("/healthz"))[0] == 200
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) <= 2 and not any(record.exc_info for record in lines), lines
+    assert all(len(record.getMessage()) < 500 and "\n" not in record.getMessage() for record in lines)
 
 
 FOREIGN = {

@@ -11,11 +11,9 @@ answer. None of it is worth a line in the log by itself; what went wrong is coun
 """
 
 import asyncio
-import logging
 import resource
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -24,16 +22,13 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from berth.serving.acceptor import Acceptor, listening_at
+from berth.serving.peer_errors import PeerErrorLog
 from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.serving.responses import error_response
 
-_log = logging.getLogger(__name__)
-
 BACKLOG = 1024
-PEER_ERROR_LOG_PERIOD_S = 10.0
 _SPARE_DESCRIPTORS = 128  # left to everything else in the process
 _LINGER_S = 1.0  # for the rest of a body that nobody wants, so that the client gets to read the answer
-_MAX_SHOWN = 200
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
@@ -48,36 +43,6 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     idle_s: float = 90.0
     stalled_s: float = 30.0  # that a client may leave an answer, or the next part of one, unread
     head_bytes: int = 64 * 1024
-
-
-class PeerErrorLog:
-    """Counts what peers do wrong, and logs a line about it at most once in a while."""
-
-    __slots__ = ("_counts", "_last", "_next_s", "_now")
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._counts: Counter[str] = Counter()
-        self._last = ""
-        self._next_s = 0.0
-
-    def note(self, what: str, peer: str, detail: str = "") -> None:
-        """Count one; `what` is one of a few phrases in the plural, `detail` is shown of the last one only."""
-        self._counts[what] += 1
-        self._last = f"{peer}: {detail[:_MAX_SHOWN]}" if detail else peer
-        if self._now() >= self._next_s:
-            self.tell()
-
-    def tell(self) -> None:
-        """Log what has been counted, if anything."""
-        if not self._counts:
-            return
-        told = ", ".join(f"{count} {what}" for what, count in self._counts.most_common())
-        _log.warning(
-            "connections: %s; the last from %s", told, "".join(c if c.isprintable() else "?" for c in self._last)
-        )
-        self._counts.clear()
-        self._next_s = self._now() + PEER_ERROR_LOG_PERIOD_S
 
 
 class ServerConnection:

@@ -8,10 +8,10 @@ import ssl
 import pytest
 
 from berth.serving import acceptor
+from berth.serving.peer_errors import PeerErrorLog
 from berth_cluster.serving.connections import (
     ConnectionLimits,
     ConnectionSlots,
-    PeerErrorLog,
     ServerConnection,
     within_descriptors,
 )

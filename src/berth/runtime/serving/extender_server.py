@@ -40,6 +40,7 @@ from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.serving.extender_answers import AnswerError, ExtenderAnswers
 from berth.runtime.serving.server import SHUTDOWN_TIMEOUT_S, PortTaken, refuse_foreign_hosts
 from berth.runtime.watched_resources import WatchedResources, event_of
+from berth.serving.peer_errors import PeerErrorLog, ServerLog
 from berth.state.pod_info import PodInfo
 
 MAX_REQUEST_BYTES = MAX_ANSWER_BYTES
@@ -124,7 +125,12 @@ class ExtenderServer:
         for verb, answer in verbs.items():
             app.router.add_post(f"/{verb}", _handler(verb, answer))
         app.router.add_post("/bind", self._bind)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=ServerLog(_log, PeerErrorLog(time.monotonic)),
+            shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+        )
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port, ssl_context=tls).start()

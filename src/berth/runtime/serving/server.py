@@ -46,6 +46,7 @@ from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
 from berth.serving.foreign_pages import is_sent_by_another_page
+from berth.serving.peer_errors import PeerErrorLog, ServerLog
 
 API_SERVER_HEADER = "Berth-Api-Server"
 CLUSTER_HEADER = "Berth-Cluster"
@@ -162,6 +163,7 @@ class HealthServer:
         self._runner = web.AppRunner(
             self._application(),
             access_log=None,
+            logger=ServerLog(_log, PeerErrorLog(time.monotonic)),
             shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             max_line_size=MAX_HEAD_BYTES,
             max_field_size=MAX_HEAD_BYTES,
@@ -249,6 +251,7 @@ class HealthServer:
         for bounded in self._listening:
             bounded.answering(request.protocol)
         is_plain = request.get_extra_info("sslcontext") is None
+        found: web.StreamResponse
         own_origin = f"{'http' if is_plain else 'https'}://{request.headers.get('Host', '')}"
         try:
             if is_sent_by_another_page(request.headers, own_origin):
