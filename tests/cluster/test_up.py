@@ -34,6 +34,10 @@ class Up:
                 return "\n".join(self.said)
         raise AssertionError("berth up ended early:\n" + "\n".join(self.said))
 
+    def next_line(self):
+        """What it says next, but for how its pods are."""
+        return next(line.rstrip("\n") for line in self.process.stdout if not line.startswith("pods: "))
+
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         rest, _ = self.process.communicate(timeout=WAIT_S)
@@ -84,6 +88,46 @@ def test_says_when_it_is_ready_and_ends_cleanly(up):
     assert f"export KUBECONFIG={kubeconfig}" in text
     assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
     assert cluster.end(signal.SIGINT) == (0, "")
+
+
+PACKED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: {name}
+"""
+
+
+def test_a_hangup_ends_no_cluster(up):
+    cluster = up("--nodes", "1", "--no-scheduler")
+    cluster.wait_until_ready()
+    cluster.process.send_signal(signal.SIGHUP)
+    assert "there is no configuration and no plugin to read again" in cluster.next_line()
+    assert client(cluster)("GET", "/api/v1/nodes/node-0")["kind"] == "Node"
+    code, rest = cluster.end()
+    assert code == 0 and "Traceback" not in rest
+
+
+def test_a_hangup_puts_a_changed_configuration_in_force(up, tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(PACKED.format(name="one"))
+    cluster = up("--nodes", "1", "--scheduler-port", "0", "--config", file)
+    cluster.wait_until_ready()
+    cluster.process.send_signal(signal.SIGHUP)
+    assert cluster.next_line().endswith(f"{file} has not changed")
+    file.write_text(PACKED.format(name="other"))
+    cluster.process.send_signal(signal.SIGHUP)
+    assert cluster.next_line().endswith(f"the changed configuration {file} is in force")
+    call = client(cluster)
+    spec = {"schedulerName": "other", "containers": [{"name": "c", "image": "x"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    call("POST", "/api/v1/namespaces/default/pods", pod)
+    eventually(lambda: call("GET", "/api/v1/namespaces/default/pods/p")["spec"].get("nodeName"))
+    file.write_text("profiles: 7")
+    cluster.process.send_signal(signal.SIGHUP)
+    assert "the changed configuration is refused, and the old one stays in force" in cluster.next_line()
+    assert cluster.end()[0] == 0
 
 
 def test_pods_run_once_bound_and_the_deployment_knows(up):

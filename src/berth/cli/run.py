@@ -23,15 +23,13 @@ from berth.cli import print_version
 from berth.cli.decision_log_flags import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
 from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
+from berth.cli.reloading import on_signal, setup_followed
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
 from berth.runtime.serving.options import ServingOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
     from berth.cycle.instrument import Instrument
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
@@ -417,40 +415,17 @@ def _debug_on_signal(scheduler: "LiveScheduler") -> None:
     """On SIGUSR2, log what is in cache and queue, and where the API server disagrees."""
     from berth.runtime.observing.cache_debugger import debug_between_cycles
 
-    _on_signal(signal.SIGUSR2, lambda: debug_between_cycles(scheduler))
+    on_signal(signal.SIGUSR2, lambda: debug_between_cycles(scheduler))
 
 
 def _follow_setup(settings: RunSettings, scheduler: "LiveScheduler", metrics: "Metrics") -> "list[asyncio.Task[None]]":
-    """Put the configuration file in force again whenever it has changed, and look at once on SIGHUP.
-
-    With it, and on SIGHUP in any case, the plugins' code is looked at, too. Where there is neither a file nor a plugin
-    of other people's, nothing can change, and SIGHUP means what it always does.
-    """
-    from berth.cli.setup import registry_of
-    from berth.framework.plugin_code import PluginCode
-    from berth.runtime.reload import ConfigFile, SetupReader
-
-    flags, registry, plugins = settings.flags, settings.setup.registry, settings.plugins
-    path, theirs = flags.get("config"), registry.out_of_tree().names
-    if not path and not theirs:
-        return []
-    code = PluginCode(registry, lambda: registry_of(plugins)[0])
-    reader = SetupReader(
-        lambda: load_configuration(flags, settings.named), code, scheduler.reconfigure, lambda: scheduler.config
+    """Follow configuration file and plugins; where nothing can change, SIGHUP means what it always does."""
+    flags = settings.flags
+    path = flags.get("config")
+    file = setup_followed(
+        scheduler, metrics, settings.setup, settings.plugins, path, lambda: load_configuration(flags, settings.named)
     )
-    file = ConfigFile(Path(path) if path else None, reader.load, reader.apply, has_more=reader.has_new_code)
-    metrics.registry.register(file)
-    _on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
+    if file is None:
+        return []
+    on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
     return [asyncio.create_task(file.run(), name="configuration file")] if path else []
-
-
-def _on_signal(number: signal.Signals, act: "Callable[[], Coroutine[Any, Any, None]]") -> None:
-    """Do this whenever the signal comes."""
-    under_way: set[asyncio.Task[None]] = set()
-
-    def told() -> None:
-        task = asyncio.create_task(act(), name=number.name)
-        under_way.add(task)  # the event loop alone does not keep a task alive
-        task.add_done_callback(under_way.discard)
-
-    asyncio.get_running_loop().add_signal_handler(number, told)

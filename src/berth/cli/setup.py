@@ -66,20 +66,26 @@ def gates_option(command: Command) -> Command:
 def read_setup(config_file: str = "", plugins: Sequence[str] = (), feature_gates: str = "") -> Setup:
     """Return the configuration of a file, or else the default one, and the plugins. Raises `BadConfigurationError`."""
     from berth.config.errors import ConfigError
-    from berth.config.feature_gates import gate_warnings, parse_feature_gates
-    from berth.config.load import load_config_file
+    from berth.config.feature_gates import gate_warnings
 
+    registry, named = read_registry(plugins)
     try:
-        gates = parse_feature_gates(feature_gates)
-        config = load_config_file(config_file, gates=gates) if config_file else None
+        config = scheduler_configuration(config_file, named, feature_gates)
     except ConfigError as error:
         raise BadConfigurationError(str(error)) from None
-    registry, named = read_registry(plugins)
-    config = config or config_enabling(named, gates)
     for warning in gate_warnings(config.feature_gates):
         warn(warning)
     tell_odd_plugins(config, registry, named)
     return Setup(config, registry)
+
+
+def scheduler_configuration(config_file: str, named: Iterable[str], feature_gates: str) -> "SchedulerConfiguration":
+    """Return the configuration of a file, or else the default one with the plugins named. Raises `ConfigError`."""
+    from berth.config.feature_gates import parse_feature_gates
+    from berth.config.load import load_config_file
+
+    gates = parse_feature_gates(feature_gates)
+    return load_config_file(config_file, gates=gates) if config_file else config_enabling(named, gates)
 
 
 def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, tuple[str, ...]]":

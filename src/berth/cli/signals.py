@@ -1,7 +1,10 @@
 """How commands that go on until they are told to stop are told: by Ctrl-C and SIGTERM."""
 
 import asyncio
+import logging
 import signal
+
+_log = logging.getLogger("berth")
 
 
 def stop_on_signals() -> asyncio.Event:
@@ -18,3 +21,12 @@ def stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, told)
     return stop
+
+
+def go_on_after_hangup() -> None:
+    """Log SIGHUP and go on: by itself it ends a process, and with it a cluster that lives in there."""
+
+    def told() -> None:
+        _log.warning("SIGHUP: there is no configuration and no plugin to read again; going on")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told)

@@ -47,7 +47,7 @@ FIXED_FIELDS = {
 }
 """What is settled when the process starts, by the name that documents have for it."""
 
-_log = logging.getLogger("berth.scheduler")
+_log = logging.getLogger("berth.scheduler.reload")
 
 
 class ReloadPostponed(RuntimeError):  # noqa: N818 - it says what happened

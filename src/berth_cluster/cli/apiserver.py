@@ -20,13 +20,14 @@ def command(server: ServerOptions) -> None:
 
 
 async def _serve(given: ServerOptions) -> None:
-    from berth.cli.signals import stop_on_signals
+    from berth.cli.signals import go_on_after_hangup, stop_on_signals
     from berth_cluster.serving.directory_lock import DirectoryLock
     from berth_cluster.serving.server import ApiServer
     from berth_cluster.storage.object_file import ObjectFile
     from berth_cluster.storage.store import Store
 
     stopped = stop_on_signals()
+    go_on_after_hangup()
     directory, host, port, token, minor, keeps_objects = given
     lock = DirectoryLock(directory)
     lock.acquire()

@@ -7,13 +7,15 @@ it needs no leader election: no other process can reach this store from inside.
 import asyncio
 import socket
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
 from berth.cli.decision_log_flags import Kept
 from berth.cli.recording_flags import Build
-from berth.cli.setup import Setup, read_setup
+from berth.cli.reloading import setup_followed
+from berth.cli.setup import Setup, read_setup, registry_of, scheduler_configuration
+from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
 from berth.decisions.explanation import Explanation, explain
 from berth.runtime.observing.metrics_v1_20 import metrics_for
@@ -24,15 +26,28 @@ from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 
+if TYPE_CHECKING:
+    from berth.runtime.reload import ConfigFile, NewSetup
+
 STOP_WITHIN_S = 10.0
 USUAL_PORT = 10259
 READY_POLL_S = 0.005
 
 
+class TypedSetup(NamedTuple):
+    """What was typed of configuration and plugins."""
+
+    config_file: str = ""
+    plugins: tuple[str, ...] = ()
+    feature_gates: str = ""
+
+
 class InProcessScheduler:
     """A scheduler on a store; `task` ends only when it is stopped or has failed."""
 
-    __slots__ = ("_keeper", "_keeping", "_live", "_server", "_stopping", "_transport", "task")
+    __slots__ = (
+        "_keeper", "_keeping", "_live", "_metrics", "_registry", "_server", "_stopping", "_transport", "task",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -51,9 +66,7 @@ class InProcessScheduler:
         `build` makes the core. `delay` is how slow the API server is.
         """
         config, registry = setup or read_setup()
-        config = msgspec.structs.replace(
-            config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
-        )
+        config = _alone(config)
         self._transport = StoreTransport(store)
         slowed = self._transport if delay is None else _slowed(self._transport, delay)
         metrics = metrics_for(config)
@@ -62,6 +75,8 @@ class InProcessScheduler:
         self._keeper = None if kept is None else kept.keeper
         self._keeping: asyncio.Task[None] | None = None
         metrics.observe(self._live)
+        self._metrics = metrics
+        self._registry = registry
         port = _usual_or_free_port() if serve_on is None else serve_on
         self._server = HealthServer(
             self._live, metrics, config, port=port, decision_log=self._keeper, api_server=api_server
@@ -85,6 +100,16 @@ class InProcessScheduler:
         if self._keeper is not None:
             self._keeping = asyncio.create_task(self._keeper.run(self._live), name="decision log")
         return self.task
+
+    def followed(self, typed: TypedSetup) -> "ConfigFile[NewSetup] | None":
+        """What puts the configuration file, and changed code of plugins, in force again; None where nothing can."""
+        _, named = registry_of(typed.plugins)
+
+        def load() -> SchedulerConfiguration:
+            return _alone(scheduler_configuration(typed.config_file, named, typed.feature_gates))
+
+        setup = Setup(self._live.config, self._registry)
+        return setup_followed(self._live, self._metrics, setup, typed.plugins, typed.config_file, load)
 
     def ask_again(self) -> None:
         """Look at once for kinds that plugins want to follow and that were not there."""
@@ -110,6 +135,13 @@ class InProcessScheduler:
                     self._keeping.cancel()
                 await self._keeper.stop(self._live)
             await self._transport.close()
+
+
+def _alone(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """The same without an election."""
+    return msgspec.structs.replace(
+        config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
+    )
 
 
 def _slowed(transport: StoreTransport, delay: ApiDelay) -> StoreTransport:

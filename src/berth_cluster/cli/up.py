@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import string
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from berth.cli.setup import Setup
     from berth.kube.trouble import InformerTrouble
     from berth_cluster.apimachinery.resource_types import ResourceType
+    from berth_cluster.cli.in_process import TypedSetup
     from berth_cluster.embedded import EmbeddedCluster
     from berth_cluster.hollow.pools import NodePool
     from berth_cluster.hollow.template import NodeTemplate
@@ -132,6 +134,7 @@ def command(
     when the command ends, unless --dir says where to keep it; Ctrl-C ends it.
     """
     from berth.runtime.serving.server import PortTaken
+    from berth_cluster.cli.in_process import TypedSetup
     from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
     from berth_cluster.hollow.template import NodeTemplate
     from berth_cluster.restored import UnrestorableError
@@ -164,7 +167,16 @@ def command(
             click.echo(f"The cluster in {directory} goes on; what is said of nodes, and --from, are for a new one.")
         with recording_to(recording) as build, server.serving():
             asyncio.run(
-                _run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build, page_port=page)
+                _run(
+                    cluster,
+                    nodes,
+                    setup,
+                    typed=TypedSetup(config_file, plugins, feature_gates),
+                    scheduler_port=scheduler_port,
+                    logs=logs,
+                    build=build,
+                    page_port=page,
+                )
             )
     except PortTaken as error:
         raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
@@ -247,6 +259,7 @@ async def _run(
     nodes: int,
     setup: "Setup | None",
     *,
+    typed: "TypedSetup",
     scheduler_port: int | None,
     logs: tuple[DecisionLogOptions, Path],
     build: Build,
@@ -254,7 +267,8 @@ async def _run(
 ) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.local_record import ServedLocally, record_directory, recorded
-    from berth.cli.signals import stop_on_signals
+    from berth.cli.reloading import on_signal
+    from berth.cli.signals import go_on_after_hangup, stop_on_signals
     from berth.controller import installed_controllers
     from berth.runtime.observing.logs import LegibleFormatter
     from berth.runtime.status_writer import StatusWriter
@@ -267,12 +281,14 @@ async def _run(
     handler = logging.StreamHandler()
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger("berth.scheduler.reload").setLevel(logging.INFO)
     served = ""
     async with contextlib.AsyncExitStack() as ending:
         stop = stop_on_signals()
         kept = cluster.store.kept
         if kept is not None:
             kept.on_failure = stop.set
+        go_on_after_hangup()
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         ending.push_async_callback(_cancelled, ends[0])
         ending.push_async_callback(cluster.stop)
@@ -293,6 +309,9 @@ async def _run(
                 ending.enter_context(recorded(ServedLocally(served, "", url, os.getpid()), record_directory()))
             ends.append(scheduler.start())
             await scheduler.wait_until_ready()
+            if (file := scheduler.followed(typed)) is not None:
+                on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
+                ending.push_async_callback(_cancelled, asyncio.create_task(file.run(), name="configuration file"))
             cluster.store.subscribe(_on_definition(scheduler.ask_again))
         if controllers := installed_controllers():
             writer = StatusWriter(StoreTransport(cluster.store), controllers, report=_untold)
