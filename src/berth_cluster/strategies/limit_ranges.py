@@ -107,8 +107,10 @@ def limit_claim(claim: Object, view: ClusterView) -> None:
     kind, asked = "PersistentVolumeClaim", amounts(value_at(claim, "spec.resources.requests"))
 
     def violated(item: Object) -> Iterator[str]:
-        bounds = [amounts(item.get(name)) for name in ("min", "max")] if item.get("type") == kind else [{}, {}]
-        return violations(kind, Limited(asked, {}), *bounds, {}, requests_only=True)
+        if item.get("type") != kind:
+            return iter(())
+        least, most = amounts(item.get("min")), amounts(item.get("max"))
+        return violations(kind, Limited(asked, {}), least, most, {}, requests_only=True)
 
     _refuse(claim, "persistentvolumeclaims", view, violated)
 

@@ -255,9 +255,7 @@ class HealthServer:
         own_origin = f"{'http' if is_plain else 'https'}://{request.headers.get('Host', '')}"
         try:
             if is_sent_by_another_page(request.headers, own_origin):
-                found: web.StreamResponse = web.Response(
-                    status=403, text="requests of other web pages are not answered here\n"
-                )
+                found = web.Response(status=403, text="requests of other web pages are not answered here\n")
             elif self._secure is None or is_plain:
                 found = await refuse_foreign_hosts(request, handler)
             else:
