@@ -88,6 +88,24 @@ def plain_run(pod: Object, container: Object, files: "NodeFiles") -> ContainerRu
     return None if told is None else ContainerRun(*told)
 
 
+def stop_s(pod: Object, files: "NodeFiles") -> float:
+    """How long the preStop hooks of a pod's running containers take; they run side by side."""
+    states = (pod.get("status") or {}).get("containerStatuses") or ()
+    running = {state["name"] for state in states if "running" in (state.get("state") or {})}
+    return max(
+        (_hook_s(pod, each, files) for each in pod["spec"]["containers"] if each["name"] in running), default=0.0
+    )
+
+
+def _hook_s(pod: Object, container: Object, files: "NodeFiles") -> float:
+    hook = value_at(container, "lifecycle.preStop") or {}
+    if "exec" not in hook:
+        return float(value_at(hook, "sleep.seconds") or 0)
+    command = hook["exec"].get("command") or ["true"]
+    run = plain_run(pod, {**container, "command": command, "args": ()}, files)
+    return 0.0 if run is None else run.run_s
+
+
 def cannot_be_pulled(image: str) -> bool:
     """Whether an image says of itself that there is none, as those do that tests and rehearsals use."""
     return image.rpartition("/")[2].partition(":")[2].replace("-", "").lower() in _NO_IMAGE

@@ -27,7 +27,7 @@ from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal, node_of, phase_of
 from berth_cluster.hollow import pod_status, resize
 from berth_cluster.hollow.admission import Rejection
-from berth_cluster.hollow.container_runs import ANNOTATIONS, ContainerRun, run_of
+from berth_cluster.hollow.container_runs import ANNOTATIONS, ContainerRun, run_of, stop_s
 from berth_cluster.hollow.hollow_node import HollowNode
 from berth_cluster.hollow.pod_status import PodLife, Runs
 from berth_cluster.hollow.template import is_hollow
@@ -37,7 +37,7 @@ class KubeletSettings(msgspec.Struct, frozen=True):
     """How quickly things happen on hollow nodes."""
 
     run_s: float = 2.0  # how long a container that is to end runs unless its pod says so itself
-    max_grace_s: float = 1.0  # a pod being deleted is gone after its grace period, or this if shorter
+    max_grace_s: float = 1.0  # a pod being deleted is gone this long after its hooks, or after its grace period
     start_delay_s: float = 0.0  # from the binding to Running
 
 
@@ -197,9 +197,9 @@ class HollowKubelet(KeyedController):
         return parse_time(started) + float(limit_s) if limit_s is not None and started else float("inf")
 
     def _terminate(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
-        """End a pod that is being deleted once its grace period, or `max_grace_s`, is over; then let go of it."""
+        """End a pod that is being deleted once its time is over; then let go of it."""
         if uid_of(pod) in hollow_node.pods and not is_terminal(pod):
-            gone_s = self._gone_at(pod)
+            gone_s = self._gone_at(pod, hollow_node)
             if now_s < gone_s:
                 self.look_at(pod, gone_s)
                 return
@@ -208,10 +208,10 @@ class HollowKubelet(KeyedController):
         if int_of(pod["metadata"], "deletionGracePeriodSeconds", 1) > 0:  # else only finalizers keep the object
             self.client.pod_removed(pod)
 
-    def _gone_at(self, pod: Object) -> float:
+    def _gone_at(self, pod: Object, hollow_node: HollowNode) -> float:
         grace_s = float(int_of(pod["metadata"], "deletionGracePeriodSeconds"))
         asked_s = parse_time(pod["metadata"]["deletionTimestamp"]) - grace_s
-        return asked_s + min(grace_s, self._settings.max_grace_s)
+        return asked_s + min(grace_s, stop_s(pod, hollow_node.files) + self._settings.max_grace_s)
 
 
 def _stays_as_it_is(pod: Object) -> bool:

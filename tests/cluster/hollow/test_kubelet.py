@@ -164,6 +164,37 @@ def test_a_deleted_pod_goes_after_its_grace_period_or_the_longest_allowed(grace_
     assert world.get("Pod", "web") is None
 
 
+@pytest.mark.parametrize(
+    ("grace_s", "hooks", "gone_after"),
+    [
+        (100, {"main": {"sleep": {"seconds": 79}}}, 80),
+        (
+            100,
+            {"main": {"exec": {"command": ["sh", "-c", "sleep 5; sleep 10"]}}, "other": {"sleep": {"seconds": 3}}},
+            16,
+        ),
+        (30, {"main": {"sleep": {"seconds": 79}}}, 30),
+        (30, {"main": {"exec": {"command": ["sleep", "infinity"]}}}, 30),
+        (0, {"main": {"sleep": {"seconds": 79}}}, 0),
+        (100, {"main": {"httpGet": {"port": 80}}, "other": {"exec": {"command": ["/bin/leave"]}}}, 1),
+        (100, {"over": {"sleep": {"seconds": 79}}}, 1),
+    ],
+    ids=["sleep", "the longest of several", "cut off", "endless", "killed", "at once", "of a container that has ended"],
+)
+def test_a_deleted_pod_goes_once_its_hooks_have_run(grace_s, hooks, gone_after):
+    world = World(nodes=1, binds=False)
+    runs = {"main": ["sleep", "infinity"], "other": ["sleep", "infinity"], "over": ["true"]}
+    hooked = {name: {"lifecycle": {"preStop": hook}} for name, hook in hooks.items()}
+    containers = [{"name": name, "image": "x", "command": runs[name], **hooked.get(name, {})} for name in runs]
+    placed(world, pod("web", containers=containers, restartPolicy="Never"))
+    world.delete("Pod", "web", gracePeriodSeconds=grace_s)
+    if gone_after:
+        world.run(gone_after - 0.5)
+        assert world.get("Pod", "web") is not None
+    world.run(0.5)
+    assert world.get("Pod", "web") is None
+
+
 def test_a_pod_with_a_finalizer_shows_how_it_ended():
     world = World(nodes=1, binds=False)
     held = pod("web")
