@@ -1,8 +1,10 @@
 """How far property tests look (`make test` less far than `make test-all`, which sets `HYPOTHESIS_PROFILE=all`), and how
-much work something is."""
+much work something is, on whatever machine: counted, or beside the same work in another size."""
 
+import gc
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -36,3 +38,43 @@ def instructions(does: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return counted
+
+
+def calls(does: Callable[[], object]) -> int:
+    """How often a function calls others and returns from them, those that are written in C among them."""
+    counted = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal counted
+        counted += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        does()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def times_as_long(large: Callable[[], object], small: Callable[[], object], tries: int = 3) -> float:
+    """How many times as much processor time one thing takes as another, each at its best of several tries in turn.
+
+    For what is done in C, where nothing can be counted. The garbage collector is off, since it looks at all that other
+    tests have left behind.
+    """
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        best = [min(each) for each in zip(*((_seconds(large), _seconds(small)) for _ in range(tries)), strict=True)]
+    finally:
+        if was_on:
+            gc.enable()
+    return best[0] / max(best[1], 1e-9)
+
+
+def _seconds(does: Callable[[], object]) -> float:
+    began = time.process_time()
+    does()
+    return time.process_time() - began

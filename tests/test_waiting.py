@@ -1,7 +1,7 @@
-"""Nothing in the tests sleeps but `tests/waiting.py`, and what waits in vain is told of."""
+"""Nothing in the tests sleeps but `tests/waiting.py`, no verdict hangs on a clock, and waiting in vain is told of."""
 
 import ast
-import time
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +37,25 @@ def test_only_those_sleep_that_may():
         for line in sleeps(source)
     }
     assert not found, f"use tests/waiting.py: `until`, `eventually`, or `pass_time` in virtual time; {sorted(found)}"
+
+
+MAY_LOOK_AT_CLOCKS = {
+    "waiting.py": "so that what hangs is told",
+    "effort.py": "to compare two sizes of the same work",
+    "workbench/page/test_time_to_answer.py": "the same, in a browser",
+    "cluster/test_chaos.py": "what must take a while, however fast the machine",
+}
+CLOCKS = ("process_time", "thread_time", "perf_counter", "monotonic()")
+
+
+def test_no_verdict_depends_on_how_fast_the_machine_is():
+    """Count what is done, or compare two sizes: `tests/effort.py`."""
+    found = {
+        str(path.relative_to(TESTS))
+        for path in TESTS.rglob("*.py")
+        if path != Path(__file__) and any(clock in path.read_text() for clock in CLOCKS)
+    }
+    assert found == set(MAY_LOOK_AT_CLOCKS)
 
 
 def test_those_that_may_sleep_do():
@@ -80,6 +99,4 @@ async def test_real_time_is_not_passed():
 
 
 def test_virtual_time_passes_at_once():
-    began = time.monotonic()
     virtually(lambda hours: pass_time(3600 * hours))(24)
-    assert time.monotonic() - began < 10

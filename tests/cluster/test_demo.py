@@ -4,11 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import WAIT_S
+
 BERTH = Path(sys.executable).with_name("berth")
 
 
 def test_the_demo_places_what_fits_and_explains_what_does_not():
-    ended = subprocess.run([BERTH, "demo"], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([BERTH, "demo"], capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
     assert max(map(len, ended.stdout.splitlines())) <= 80

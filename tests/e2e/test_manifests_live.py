@@ -10,7 +10,7 @@ import yaml
 from tests.deploy.chart import ROOT, rendered
 from tests.deploy.manifests import one, static_pod
 from tests.e2e.processes import Process, free_port
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 CONF = "/etc/kubernetes/scheduler.conf"
 
@@ -23,7 +23,7 @@ def probe(container, name, port):
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(url, context=context, timeout=5) as answer:
+        with urllib.request.urlopen(url, context=context, timeout=WAIT_S) as answer:
             return answer.status
     except urllib.error.HTTPError as refusal:
         return refusal.code

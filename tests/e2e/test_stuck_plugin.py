@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 
 import pytest
 
@@ -89,9 +88,7 @@ def test_sigterm_ends_a_process_whose_plugin_loops_for_ever(cluster, start):
     cluster.create(RESOURCES["Pod"], pod("endless"))
     before = lease(cluster)["renewTime"]
     eventually(lambda: lease(cluster)["renewTime"] > before)
-    begun = time.monotonic()
     assert one.end(signal.SIGTERM) == 1
-    assert time.monotonic() - begun < 60
     said = one.said()
     assert "told to stop, but the scheduling cycle has been at work" in said
     assert re.search(

@@ -13,7 +13,7 @@ from berth.api.resources import RESOURCES
 from berth.framework.loader import misfits
 from tests.e2e.processes import Api
 from tests.paths import ROOT
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 TUTORIAL = (ROOT / "docs/plugins.md").read_text()
 NODES, PODS = RESOURCES["Node"], RESOURCES["Pod"]
@@ -116,7 +116,7 @@ def up_and_down(directory, *options):
         if "Ctrl-C" in line:
             break
     up.terminate()
-    rest, _ = up.communicate(timeout=30)
+    rest, _ = up.communicate(timeout=WAIT_S)
     assert (up.returncode, "Traceback" in rest) == (0, False), "".join(said) + rest
     return "".join(said)
 
@@ -158,7 +158,7 @@ def schedule(directory):
         eventually(lambda: nodes_of(api)["g-1"] and nodes_of(api)["g-2"])
     finally:
         up.terminate()
-        rest, _ = up.communicate(timeout=30)
+        rest, _ = up.communicate(timeout=WAIT_S)
     assert (up.returncode, "Traceback" in rest) == (0, False), rest
 
 

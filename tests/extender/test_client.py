@@ -15,7 +15,7 @@ from berth.kube.fence import Fence
 from tests.extender.support import configured, listed
 from tests.kube.fakes import VirtualClock
 from tests.kube.servers import Certificates, serving
-from tests.waiting import for_ever
+from tests.waiting import WAIT_S, for_ever
 
 CALL = CallExtender(0, "filter", b'{"Pod":null}')
 
@@ -90,7 +90,7 @@ async def test_the_time_limit_counts_wherever_the_extender_hangs(where):
         return response
 
     async with serving(handler) as url:
-        answer = await asyncio.wait_for(answer_of(url, httpTimeout="50ms"), 5)
+        answer = await asyncio.wait_for(answer_of(url, httpTimeout="50ms"), WAIT_S)
         release.set()
     assert answer.error.endswith("no answer within 50ms (httpTimeout)") and answer.is_unknown
 
@@ -244,9 +244,9 @@ async def test_a_binding_by_an_extender_is_cut_off_with_the_lease(fence):
     async with serving(handler) as url:
         found = fenced_client(url, fence)
         calling = asyncio.create_task(found.call(BIND))
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), WAIT_S)
         fence.shut("it was taken over")
-        answer = await asyncio.wait_for(calling, 2)
+        answer = await asyncio.wait_for(calling, WAIT_S)
         await found.close()
     assert answer.is_unknown and "cut off: the lease ns/lease is not held: it was taken over" in answer.error
 
@@ -272,7 +272,7 @@ async def test_the_fence_is_asked_when_the_call_goes_to_the_socket(clock, fence,
 
         monkeypatch.setattr(session.connector, "connect", slowly)
         calling = asyncio.create_task(found.call(BIND))
-        await asyncio.wait_for(connected.wait(), 5)
+        await asyncio.wait_for(connected.wait(), WAIT_S)
         while not fence.refused:
             await asyncio.sleep(0)
         fence.shut("it was taken over")

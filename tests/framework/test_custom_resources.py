@@ -27,7 +27,7 @@ from berth.state.objects import ObjectStore
 from berth.testing import VirtualCluster, make_node, make_pod
 from tests.kube.fakes import VirtualClock
 from tests.runtime.world import POD, World, configuration, scheduling
-from tests.waiting import settle, until
+from tests.waiting import WAIT_S, settle, until
 
 QUOTAS = CustomResource("example.com", "v1", "quotas", "Quota")
 
@@ -243,7 +243,7 @@ async def test_where_it_is_not_served_there_are_none_and_it_is_asked_again():
                           clock=clock, custom=[QUOTAS])  # fmt: skip
     task = asyncio.create_task(following.run())
     await settle(100)
-    await asyncio.wait_for(following.wait_for_sync(), 5)
+    await asyncio.wait_for(following.wait_for_sync(), WAIT_S)
     assert following.missing == {"quotas"}
     server.is_there = True
     await clock.advance(400)

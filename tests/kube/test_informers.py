@@ -10,7 +10,7 @@ from berth.api.resources import RESOURCES, versions_of
 from berth.kube.changes import Added, Synced
 from berth.kube.informers import ASK_AGAIN_S, InformerSet
 from tests.kube.fakes import HANG, VirtualClock
-from tests.waiting import settle
+from tests.waiting import WAIT_S, settle
 
 EMPTY = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
 NOT_FOUND = ApiError(404, "NotFound", "the server could not find the requested resource")
@@ -101,7 +101,7 @@ async def test_one_that_cannot_be_read_holds_up_no_other():
     assert case.synced == ["nodes v1"]
     assert case.informers.unsettled() == {"Pod": "no route to host"}
     await case.clock.advance(5)
-    await asyncio.wait_for(case.informers.wait_until_settled(["Node", "Pod"]), 5)
+    await asyncio.wait_for(case.informers.wait_until_settled(["Node", "Pod"]), WAIT_S)
     assert case.informers.unsettled() == {}
     await case.stop()
 
@@ -262,9 +262,9 @@ async def test_a_bug_ends_the_set_and_whoever_waits_for_it():
     case.task = asyncio.create_task(case.informers.run())
     waiting = asyncio.create_task(case.informers.wait_until_settled(["Node", "Pod"]))
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(case.task, 5)
+        await asyncio.wait_for(case.task, WAIT_S)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, WAIT_S)
 
 
 async def test_cancelled_before_it_is_settled_is_not_silence():

@@ -12,7 +12,7 @@ from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified, Synced
 from berth.kube.reflector import NEWS_WITHIN_S, SILENCE_S, Reflector
 from tests.kube.fakes import HANG, ScriptedTransport, VirtualClock
-from tests.waiting import pass_time, settle, virtually
+from tests.waiting import WAIT_S, pass_time, settle, virtually
 
 NODES = RESOURCES["Node"]
 
@@ -369,7 +369,7 @@ async def test_a_bug_in_the_sink_surfaces(fails_at):
 
     case = Following([page(10, node("a", 1))], [[line("MODIFIED", node("a", 11)), HANG]], sink=sink)
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await case.reflector.run()
 
 

@@ -12,6 +12,7 @@ from berth.kube.fence import WriteRefused
 from berth.runtime.acting.group_status import MAX_TRIES, GroupStatusPatcher, condition_patch
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from tests.runtime.world import World, at_once
+from tests.waiting import WAIT_S
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GROUPS = BY_KEY["scheduling.k8s.io", "podgroups"]
@@ -51,7 +52,7 @@ async def test_the_newest_condition_stands():
     bench.patcher.put(condition(bench.uid, message="first"))
     bench.patcher.put(condition(bench.uid, message="second"))
     bench.patcher.put(condition(bench.uid, "True"))
-    assert await bench.patcher.drain(5)
+    assert await bench.patcher.drain(WAIT_S)
     (found,) = bench.conditions()
     assert (found["type"], found["status"], found["reason"]) == ("PodGroupScheduled", "True", "Scheduled")
     assert found["observedGeneration"] == 1
@@ -72,7 +73,7 @@ async def test_what_cannot_be_written_is_tried_again_or_told(error, times, said)
     bench = Bench()
     bench.world.transport.refuse("patch", *[error] * times)
     bench.patcher.put(condition(bench.uid))
-    assert await bench.patcher.drain(5)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.bugs == []
     assert said in "".join(bench.said) and bool(bench.said) == bool(said)
 
@@ -80,7 +81,7 @@ async def test_what_cannot_be_written_is_tried_again_or_told(error, times, said)
 async def test_a_later_group_of_the_same_name_is_left_alone():
     bench = Bench()
     bench.patcher.put(condition("another-uid"))
-    assert await bench.patcher.drain(5)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.conditions() == [] and bench.said == []
 
 
@@ -93,7 +94,7 @@ async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
     monkeypatch.setattr(bench.patcher, "_sleep", sleep)
     bench.world.transport.refuse("patch", ApiError(429, "TooManyRequests", "slow down", retry_after_s=42.0))
     bench.patcher.put(condition(bench.uid))
-    assert await bench.patcher.drain(5)
+    assert await bench.patcher.drain(WAIT_S)
     assert slept == [42.0]
 
 
@@ -101,5 +102,5 @@ async def test_without_the_lease_it_is_left_to_whoever_has_it():
     bench = Bench()
     bench.world.transport.refuse("patch", WriteRefused("not sent: the lease is not held"))
     bench.patcher.put(condition(bench.uid))
-    assert await bench.patcher.drain(5)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.world.transport.count("patch") == 1 and bench.conditions() == [] and bench.said == []

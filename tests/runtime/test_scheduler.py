@@ -14,11 +14,11 @@ from berth.api.resources import RESOURCES
 from berth.framework.registry import Registry
 from berth.kube.wire import WireReader
 from berth.plugins.registry import in_tree_registry
-from berth.runtime.core_work import SLICE_S
+from berth.runtime.core_work import SLICE_S, CoreWork
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from berth.runtime.turns import Inline
 from tests.runtime.world import World, configuration, scheduling
-from tests.waiting import settle, until
+from tests.waiting import WAIT_S, settle, until
 
 LEASE = RESOURCES["Lease"]
 
@@ -146,7 +146,7 @@ async def test_a_stop_waits_for_bindings_under_way():
     await settle()
     assert not task.done()
     gate.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, WAIT_S)
     assert world.node_of("web")
     assert len(world.events("Scheduled")) == 1
 
@@ -164,7 +164,7 @@ async def test_nothing_new_begins_once_it_is_stopping():
     await until(lambda: scheduler.is_stopping)
     await settle()
     gate.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, WAIT_S)
     assert world.node_of("second") == ""
 
 
@@ -211,8 +211,10 @@ async def test_cycles_pause_while_too_many_bindings_are_unanswered(monkeypatch):
 
 
 @pytest.mark.parametrize("passes", range(8))
-async def test_what_arrives_while_a_slice_is_left_half_done_is_not_forgotten(passes):
+async def test_what_arrives_while_a_slice_is_left_half_done_is_not_forgotten(monkeypatch, passes):
     """On a slow machine a slice may end after each arrival; its rest and what comes meanwhile are both taken in."""
+    sleep = CoreWork._sleep_until
+    monkeypatch.setattr(CoreWork, "_sleep_until", lambda self, _deadline: sleep(self, None))  # nothing else wakes it
     times = itertools.count()
     world = World(nodes=1, cpu="8")
     async with scheduling(world, clock=lambda: next(times) * SLICE_S):
@@ -220,7 +222,7 @@ async def test_what_arrives_while_a_slice_is_left_half_done_is_not_forgotten(pas
             world.add_pod(name)
         await settle(passes)
         world.add_pod("last")
-        await until(lambda: len(world.accepted()) == 4, seconds=2)
+        await until(lambda: len(world.accepted()) == 4)
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
@@ -414,7 +416,7 @@ async def test_a_lost_lease_ends_the_process_without_another_write():
     spec = {**lease_of(world)["spec"], "holderIdentity": "another"}
     world.store.patch(LEASE, "kube-system", "kube-scheduler", {"spec": spec}, "application/merge-patch+json")
     with pytest.raises(LeadershipLost, match="taken over by another"):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, WAIT_S)
     assert not scheduler.is_leading
     assert world.node_of("web") == ""
     assert lease_of(world)["spec"]["holderIdentity"] == "another"
@@ -432,7 +434,7 @@ async def test_the_lease_is_released_only_when_what_was_under_way_has_ended():
     await settle(100)
     assert lease_of(world)["spec"]["holderIdentity"] == "me"
     gate.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, WAIT_S)
     assert world.node_of("web") and not lease_of(world)["spec"].get("holderIdentity")
 
 
@@ -447,7 +449,7 @@ async def test_a_binding_that_does_not_end_keeps_the_lease_until_it_expires(capl
     task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: world.transport.count("bind"))
     stop.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, WAIT_S)
     assert lease_of(world)["spec"]["holderIdentity"] == "me"
     (told,) = [record.getMessage() for record in caplog.records if "not released" in record.getMessage()]
     assert told.startswith("the lease kube-system/kube-scheduler is not released, but left to expire: requests under")
@@ -466,7 +468,7 @@ async def test_a_scheduler_that_was_stopped_for_long_writes_nothing_before_it_ha
     spec = {**lease_of(world)["spec"], "holderIdentity": "another"}
     world.store.patch(LEASE, "kube-system", "kube-scheduler", {"spec": spec}, "application/merge-patch+json")
     with pytest.raises(LeadershipLost, match="taken over by another"):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, WAIT_S)
     assert world.transport.count("bind") == 0 and world.accepted() == []
     assert world.events("Scheduled") == []
 

@@ -26,7 +26,7 @@ from berth_cluster.storage.store import Store
 from tests.e2e.processes import free_port
 from tests.kube.servers import Certificates
 from tests.runtime.world import World, configuration
-from tests.waiting import until
+from tests.waiting import WAIT_S, until
 
 MONITOR = ClusterUser("prometheus", ("system:monitoring",))
 USERS = {"monitor-token": MONITOR, "nobody-token": ClusterUser("nobody", ())}
@@ -266,7 +266,7 @@ async def test_whoever_is_late_is_cut_off(tmp_path, monkeypatch):
         silent, other = await asyncio.open_connection("127.0.0.1", port.port)
         half, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=unverified())
         writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             for reader in (silent, half):
                 with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                     await reader.readexactly(1)

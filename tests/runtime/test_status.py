@@ -13,7 +13,7 @@ from berth.framework.effects import PatchPodStatus, PodRef
 from berth.kube.fence import WriteRefused
 from berth.runtime.acting.pod_status import MAX_TRIES, StatusPatcher, merged, patch_body
 from tests.runtime.world import World, at_once
-from tests.waiting import until
+from tests.waiting import WAIT_S, until
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 POD = PodRef("default", "web", "uid-1")
@@ -86,7 +86,7 @@ def test_a_nomination_is_set_or_cleared(nominated, expected):
 async def test_the_server_ends_up_with_the_condition():
     bench = Bench()
     bench.patcher.put(unschedulable("no room", bench.pod))
-    assert await bench.patcher.drain(1)
+    assert await bench.patcher.drain(WAIT_S)
     condition = bench.world.condition("web")
     assert (condition["status"], condition["message"]) == ("False", "no room")
 
@@ -99,7 +99,7 @@ async def test_while_one_is_under_way_the_others_become_one():
         await asyncio.sleep(0)
     assert len(bench.patcher) == 1
     gate.set()
-    assert await bench.patcher.drain(1)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.transport.count("patch") == 2
     assert bench.world.condition("web")["message"] == "try 99"
 
@@ -114,7 +114,7 @@ async def test_a_patch_that_waits_is_withdrawn_and_one_under_way_is_awaited():
     await asyncio.sleep(0)
     assert not done.done()
     gate.set()
-    await asyncio.wait_for(done, 1)
+    await asyncio.wait_for(done, WAIT_S)
     assert bench.transport.count("patch") == 1
     assert bench.patcher.withdraw(bench.pod.uid) is None
 
@@ -127,8 +127,8 @@ async def test_a_patch_that_failed_is_not_repeated_once_the_pod_is_being_bound()
     await until(lambda: bench.transport.count("patch"))
     done = asyncio.ensure_future(bench.patcher.withdraw(bench.pod.uid))
     gate.set()
-    await asyncio.wait_for(done, 1)
-    assert await bench.patcher.drain(1)
+    await asyncio.wait_for(done, WAIT_S)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.transport.count("patch") == 1
     assert bench.world.condition("web") is None
 
@@ -137,7 +137,7 @@ async def test_passing_trouble_is_waited_out():
     bench = Bench()
     bench.transport.refuse("patch", ConnectionLost("broke"), ApiError(503, "", "not now"))
     bench.patcher.put(unschedulable("no room", bench.pod))
-    assert await bench.patcher.drain(1)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.world.condition("web")["message"] == "no room"
     assert bench.said == []
 
@@ -156,7 +156,7 @@ async def test_what_does_not_pass_is_given_up_with_a_word(errors, calls, words):
     bench = Bench()
     bench.transport.refuse("patch", *errors)
     bench.patcher.put(unschedulable("no room", bench.pod))
-    assert await bench.patcher.drain(1)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.transport.count("patch") == calls
     assert [words in line for line in bench.said] == ([True] if words else [])
     assert bench.bugs == []
@@ -171,7 +171,7 @@ async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
     monkeypatch.setattr(bench.patcher, "_sleep", sleep)
     bench.transport.refuse("patch", ApiError(429, "TooManyRequests", "slow down", retry_after_s=42.0))
     bench.patcher.put(unschedulable("no room", bench.pod))
-    assert await bench.patcher.drain(1)
+    assert await bench.patcher.drain(WAIT_S)
     assert slept == [42.0]
 
 
@@ -179,5 +179,5 @@ async def test_without_the_lease_it_is_left_to_whoever_has_it():
     bench = Bench()
     bench.transport.refuse("patch", WriteRefused("not sent: the lease is not held"))
     bench.patcher.put(unschedulable("no room", bench.pod))
-    assert await bench.patcher.drain(1)
+    assert await bench.patcher.drain(WAIT_S)
     assert bench.transport.count("patch") == 1 and bench.said == []

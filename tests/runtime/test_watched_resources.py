@@ -21,7 +21,7 @@ from berth.runtime.watched_resources import (
 )
 from tests.kube.fakes import VirtualClock
 from tests.runtime.world import World
-from tests.waiting import settle
+from tests.waiting import WAIT_S, settle
 
 STORAGE_CLASS = RESOURCES["StorageClass"]
 
@@ -59,7 +59,7 @@ async def bench():
 
 async def test_every_kind_is_followed_and_objects_are_found(bench):
     await bench.start()
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     assert len(bench.synced()) == len(REQUIRED_KINDS) + len(OPTIONAL_KINDS)
     assert bench.following.unsynced() == {}
     assert bench.following.find("Node", "", "node-0").metadata.name == "node-0"
@@ -70,7 +70,7 @@ async def test_every_kind_is_followed_and_objects_are_found(bench):
 async def test_a_kind_behind_a_gate_is_followed_where_it_is_on(is_on):
     bench = Bench(features=feature_gates({"DRADeviceTaintRules": is_on}))
     await bench.start()
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     await bench.stop()
     assert ("devicetaintrules" in bench.synced()) is is_on
 
@@ -78,7 +78,7 @@ async def test_a_kind_behind_a_gate_is_followed_where_it_is_on(is_on):
 async def test_a_kind_that_comes_later_is_followed_then(bench):
     bench.world.transport.unserved = {"storageclasses"}
     await bench.start()
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     assert bench.following.missing == {"storageclasses"}
     assert "storageclasses" not in bench.synced()
     await bench.clock.advance(ASK_AGAIN_S + 1)
@@ -103,7 +103,7 @@ async def test_pods_nodes_and_namespaces_are_required(bench):
     assert bench.following.missing == set()
     bench.world.transport.unserved = set()
     await bench.clock.advance(60)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, WAIT_S)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ async def test_until_the_server_answers_it_is_asked_again(bench, error):
     await bench.start()
     assert str(error) in bench.following.unsynced()["pods"]
     await bench.clock.advance(60)
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     assert bench.following.unsynced() == {} and bench.following.lacking() == {}
     assert any(isinstance(change, Added) for change in bench.changes)
 
@@ -143,7 +143,7 @@ async def test_what_is_refused_holds_up_the_start_for_a_bounded_time_only(bench)
     assert not waiting.done()
     assert list(bench.following.unsynced()) == ["csistoragecapacities"]
     await bench.clock.advance(2)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, WAIT_S)
     assert bench.following.missing == set(), "a refusal does not mean that it is not served"
     why = "the RBAC role of this user needs list and watch on csistoragecapacities"
     assert why in bench.following.lacking()["csistoragecapacities"]
@@ -161,7 +161,7 @@ async def test_pods_that_could_be_misplaced_wait_for_what_is_refused(bench):
     await bench.start()
     waiting = asyncio.create_task(bench.following.wait_for_sync())
     await bench.clock.advance(START_WITHOUT_S + 1)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, WAIT_S)
 
     def told():
         return [c.object.metadata.name for c in bench.changes if isinstance(c, Added) and isinstance(c.object, Pod)]
@@ -177,7 +177,7 @@ async def test_what_is_not_served_keeps_no_pod_waiting(bench):
     bench.world.transport.unserved = {"csinodes"}
     bench.world.add_pod("db", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
     await bench.start()
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     assert bench.following.held_pods == 0 and bench.following.find("Pod", "default", "db") is not None
     assert "db" in [c.object.metadata.name for c in bench.changes if isinstance(c, Added)]
 
@@ -190,7 +190,7 @@ async def broken_watch(_resource, **_options):
 async def test_lists_keep_it_going_where_every_watch_breaks(bench):
     bench.world.transport.watch = broken_watch
     await bench.start()
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     await bench.clock.advance(60)
     for number in range(20):
         bench.world.add_pod(f"late-{number}")
@@ -202,7 +202,7 @@ async def test_lists_keep_it_going_where_every_watch_breaks(bench):
 
 async def test_what_is_heard_of_no_more_is_stale(bench):
     await bench.start()
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     bench.world.transport.watch = broken_watch
     bench.world.transport.refuse("list", *[ConnectionLost("no route to host")] * 10_000)
     await bench.clock.advance(STALE_S)
@@ -215,7 +215,7 @@ async def test_what_is_heard_of_no_more_is_stale(bench):
 async def test_a_watch_known_to_be_broken_is_stale_sooner(bench):
     bench.world.transport.watch = broken_watch
     await bench.start()
-    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await asyncio.wait_for(bench.following.wait_for_sync(), WAIT_S)
     bench.world.transport.refuse("list", *[ConnectionLost("no route to host")] * 10_000)
     await bench.clock.advance(STALE_S + 1)
     assert bench.following.stale()["nodes"].endswith("no route to host") or "reset" in bench.following.stale()["nodes"]

@@ -17,7 +17,7 @@ from berth_cluster.serving.connections import (
 )
 from berth_cluster.serving.server import ApiServer
 from tests.cluster.objects import CONFIG_MAPS, config_map
-from tests.waiting import settle, until
+from tests.waiting import WAIT_S, settle, until
 
 SHORT = ConnectionLimits(
     total=40, on_trial=8, on_trial_per_peer=8, handshake_s=0.05, head_s=0.05, body_s=0.05, idle_s=0.1, stalled_s=0.05
@@ -49,7 +49,7 @@ class Peer:
 
     async def ended(self):
         """Whatever the server sends until it closes the connection, which it must do soon."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             try:
                 return await self.reader.read()
             except (ConnectionError, ssl.SSLError):
@@ -60,7 +60,7 @@ class Peer:
         await self.writer.drain()
 
     async def head(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             return await self.reader.readuntil(b"\r\n\r\n")
 
     def close(self):
@@ -210,7 +210,7 @@ class TestCrowds:
         for _ in range(30):
             await connect()
         await known.send(HEAD + credential(server) + b"\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             assert b" 200 " in await known.reader.readuntil(b"\r\n\r\n")
 
     async def test_too_many_of_those_let_in(self, server, connect):

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import WAIT_S, until
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -155,7 +155,7 @@ async def test_deleting_a_definition_deletes_its_objects_and_ends_their_watches(
     await client.post(WIDGETS, widget())
     async with client.session.get(f"{client.url}{WIDGETS}?watch=true") as response:
         await client.send("DELETE", f"{DEFINITIONS}/{NAME}")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             seen = [json.loads(line)["type"] async for line in response.content]
     assert seen == ["ADDED", "DELETED"]
 

@@ -8,7 +8,7 @@ import pytest
 from berth_cluster.serving import watching
 from berth_cluster.storage.watch import WatchLimits
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, make_store, pod
-from tests.waiting import until
+from tests.waiting import WAIT_S, until
 
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -21,11 +21,11 @@ class Events:
         self.response = response
 
     async def next(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             return msgspec.json.decode(await self.response.content.readline())
 
     async def rest(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             return [msgspec.json.decode(line) async for line in self.response.content]
 
 

@@ -1,12 +1,11 @@
 """Kubeconfigs broken at random: whatever is wrong, there is one clear line that names the file, and it holds no secret.
 
 Every secret that a kubeconfig can hold is a marker of its own, which no message may show. Each case has to end within a
-budget of time and memory. The seed of a failing case is in its name.
+budget of work and memory. The seed of a failing case is in its name.
 """
 
 import base64
 import random
-import time
 import tracemalloc
 
 import pytest
@@ -14,10 +13,11 @@ import yaml
 
 from berth.kube.credentials.access import load_access
 from berth.kube.credentials.kubeconfig import KubeconfigError
+from tests.effort import calls
 from tests.kube.servers import Certificates
 
 CASES, SEEDS = 60, 10
-MAX_S, MAX_BYTES = 2.0, 64 << 20
+MAX_CALLS, MAX_CALLS_A_BYTE, MAX_BYTES = 20_000, 50, 64 << 20
 LONGEST_MESSAGE = 2_000
 
 ODD = (
@@ -134,20 +134,31 @@ def test_a_broken_kubeconfig_is_one_clear_line(tmp_path, identity, seed):
 
 def check(path, secrets, story):
     tracemalloc.start()
-    started = time.process_time()
     try:
-        said = repr(load_access(str(path), environ={}).description)
-    except KubeconfigError as error:
-        said = str(error)
-        assert said.startswith(str(path)) or str(path) in said, f"{story}\n{said}"
+        said, is_affordable = read(path)
     finally:
-        spent = time.process_time() - started
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert "\n" not in said and len(said) < LONGEST_MESSAGE, f"{story}\n{said}"
     for name, secret in secrets.items():
         assert secret[:20].strip("*&!") not in said, f"{story}\n{name} is shown: {said}"
-    assert spent < MAX_S and most < MAX_BYTES, f"{story}\ntook {spent:.1f} s and {most >> 20} MiB"
+    assert is_affordable and most < MAX_BYTES, f"{story}\ntook {most >> 20} MiB"
+
+
+def read(path):
+    """What is said of a kubeconfig, and whether no more is done for it than its size allows."""
+    said = ""
+
+    def load():
+        nonlocal said
+        try:
+            said = repr(load_access(str(path), environ={}).description)
+        except KubeconfigError as error:
+            said = str(error)
+            assert str(path) in said
+
+    made = calls(load)
+    return said, made < MAX_CALLS + MAX_CALLS_A_BYTE * path.stat().st_size
 
 
 @pytest.mark.parametrize(
@@ -167,8 +178,7 @@ def check(path, secrets, story):
 def test_a_kubeconfig_meant_to_hurt_ends_soon(tmp_path, text):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    started = time.process_time()
-    with pytest.raises(KubeconfigError) as caught:
+    with pytest.raises(KubeconfigError):
         load_access(str(path), environ={})
-    assert time.process_time() - started < 10.0
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < LONGEST_MESSAGE
+    said, is_affordable = read(path)
+    assert "\n" not in said and len(said) < LONGEST_MESSAGE and is_affordable

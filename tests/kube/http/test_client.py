@@ -18,7 +18,7 @@ from berth.kube.http.rate_limit import RateLimit
 from berth.kube.reflector import Reflector
 from tests import protobuf
 from tests.kube.servers import Certificates, serving
-from tests.waiting import for_ever, until
+from tests.waiting import WAIT_S, for_ever, until
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
@@ -326,7 +326,7 @@ async def test_a_lease_is_renewed_while_every_connection_of_the_pool_waits():
 
     async with transport_to(handler) as transport:
         herd = [asyncio.create_task(transport.bind("ns", f"p{number}", b"{}")) for number in range(70)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await full.wait()
             assert await transport.update(LEASE, "ns", "l", b"{}") == b"{}"
         assert not any(task.done() for task in herd)
@@ -461,7 +461,7 @@ async def test_open_watches_leave_every_connection_of_the_pool_to_requests():
         return response
 
     async with transport_to(handler) as transport:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             watches = [transport.watch(POD, resource_version="7", timeout_s=300) for _ in range(MAX_CONNECTIONS + 1)]
             assert [await anext(lines) for lines in watches] == [b"line"] * len(watches)
             assert await transport.get(POD, "ns", "p") == b"{}"
@@ -603,7 +603,7 @@ class TestWatch:
             lines = transport.watch(POD, resource_version="7", timeout_s=300)
             assert await anext(lines) == b"line"
             await lines.aclose()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(WAIT_S):
                 await ended.wait()
 
     async def test_a_reflector_survives_a_server_that_cuts_every_watch(self):
@@ -665,7 +665,7 @@ async def test_watches_leave_the_pool_of_connections_to_requests():
     async with transport_to(handler) as transport:
         watches = [asyncio.create_task(read(transport)) for _ in range(MAX_CONNECTIONS + 1)]
         await until(lambda: len(watching) == len(watches))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await transport.bind("ns", "p", b"{}")
             await transport.update(LEASE, "ns", "l", b"{}")
         end.set()

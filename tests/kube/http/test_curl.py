@@ -23,7 +23,7 @@ from berth.kube.http.connections import KEEPALIVE_S, MAX_CONNECTIONS, _set_optio
 from berth.kube.http.rate_limit import RateLimit
 from berth.kube.http.watcher import RequestWatcher
 from tests.kube.servers import Certificates, serving
-from tests.waiting import settle, slowly, until
+from tests.waiting import WAIT_S, settle, slowly, until
 
 pytestmark = pytest.mark.skipif(not curl.is_available(), reason="no libcurl here that can do it")
 
@@ -90,7 +90,7 @@ class RawServer:
     async def __aexit__(self, *_):
         await settle()  # what was connected last is accepted some turns later
         self.server.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await until(lambda: self.gone >= self.accepted)
         await settle()
 
@@ -141,7 +141,7 @@ def transport_to(url, by_curl=True, access=None, **options):
 @asynccontextmanager
 async def using(transport):
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             yield transport
     finally:
         await transport.close()
@@ -325,7 +325,7 @@ async def test_a_kept_connection_that_the_server_has_closed_meanwhile(verb, brea
         for number in range(3):
             assert await CALLS[verb](transport.guarded(gate), b"%d" % number) == b"{}"
             await until(lambda number=number: server.gone > number)
-            await slowly(0.005)
+            await settle()
         if verb != "GET":
             assert server.bodies == [b"0", b"1", b"2"] and gate.asked == 3
 
@@ -333,17 +333,21 @@ async def test_a_kept_connection_that_the_server_has_closed_meanwhile(verb, brea
 @pytest.mark.parametrize("verb", CALLS)
 async def test_what_comes_unasked_on_a_kept_connection_answers_no_request(verb):
     """Proxies say 408 to a connection on which nothing was asked for a while."""
+    is_answered, is_said = asyncio.Event(), asyncio.Event()
 
     async def act(writer, number):
         await answer(writer, number)
         if number == 1:
-            await writer.drain()
-            await slowly(0.001)
+            await is_answered.wait()
             writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+            is_said.set()
 
     async with RawServer(act) as server, using(transport_to(server.url)) as transport:
         assert await CALLS[verb](transport, b"1") == b"{}"
-        await slowly(0.02)
+        is_answered.set()
+        await is_said.wait()
+        await settle()  # the event loop sees what has come
         assert await CALLS[verb](transport, b"2") == b"{}"
         assert server.accepted == 2 and len(server.bodies) == 2
 
@@ -501,10 +505,7 @@ async def test_those_that_wait_for_a_connection_may_be_cancelled_or_time_out():
 
 
 async def test_closing_ends_what_is_under_way():
-    async def never(_writer, _number):
-        await slowly(0.2)
-
-    async with RawServer(never) as server:
+    async with RawServer(silence) as server:
         transport = transport_to(server.url)
         tasks = [asyncio.create_task(transport.bind("ns", "p", b"{}")) for _ in range(MAX_CONNECTIONS + 2)]
         await until(lambda: len(server.bodies) == MAX_CONNECTIONS)
@@ -526,16 +527,16 @@ async def test_a_connection_that_the_server_closed_leaves_the_loop_in_peace():
         await transport.bind("ns", "p", b"{}")
         await server.ended.wait()
         connections = transport._connections.curl(for_leases=False)
-        for _ in range(10):
-            await slowly(0.001)
+        await settle()
         assert connections._epoll.poll(0) == [] and connections._wanted == {}
 
 
 # -- failures, as with aiohttp -----------------------------------------------------------------------------------
 
 
-async def silence(_writer, _number):
-    await slowly(0.3)
+async def silence(writer, _number):
+    """Until the client goes."""
+    await writer._reader.read()
 
 
 def saying(data, then=hang_up):
@@ -582,7 +583,8 @@ async def test_failures_are_those_of_aiohttp(failure, verb, without_curl):
             if not by_curl:
                 without_curl()
             watcher = Noted()
-            transport = transport_to(server.url, by_curl, watcher=watcher, request_timeout_s=0.15)
+            patience_s = 0.5 if "silen" in failure else WAIT_S
+            transport = transport_to(server.url, by_curl, watcher=watcher, request_timeout_s=patience_s)
             found.append(await failure_of(lambda t: CALLS[verb](t, b"{}"), transport, watcher))
     if failure in GARBLED:  # each parser has its words, and the rest is the same
         found = [(kind, words[: words.index("broke: ")], *rest) for kind, words, *rest in found]
@@ -702,13 +704,16 @@ async def test_the_time_until_the_answer_begins_is_told():
     async def act(writer, _number):
         await slowly(0.05)
         writer.write(ANSWER[:-2])
-        await slowly(1.0)
+        await settle()  # the client sees the head
+        await slowly(0.2)
         writer.write(ANSWER[-2:])
 
     watcher = Noted()
     async with RawServer(act) as server, using(transport_to(server.url, watcher=watcher)) as transport:
+        began = asyncio.get_running_loop().time()
         await transport.bind("ns", "p", b"{}")
-    assert watcher.seen == [("POST", "200"), ("POST", 2, 2)] and 0.04 < watcher.seconds[0] < 0.9
+        taken = asyncio.get_running_loop().time() - began
+    assert watcher.seen == [("POST", "200"), ("POST", 2, 2)] and 0.04 < watcher.seconds[0] < taken - 0.19
 
 
 async def test_a_long_answer():

@@ -7,10 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 CONTRAST = 4.5
-WAIT_S = 60
 
 TEXTS = r"""
 () => {

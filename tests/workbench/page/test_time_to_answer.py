@@ -1,6 +1,6 @@
 """How long people wait for an answer of the page, with mouse and keyboard, in clusters of 300 and of 5,000 nodes.
 
-The bounds are those that a busy machine keeps; `python -m tests.workbench.page.test_time_to_answer` prints the times.
+No more than in proportion; `python -m tests.workbench.page.test_time_to_answer` prints the times.
 """
 
 import re
@@ -16,14 +16,13 @@ from tests.workbench.page.pictured import write_cluster
 
 pytestmark = pytest.mark.long
 
-SOON_S = {300: 15.0, 5000: 40.0}
+FEW, MANY = 300, 5_000
 
 
-@pytest.mark.parametrize("nodes", SOON_S)
-def test_answers_come_soon_and_from_nowhere_else(tmp_path, nodes):
+def test_answers_take_time_in_proportion_and_come_from_nowhere_else(tmp_path):
     chromium_path()
-    times = answers(tmp_path, nodes)
-    assert max(times.values()) < SOON_S[nodes], times
+    few, many = answers(tmp_path, FEW), answers(tmp_path, MANY)
+    assert sum(many.values()) < 2 * MANY / FEW * sum(few.values()), (few, many)
 
 
 def answers(directory, nodes):
@@ -38,7 +37,7 @@ def answers(directory, nodes):
             visitor.page.goto(link)
             visitor.page.wait_for_selector("main h1")
             times = walked(visitor)
-            if nodes == min(SOON_S):
+            if nodes == FEW:
                 moves_one_by_one(visitor)
             assert visitor.problems == [], "no request goes to another host, and nothing complains"
     finally:
@@ -112,6 +111,6 @@ def walked(visitor):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        found = {nodes: answers(Path(place), nodes) for nodes in SOON_S}
-    for what in found[300]:
+        found = {nodes: answers(Path(place), nodes) for nodes in (FEW, MANY)}
+    for what in found[FEW]:
         print(f"| {what} | " + " | ".join(f"{of[what]:.1f} s" for of in found.values()) + " |")
