@@ -11,6 +11,7 @@ from tests.waiting import eventually, pass_time, until, virtually
 TESTS = ROOT / "tests"
 MAY_SLEEP = {
     "waiting.py": "until something outside of the test is so",
+    "kube/test_reflector.py": "in virtual time: the waits of reflectors are what it gives them",
     "testing/test_virtual_loop.py": "in virtual time: what sleeping does there is what it tests",
 }
 
