@@ -22,7 +22,7 @@ from berth.api.storage import StorageClass
 from berth.framework.events import Action, ClusterEvent
 from berth.queue.hints import Strategy
 from berth.queue.in_flight import InFlightEvent
-from berth.queue.queue import SchedulingQueue
+from berth.queue.queue import QueueMark, SchedulingQueue
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
@@ -64,6 +64,15 @@ class MoveRequestQueue(SchedulingQueue):
         if label is not None:
             concerned = (q for q in self.unschedulable.values() if q.pod.uid != except_uid and _concerns(label, q, new))
             self._move_to_active_or_backoff(tuple(concerned), label, now)
+
+    def remember(self) -> QueueMark:
+        """Note what there is, with nothing in flight."""
+        return super().remember()._replace(move_request_cycle=self.move_request_cycle)
+
+    def rewind(self, mark: QueueMark, now: float, later_s: float) -> None:
+        """Let what was noted be true again of the same pods, so much later."""
+        super().rewind(mark, now, later_s)
+        self.move_request_cycle = mark.move_request_cycle
 
     def _after_attempt(self, queued: QueuedPod) -> Strategy:
         """Say what becomes of a pod that was not placed, for whatever reason."""

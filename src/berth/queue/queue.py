@@ -18,7 +18,7 @@ Source: pkg/scheduler/backend/queue of release-1.36.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
 from berth.framework.interface import TenantSortPlugin
@@ -37,6 +37,18 @@ PreEnqueue = Callable[[PodInfo, str], Status | None]
 """Asks the PreEnqueue plugins about a pod, first the one of this name ("" for none in particular)."""
 IncomingObserver = Callable[[str, str, QueuedPod], None]
 """Told the queue, the event and the pod each time a pod enters a queue."""
+
+
+class QueueMark(NamedTuple):
+    """What a queue remembered at some moment, of pods that nobody else changes."""
+
+    heaps: tuple[tuple[QueuedPod, ...], ...]
+    """The pods that are active, in backoff, and in backoff after an error, as they would be popped."""
+    unschedulable: tuple[QueuedPod, ...]
+    next_flush: float | None
+    next_backoff_flush: float | None
+    scheduling_cycle: int
+    move_request_cycle: int = -1
 
 
 class SchedulingQueue:
@@ -77,6 +89,7 @@ class SchedulingQueue:
             # What an idle scheduler takes from backoff is shared as well: there most pods wait where room is short.
             self.backoff = TenantHeap(by_window, tenants, tokens)
         self.error_backoff = PodHeap(by_end, tokens)
+        self._heaps = (self.active, self.backoff, self.error_backoff)
         self.unschedulable = UnschedulablePods()
         self.in_flight = InFlight()
         self._wait_out: set[str] = set()
@@ -95,18 +108,17 @@ class SchedulingQueue:
         return len(self.active) + len(self.backoff) + len(self.error_backoff) + len(self.unschedulable)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        for heap in (self.active, self.backoff, self.error_backoff):
+        for heap in self._heaps:
             yield from heap
         yield from tuple(self.unschedulable.values())
 
     def find(self, uid: str) -> QueuedPod | None:
         """Return a pod that is in one of the queues, or None."""
-        heaps = (self.active, self.backoff, self.error_backoff)
-        return next((found for heap in heaps if (found := heap.get(uid))), self.unschedulable.get(uid))
+        return next((found for heap in self._heaps if (found := heap.get(uid))), self.unschedulable.get(uid))
 
     def is_to_be_tried(self, uid: str) -> bool:
         """Say whether a pod will be popped without anything else happening: it is active, or backing off."""
-        return any(uid in heap for heap in (self.active, self.backoff, self.error_backoff))
+        return any(uid in heap for heap in self._heaps)
 
     def add(self, pod: PodInfo, now: float, event: str = "") -> None:
         """Take in a new pod; PreEnqueue decides whether it may be tried. `event` is what brought it ("": it came)."""
@@ -132,7 +144,7 @@ class SchedulingQueue:
             self.nominator.withdraw(pod.uid)
         if self.reserves_room(queued):
             self._note_nomination(pod)
-        for heap in (self.active, self.backoff, self.error_backoff):
+        for heap in self._heaps:
             # Its place may depend on what has changed, such as the priority.
             if pod.uid in heap:
                 heap.push(queued)
@@ -163,6 +175,35 @@ class SchedulingQueue:
                     self._push_active(queued, self.pod_add, now)
             elif queued.pod.uid in self.active:
                 self.active.push(queued)  # its place may depend on what was taken over
+
+    def remember(self) -> QueueMark:
+        """Note what there is, with nothing in flight."""
+        return QueueMark(
+            tuple(tuple(queued.copied(queued.pod) for queued in heap.ordered()) for heap in self._heaps),
+            tuple(queued.copied(queued.pod) for queued in self.unschedulable.values()),
+            self._next_flush,
+            self._next_backoff_flush,
+            self.scheduling_cycle,
+        )
+
+    def rewind(self, mark: QueueMark, now: float, later_s: float) -> None:
+        """Let what was noted be true again of the same pods, so much later; nothing is in flight. Nobody is told.
+
+        Pods of which nothing was noted are taken in as new.
+        """
+        pods = {queued.pod.uid: queued.pod for queued in self}
+        for uid in pods:
+            self._take(uid)
+        for heap, remembered in zip(self._heaps, mark.heaps, strict=True):
+            for queued in remembered:
+                heap.push(queued.copied(pods.pop(queued.pod.uid, queued.pod), later_s))
+        for queued in mark.unschedulable:
+            self.unschedulable[queued.pod.uid] = queued.copied(pods.pop(queued.pod.uid, queued.pod), later_s)
+        self._next_flush = None if mark.next_flush is None else mark.next_flush + later_s
+        self._next_backoff_flush = None if mark.next_backoff_flush is None else mark.next_backoff_flush + later_s
+        self.scheduling_cycle = mark.scheduling_cycle
+        for pod in pods.values():
+            self.add(pod, now)
 
     def delete(self, uid: str) -> None:
         """Forget a pod."""
@@ -472,7 +513,7 @@ class SchedulingQueue:
         self.in_flight.start(queued.pod)
 
     def _take(self, uid: str) -> QueuedPod | None:
-        for heap in (self.active, self.backoff, self.error_backoff):
+        for heap in self._heaps:
             if (found := heap.remove(uid)) is not None:
                 return found
         return self.unschedulable.pop(uid, None)

@@ -6,8 +6,13 @@ zone of their own. Source: pkg/scheduler/backend/cache/node_tree.go.
 
 from collections.abc import Mapping
 
+from berth.state.ordering import put_in_order
+
 REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+
+Zones = Mapping[tuple[str, str], tuple[int, ...]]
+"""Rows by region and zone."""
 
 
 def zone_of(labels: Mapping[str, str]) -> tuple[str, str]:
@@ -52,6 +57,17 @@ class NodeTree:
         if self._order is None:
             self._order = self._interleaved()
         return self._order
+
+    def zones(self) -> Zones:
+        """Return the rows of each zone, in the order in which they came."""
+        return {zone: tuple(rows) for zone, rows in self._zones.items()}
+
+    def put_in_order(self, zones: Zones) -> None:
+        """Let the same rows stand as in an earlier order."""
+        put_in_order(self._zones, zones)
+        for zone, rows in zones.items():
+            put_in_order(self._zones.get(zone, {}), rows)
+        self._order = None
 
     def _interleaved(self) -> list[int]:
         queues = [iter(rows) for rows in self._zones.values()]

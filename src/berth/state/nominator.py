@@ -80,6 +80,18 @@ class Nominator:
         released, self._released = self._released, []
         return [(pod, node_name) for pod, node_name in released if self._node_of.get(pod.uid) != node_name]
 
+    def restore(self, nominations: Iterable[tuple[PodInfo, str]]) -> None:
+        """Let exactly these pods be nominated, in this order, with nobody to be told of anything."""
+        wanted = list(nominations)
+        if [(pod.uid, name) for pod, name in wanted] != [
+            (uid, name) for name, pods in self._by_node.items() for uid in pods
+        ]:
+            for uid in tuple(self._node_of):
+                self.withdraw(uid)
+            for pod, name in wanted:
+                self.nominate(pod, name)
+        self._released, self._without_node = [], []
+
     def node_of(self, uid: str) -> str | None:
         """Return the node a pod is nominated to, or None."""
         return self._node_of.get(uid)

@@ -10,6 +10,7 @@ from typing import Any
 from berth.api.meta import Struct
 from berth.api.read_only import make_read_only
 from berth.state.assumed import Assumptions
+from berth.state.ordering import put_in_order
 from berth.state.pod_info import PodInfo
 
 CHANGES_KEPT = 4096
@@ -59,6 +60,15 @@ class ObjectStore:
         """Return the objects of a kind, of one namespace or of all."""
         objects: Iterable[Any] = self._objects.get(kind, {}).values()
         return (obj for obj in objects if namespace is None or obj.metadata.namespace == namespace)
+
+    def order(self) -> dict[str, tuple[str, ...]]:
+        """Return the keys of the objects of each kind, in the order in which they came."""
+        return {kind: tuple(objects) for kind, objects in self._objects.items()}
+
+    def put_in_order(self, order: Mapping[str, Iterable[str]]) -> None:
+        """Let objects stand as in an earlier order."""
+        for kind, keys in order.items():
+            put_in_order(self._objects[kind], keys)
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ server has and that has not finished, whichever scheduler is theirs: after a res
 before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from berth.state.cache import Cache
+from berth.state.ordering import put_in_order
 from berth.state.pod_info import PodInfo
 
 POD_GROUP = "PodGroup"
@@ -66,6 +67,15 @@ class PodGroups:
         if not members:
             del self._members[key]
             self._leaving.pop(key, None)
+
+    def order(self) -> dict[GroupKey, tuple[str, ...]]:
+        """Return the uids of the members of each group, in the order they came."""
+        return {key: tuple(members) for key, members in self._members.items()}
+
+    def put_in_order(self, order: Mapping[GroupKey, Iterable[str]]) -> None:
+        """Let members stand as in an earlier order."""
+        for key, uids in order.items():
+            put_in_order(self._members.get(key, {}), uids)
 
     def members(self, key: GroupKey) -> Mapping[str, PodInfo]:
         """Return the members of a group by uid, in the order they came; not to be kept."""

@@ -1,5 +1,7 @@
 """A pod in the queue, with its history of attempts."""
 
+from copy import copy
+
 from berth.state.pod_info import PodInfo
 
 
@@ -54,6 +56,17 @@ class QueuedPod:
 
     def __repr__(self) -> str:
         return f"QueuedPod({self.pod.key}, attempts={self.attempts})"
+
+    def copied(self, pod: PodInfo, later_s: float = 0.0) -> "QueuedPod":
+        """Return what is remembered of the pod for its present object, as if all of it had happened so much later."""
+        copied = copy(self)
+        copied.pod = pod
+        copied.timestamp += later_s
+        if copied.initial_attempt is not None:
+            copied.initial_attempt += later_s
+        if copied.backoff_until is not None:
+            copied.backoff_until += later_s
+        return copied
 
     @property
     def is_gated(self) -> bool:

@@ -7,7 +7,7 @@ in one of them. Rows are reused when nodes leave; log positions never are.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,8 +21,9 @@ from berth.api.taints import Taint
 from berth.state.change_log import ChangeLog
 from berth.state.image_index import ImageIndex
 from berth.state.label_index import LabelColumn, LabelIndex, Mask
-from berth.state.node_tree import NodeTree
+from berth.state.node_tree import NodeTree, Zones
 from berth.state.node_view import NodeView
+from berth.state.ordering import put_in_order
 from berth.state.pod_info import PodInfo
 
 Int64 = NDArray[np.int64]
@@ -31,6 +32,16 @@ PERMANENT_RESOURCES = 2
 """CPU and memory, which come first, keep their columns whether or not anything names them."""
 DOUBLED_BELOW = 1024
 """Tables of fewer rows double when they are full, larger ones grow by an eighth."""
+
+
+class TableOrder(NamedTuple):
+    """What stands where in a table, which the objects alone do not say."""
+
+    rows: Mapping[str, int]
+    free: tuple[int, ...]
+    pods: tuple[tuple[str, ...], ...]
+    """The uids of the pods of each row, as they came."""
+    zones: Zones
 
 
 class NodeTable:
@@ -200,6 +211,28 @@ class WritableNodeTable(NodeTable):
         """
         self.pods[row][pod.uid] = pod
         self._renew_version(row)
+
+    def order(self) -> TableOrder:
+        """Return what stands where."""
+        return TableOrder(dict(self.row_of), tuple(self._free), tuple(map(tuple, self.pods)), self.tree.zones())
+
+    def reserve_rows(self, order: TableOrder) -> None:
+        """Let the names of an earlier order that have no row have their old ones, which are free, when they come."""
+        for name, row in order.rows.items():
+            if name not in self.row_of and not self.names[row]:
+                self.row_of[name] = row
+                self.names[row] = name
+        self._free = [row for row in self._free if not self.names[row]]
+
+    def put_in_order(self, order: TableOrder) -> None:
+        """Let nodes, free rows and the pods of each row stand as in an earlier order, now that the same are there."""
+        put_in_order(self.row_of, order.rows)
+        self.tree.put_in_order(order.zones)
+        known = set(order.free)
+        self._free = [*(row for row in self._free if row not in known), *(r for r in order.free if not self.names[r])]
+        for row, uids in enumerate(order.pods):
+            if put_in_order(self.pods[row], uids):
+                self.touch_pods(row)
 
     def column_of(self, resource: str) -> int:
         """Return the index of a resource's columns, new ones where no node or pod names it yet.

@@ -120,7 +120,7 @@ class KindOfFailure(msgspec.Struct, frozen=True, rename="camel"):
     survived: int
     """Of how many it is certain that everybody has a place in the end."""
     unknown: int
-    """Of how many only a bound is known, or nothing: those that are left out of `failures`."""
+    """Of how many only a bound is known, or nothing: they are left out of `failures`, also where it was stopped."""
 
 
 class Survival(msgspec.Struct, frozen=True, rename="camel"):
@@ -159,8 +159,8 @@ def survival_of(
     while the cluster is loaded.
     """
 
-    def progress(steps: int) -> None:
-        if watch is not None and watch(steps):
+    def progress(_steps: int) -> None:
+        if watch is not None and watch(0):
             raise StoppedEarlyError
 
     site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
@@ -219,7 +219,7 @@ def loss_of(
 class _Case:
     """A failure that is yet to be answered."""
 
-    __slots__ = ("gone", "kind", "leaving", "names", "node_names", "unproven")
+    __slots__ = ("gone", "is_proven", "kind", "leaving", "names", "node_names", "unproven")
 
     def __init__(
         self, kind: Kind, names: tuple[str, ...], node_names: list[str], leaving: LeavingPods, gone: int
@@ -230,6 +230,8 @@ class _Case:
         self.leaving = leaving
         self.gone = gone
         self.unproven: list[PodShape] = []
+        self.is_proven = False
+        """Whether it is certain that everybody finds another place, and that nobody has to make way."""
 
     @property
     def pods(self) -> int:
@@ -279,7 +281,8 @@ class _Asker:
         cluster = site.cluster
         self.pending = sum(is_pending(pod) for pod in cluster.of(Pod))
         self._examples: dict[PodShape, PodInfo] = {}
-        self._hopeless: list[Pod] = []
+        self._hopeless: list[str] = []
+        """Uids of the pods that are left out."""
         self._hopeful: Counter[PodShape] = Counter()
         self._sort_the_pending()
         cluster.publish_budgets()
@@ -312,17 +315,27 @@ class _Asker:
             info = core.intake.info(pod)
             if info.shape not in verdicts:
                 verdicts[info.shape] = _looks_at_no_pods(core, info)
-            if not verdicts[info.shape]:
+            # One that is nominated waits for a pod to be gone: it keeps room from others, and looks for other room
+            # where that node is lost.
+            if not verdicts[info.shape] or core.nominator.node_of(info.uid) is not None:
                 self._hopeful[info.shape] += 1
                 self._examples.setdefault(info.shape, info)
             elif not is_daemon(pod):
-                self._hopeless.append(pod)
-                cluster.delete("Pod", pod.key)
+                self._hopeless.append(pod.metadata.uid)
+        self._leave_out()
+
+    def _leave_out(self) -> None:
+        """Have the scheduler try the hopeless pods no more, until `put_back`. They stay where they are for all else.
+
+        A budget, for one, counts them.
+        """
+        self._site.cluster.begin()
+        for uid in self._hopeless:
+            self._site.cluster.core.queue.delete(uid)
 
     def put_back(self) -> None:
-        """Put the pending pods back that were left out."""
-        for pod in self._hopeless:
-            self._site.cluster.put(pod)
+        """Have the scheduler try the pods again that were left out."""
+        self._site.cluster.undo()
 
     def _note_pods(self) -> None:
         """Note who is where: who comes back as a pending pod, who does not, and which budgets count them."""
@@ -357,10 +370,12 @@ class _Asker:
     def _case(self, kind: Kind, names: tuple[str, ...], rows: Sequence[int]) -> _Case:
         table = self._site.cluster.core.cache.table
         pods: Counter[PodShape] = Counter()
-        for row in rows:
+        ordered = sorted(rows)  # in the order of the cluster, whichever zone or pool is named first
+        for row in ordered:
             pods.update(self._on_row[row])
-        leaving = LeavingPods(np.array(sorted(rows), dtype=np.intp), pods)
-        return _Case(kind, names, [table.names[row] for row in rows], leaving, sum(len(self._lone[r]) for r in rows))
+        leaving = LeavingPods(np.array(ordered, dtype=np.intp), pods)
+        lone = sum(len(self._lone[row]) for row in ordered)
+        return _Case(kind, names, [table.names[row] for row in ordered], leaving, lone)
 
     def _rows_by(self, kind: Kind) -> dict[str, list[int]]:
         """Return the rows of each node, zone or pool; nodes that are in none are left out."""
@@ -378,7 +393,6 @@ class _Asker:
 
     def answer(self, kinds: Sequence[Kind], *, pairs: bool) -> Survival:
         """Answer for all failures of some kinds."""
-        # Rows are those of the table as it is before the first simulation: afterwards a node may have another row.
         rows = {kind: self._rows_by(kind) for kind in dict.fromkeys((*kinds, "node"))}
         singles = {kind: self._singles(kind, rows[kind]) for kind in kinds}
         any_nodes, doubtful = self._any_nodes(rows["node"])
@@ -386,16 +400,13 @@ class _Asker:
         groups = self._alike(rows["node"])
         for cases in (*singles.values(), *(found for found, _ in twos.values())):
             for case in cases:
-                if not self._proves:
-                    case.unproven = list(case.leaving.pods)
-                elif not (case.kind == "node" and any_nodes >= len(case.names)):
-                    case.unproven = self._room.unproven(case.leaving)
+                self._prove(case, any_nodes)
         failures: list[Failure] = []
         counts: list[KindOfFailure] = []
         # Those that are few come first: the bound is meant for nodes.
         for kind in sorted(kinds, key=lambda each: each == "node"):
             found = self._answered(singles[kind], groups)
-            counts.append(_count(kind, 1, found, len(found)))
+            counts.append(_count(kind, 1, found, len(singles[kind])))
             failures += found
         for kind, (cases, number) in twos.items():
             found = self._answered(cases, {})
@@ -422,8 +433,17 @@ class _Asker:
         row_of = self._site.cluster.core.cache.table.row_of
         cases = [self._case(kind, (name,), [row_of[node] for node in nodes]) for name, nodes in groups.items()]
         for case in cases:
-            case.unproven = self._room.unproven(case.leaving) if self._proves else list(case.leaving.pods)
+            self._prove(case)
         return self._answered(cases, {})
+
+    def _prove(self, case: _Case, any_nodes: int = 0) -> None:
+        """Note what is proven of a failure, where it is that any so many nodes can be lost."""
+        if not self._proves:
+            case.unproven = list(case.leaving.pods)
+        elif not (case.kind == "node" and any_nodes >= len(case.names)):
+            case.unproven = self._room.unproven(case.leaving)
+        # A pending pod may preempt once a node is lost on which nobody loses his place: one that it was nominated to.
+        case.is_proven = self._proves and not case.unproven
 
     def _has_lone(self, rows: Mapping[str, Sequence[int]]) -> bool:
         return any(self._lone[row] for each in rows.values() for row in each)
@@ -489,7 +509,7 @@ class _Asker:
             if self._stopped:
                 break
             key = content.get(case.names[0]) if case.kind == "node" and len(case.names) == 1 else None
-            if not case.unproven and not self._loses_healthy_for_good(case):
+            if case.is_proven and not self._loses_healthy_for_good(case):
                 found.append(self._failure(case, "proven"))
             elif key is not None and key in known:
                 other = known[key]
@@ -500,7 +520,11 @@ class _Asker:
                 found.append(self._failure(case, "bound", unplaced=self._most_unplaced(case)))
             else:
                 self._left_over -= 1
-                answer = self._simulated(case)
+                try:
+                    answer = self._simulated(case)
+                except StoppedEarlyError:
+                    self._stopped = True
+                    break
                 found.append(answer)
                 if key is not None:
                     known[key] = answer
@@ -510,7 +534,8 @@ class _Asker:
 
     def _most_unplaced(self, case: _Case) -> int:
         """How many pods have no place at most: those not proven to find one, and all whom these could preempt."""
-        return case.doubtful + max((self._weaker_than(shape) for shape in case.unproven), default=0)
+        strong = (*case.unproven, *(() if self._proves else self._hopeful))
+        return case.doubtful + max((self._weaker_than(shape) for shape in strong), default=0)
 
     def _loses_healthy_for_good(self, case: _Case) -> bool:
         """Whether a budget counts pods that nothing replaces; what it demands then is for the simulation to say."""
@@ -544,35 +569,42 @@ class _Asker:
                 yield ShortBudget(key, healthy, status.desired_healthy, is_lasting=False)
 
     def _simulated(self, case: _Case) -> Failure:
-        """Lose the nodes, let the scheduler place what it can, and put everything back."""
-        found = self._lived_through(case, ())
-        # Where somebody is preempted, those who had no hope before may come by a place, and be in others' way.
-        return self._lived_through(case, self._hopeless) if found.preempted and self._hopeless else found
+        """Lose the nodes, let the scheduler place what it can, and put everything back. Raises `StoppedEarlyError`."""
+        found = self._lived_through(case)
+        if found.preempted and self._hopeless:
+            # Those who had no hope before may come by a place, and be in others' way.
+            self.put_back()
+            try:
+                found = self._lived_through(case)
+            finally:
+                self._leave_out()
+        return found
 
-    def _lived_through(self, case: _Case, pending: Sequence[Pod]) -> Failure:
+    def _lived_through(self, case: _Case) -> Failure:
         site, cluster = self._site, self._site.cluster
         at_once = list(self._short_at_once(case))
         with Rehearsal(site) as rehearsal:
-            if pending:
-                cluster.add(pending)
-                site.settle()
             seen = len(cluster.evictions)
             remove_nodes(site, case.node_names, "the loss of {}")
             site.settle()
             losses: list[tuple[Pod, str]] = []
             unplaced = gone = 0
-            unplaced_keys: list[str] = []
+            unplaced_pods: list[str] = []
+            moved: list[Pod] = []
             for key, (before, now) in rehearsal.changed_pods().items():
                 if before is None or not before.spec.node_name or is_daemon(before) or is_mirror(before):
                     continue
-                if not is_active(before) or (now is not None and now.spec.node_name):
+                if not is_active(before):
+                    continue
+                if now is not None and now.spec.node_name:
+                    moved.append(now)
                     continue
                 if now is None:
                     gone += 1
                     losses.append((before, _ALONE))
                 else:
                     unplaced += 1
-                    unplaced_keys.append(key)
+                    unplaced_pods.append(key)
                     losses.append((before, cluster.messages.get(key, "")))
             preempted = len(cluster.evictions) - seen
             lasting = [
@@ -580,7 +612,7 @@ class _Asker:
                 for key, status in cluster.budgets.violated()
                 if key not in self._strained
             ]
-            more = self._more(unplaced_keys) if unplaced else None
+            more = self._more(unplaced_pods, moved) if unplaced else None
         short = {each.name: each for each in (*at_once, *lasting)}
         return Failure(
             kind=case.kind,
@@ -596,10 +628,9 @@ class _Asker:
             more=more,
         )
 
-    def _more(self, keys: Iterable[str]) -> MoreNodes:
+    def _more(self, names: Sequence[str], moved: Sequence[Pod]) -> MoreNodes:
         """What it takes until the pods of these names have a place, too."""
         cluster = self._site.cluster
-        names = list(keys)
 
         def wanting() -> list[Pod]:
             found = (cluster.objects.get(("Pod", key)) for key in names)

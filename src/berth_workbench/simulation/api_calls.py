@@ -33,7 +33,9 @@ NOT_FOUND = 'not found (NotFound): {kind} "{key}"'
 class KnownObjects(Protocol):
     """The cluster whose objects are read and written."""
 
-    objects: dict[tuple[str, str], Any]
+    @property
+    def objects(self) -> Mapping[tuple[str, str], Any]:
+        """The objects by kind and `namespace/name` or name."""
 
     def put(self, obj: Any) -> None:
         """Create an object, or put a newer state in its place."""
@@ -45,11 +47,12 @@ class KnownObjects(Protocol):
 class ApiCalls:
     """Carries out calls on the objects of a cluster; the change is known before the answer."""
 
-    __slots__ = ("_cluster", "_made")
+    __slots__ = ("_cluster", "made")
 
     def __init__(self, cluster: KnownObjects) -> None:
         self._cluster = cluster
-        self._made = 0
+        self.made = 0
+        """How many objects were made; names that nobody has given say it."""
 
     def __call__(self, call: ApiCall) -> Answer:
         """Return what an API server would answer; the result is the object as JSON values."""
@@ -72,9 +75,9 @@ class ApiCalls:
         return Answer(0, _plain(self._cluster.objects[call.kind, key]))
 
     def _create(self, call: ApiCall) -> Answer:
-        self._made += 1
+        self.made += 1
         metadata = dict(call.body.get("metadata") or {})
-        name = metadata.get("name") or f"{metadata.get('generateName', '')}{self._made}"
+        name = metadata.get("name") or f"{metadata.get('generateName', '')}{self.made}"
         metadata |= {"name": name, "namespace": call.namespace, "uid": f"{call.kind}/{call.namespace}/{name}"}
         try:
             made = decode(call.kind, {**call.body, "metadata": metadata})
@@ -148,20 +151,20 @@ class ApiCalls:
         self, claim: PersistentVolumeClaim, made_by: StorageClass, reachable_from: list[Json]
     ) -> PersistentVolume:
         """Make a volume of a claim's size, which can be reached from nodes that one of some terms matches."""
-        self._made += 1
-        name = (claim.metadata.uid or str(self._made)).replace("/", "-")
+        self.made += 1
+        name = (claim.metadata.uid or str(self.made)).replace("/", "-")
         affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": reachable_from}}} if reachable_from else {}
         volume: PersistentVolume = decode(
             "PersistentVolume",
             {
-                "metadata": {"name": f"pvc-{name}", "uid": f"made/{self._made}"},
+                "metadata": {"name": f"pvc-{name}", "uid": f"made/{self.made}"},
                 "spec": {
                     "capacity": dict(claim.spec.resources.requests),
                     "accessModes": list(claim.spec.access_modes),
                     "storageClassName": made_by.metadata.name,
                     "claimRef": _reference(claim),
                     **affinity,
-                    "csi": {"driver": made_by.provisioner, "volumeHandle": f"made-{self._made}"},
+                    "csi": {"driver": made_by.provisioner, "volumeHandle": f"made-{self.made}"},
                 },
                 "status": {"phase": "Bound"},
             },

@@ -7,7 +7,7 @@ placements. `berth.core.questions` asks about pods without changing anything.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,18 +17,19 @@ from berth.api.pod import Pod
 from berth.api.storage import PersistentVolumeClaim, StorageClass
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
-from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Effect, EvictPod, PatchPodStatus
 from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.state.objects import key_of
+from berth.state.ordering import put_in_order
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.api_calls import ApiCalls
 from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, scale_in
 from berth_workbench.simulation.claims import claims_again, has_own_claims, released
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
 from berth_workbench.simulation.followed import take_followed
+from berth_workbench.simulation.undoable import UndoableCluster
 from berth_workbench.simulation.volumes import with_default_class
 from berth_workbench.snapshot.documents import Document
 
@@ -54,11 +55,25 @@ class Eviction(msgspec.Struct, frozen=True):
 EXTENDERS_LEFT_OUT = "the extenders of the configuration were not asked"
 
 
+class _Remembered(NamedTuple):
+    """What a simulated cluster remembers beside its objects, at some moment."""
+
+    keys: dict[str, tuple[str, ...]]
+    """The keys of the objects of each kind, as they came."""
+    messages: dict[str, str]
+    evictions: int
+    changes: int
+    comebacks: Comebacks
+    returning: tuple[Pod, ...]
+    own_claims: dict[str, tuple[Pod, list[Struct]]]
+    calls_made: int
+
+
 class StuckError(UserError, RuntimeError):
     """Plugins keep waking each other's pods, so that the simulation does not come to rest."""
 
 
-class SimulatedCluster(VirtualCluster):
+class SimulatedCluster(UndoableCluster):
     """A core and the objects that it decides about.
 
     A preempted pod that has a controller comes back as a pending pod of the same name, as its controller would replace
@@ -230,6 +245,36 @@ class SimulatedCluster(VirtualCluster):
         if _is_replaced(pod):
             self._returning.append(self._replacement(pod))
         self._return()
+
+    def _remember(self) -> _Remembered:
+        self.publish_budgets()
+        return _Remembered(
+            {kind: tuple(keys) for kind, keys in self._keys.items()},
+            dict(self.messages),
+            len(self.evictions),
+            self.changes,
+            self._comebacks.copied(),
+            tuple(self._returning),
+            dict(self._own_claims),
+            self._api_calls.made,
+        )
+
+    def _put_back(self, obj: Any, others: _Remembered) -> None:
+        if isinstance(obj, Pod) and obj.key in others.comebacks:  # it stayed away, and the core is not to hear of it
+            self.objects["Pod", obj.key] = obj
+            self._note(obj)
+        else:
+            self.put(obj)
+
+    def _recall(self, others: _Remembered) -> None:
+        for kind, keys in others.keys.items():
+            put_in_order(self._keys[kind], keys)
+        self.messages.clear()
+        self.messages.update(others.messages)
+        del self.evictions[others.evictions :]
+        self.changes, self._comebacks = others.changes, others.comebacks
+        self._returning, self._own_claims = list(others.returning), others.own_claims
+        self._api_calls.made = others.calls_made
 
     # -- time --------------------------------------------------------------------------------------------------------
 

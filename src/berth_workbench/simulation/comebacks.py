@@ -41,6 +41,14 @@ class Comebacks:
     circles: dict[tuple[str, str], None] = field(default_factory=dict, init=False)
     """The pods that would be evicted again and again, each with its preemptor, as `namespace/name`."""
 
+    def copied(self) -> "Comebacks":
+        """Return the same, to be remembered."""
+        copied = Comebacks()
+        copied._evicted_by = {by: Counter(counts) for by, counts in self._evicted_by.items()}
+        copied._staying_away, copied._due = dict(self._staying_away), dict(self._due)
+        copied.circles = dict(self.circles)
+        return copied
+
     def __len__(self) -> int:
         """How many pods stay away."""
         return len(self._staying_away)

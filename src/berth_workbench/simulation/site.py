@@ -114,15 +114,14 @@ class Site:
         seed: int = 0,
         progress: Progress | None = None,
         expect: Progress | None = None,
-        made: type[SimulatedCluster] = SimulatedCluster,
     ) -> "Site":
         """Return a snapshot's cluster in memory, with all that the configuration's plugins follow in it.
 
-        Nothing has been tried yet: what is pending there is pending here. `made` is the kind of cluster. `progress` is
-        told of each object that is loaded and of each pod that is tried, `expect` how many there are to come. Raises
-        `ConfigError`, `RegistryError`, `ObjectError`.
+        Nothing has been tried yet: what is pending there is pending here. `progress` is told of each object that is
+        loaded and of each pod that is tried, `expect` how many there are to come. Raises `ConfigError`,
+        `RegistryError`, `ObjectError`.
         """
-        cluster = made(_loaded(snapshot, progress, expect), config=config, registry=registry, seed=seed)
+        cluster = SimulatedCluster(_loaded(snapshot, progress, expect), config=config, registry=registry, seed=seed)
         cluster.add_followed(snapshot.documents)
         return cls(cluster, snapshot.documents, progress=progress, expect=expect)
 

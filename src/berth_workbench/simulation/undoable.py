@@ -1,18 +1,26 @@
-"""A simulated cluster on which things can be tried and taken back, one trial inside another.
+"""A cluster in memory on which things can be tried and taken back, one trial inside another.
 
-Who plans in steps tries a step, looks at what came of it, and takes it back where it is no good. A copy of the cluster
-for each trial would cost seconds where it is large, so the objects keep a journal instead: what each key held before
-the trial. Taking back deletes and puts objects, of which the core hears as of any others.
+Who plans in steps tries a step, looks at what came of it, and takes it back where it is no good; who asks one cluster
+many questions takes each answer back. A copy of the cluster for each trial would cost seconds where it is large, so the
+objects keep a journal instead: what each key held before the trial. Taking back deletes and puts objects, of which the
+core hears as of any others, and then has the core remember what it did before (`berth.core.rewinding`).
 
-What is taken back are the objects. Time has gone on, and what the core remembers of its own (where it begins to sample
-nodes in a large cluster, which rows of its table were used) is not wound back; `begin` sets the dice.
+The invariant: a trial that was taken back leaves no trace in what comes after it, so that each trial ends in the same
+way whether it is the first, the last or the only one. All but the time is as it was. That goes on, by whole hours: what
+plugins remember for a while, such as a group that rests after a failure, must not reach from one trial into the next.
 """
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth.core.rewinding import CoreMark, remember, reserve_rows, rewind
+from berth.core.virtual_cluster import VirtualCluster
 
 Key = tuple[str, str]
+"""Kind, and `namespace/name` or name."""
+HOUR_S = 3600.0
+"""So much time passes before a trial begins, at least; whole hours keep windows and ticks where they were."""
+TAKEN_BACK = "the trial was taken back"
 _ABSENT = object()
 
 
@@ -40,59 +48,84 @@ class _Journal(dict[Key, Any]):
             self.before[-1][key] = self.get(key, _ABSENT)
 
 
-class UndoableCluster(SimulatedCluster):
-    """A simulated cluster with `begin`, and `undo` or `keep` for each of them."""
+class _Began(NamedTuple):
+    """What was so when a trial began and is no object."""
 
-    @property
-    def objects(self) -> _Journal:
-        """Every object, by kind and `namespace/name` or name."""
-        return self._objects
+    at: float
+    core: CoreMark
+    rng: tuple[Any, ...]
+    others: Any
+    """What the kind of cluster remembers."""
 
-    @objects.setter
-    def objects(self, _value: dict[Key, Any]) -> None:
-        self._objects = _Journal()
 
-    def begin(self, seed: int = 0) -> None:
-        """Begin a trial; ties between nodes are broken as this seed says, so that the same trial ends the same."""
-        self._objects.before.append({})
-        self.rng.seed(seed)
+class UndoableCluster(VirtualCluster):
+    """A virtual cluster with `begin`, and `undo` or `keep` for each of them; no pod may wait for Permit at `begin`."""
+
+    def __init__(self, **options: Any) -> None:
+        """Make an empty one; `options` are those of `VirtualCluster`."""
+        super().__init__(**options)
+        self.objects: _Journal = _Journal()
+        self._began: list[_Began] = []
+
+    def begin(self) -> None:
+        """Begin a trial."""
+        others = self._remember()  # first, since it may store what is out of date
+        self.objects.before.append({})
+        self._began.append(_Began(self.now, remember(self.core), self.rng.getstate(), others))
 
     def keep(self) -> None:
         """End the innermost trial, and leave everything as it is."""
-        before = self._objects.before.pop()
-        if self._objects.before:
+        self._began.pop()
+        before = self.objects.before.pop()
+        if self.objects.before:
             for key, value in before.items():
-                self._objects.before[-1].setdefault(key, value)
+                self.objects.before[-1].setdefault(key, value)
 
     @property
     def touched(self) -> dict[Key, Any]:
         """What each object that the innermost trial has touched was before; None where it was not there."""
-        return {key: None if obj is _ABSENT else obj for key, obj in self._objects.before[-1].items()}
+        return {key: None if obj is _ABSENT else obj for key, obj in self.objects.before[-1].items()}
 
     def undo(self) -> None:
-        """End the innermost trial, and put every object back as it was.
+        """End the innermost trial, and put everything back as it was.
 
         Pods go first and come last: a pod that is deleted may change its claims, and a claim is put back after that.
         The journal goes on meanwhile, and so knows of these changes, too.
         """
-        before = self._objects.before[-1]
-        for kind, key in [each for each in before if each[0] == "Pod" and each in self._objects]:
-            was, now = before[kind, key], self._objects[kind, key]
+        before, began = self.objects.before[-1], self._began[-1]
+        if self.core.unfinished:
+            self._carry_out(self.core.call_off(TAKEN_BACK, self.now))
+        for kind, key in [each for each in before if each[0] == "Pod" and each in self.objects]:
+            was, now = before[kind, key], self.objects[kind, key]
             if was is _ABSENT or (was.metadata.uid, was.spec.node_name) != (now.metadata.uid, now.spec.node_name):
                 self.delete(kind, key)
         for each, was in list(before.items()):
-            if was is _ABSENT and each in self._objects:
+            if was is _ABSENT and each in self.objects:
                 self.delete(*each)
+        reserve_rows(self.core, began.core)
         for is_pod in (False, True):
             for each, was in list(before.items()):
-                if (each[0] == "Pod") == is_pod and was is not _ABSENT and self._objects.get(each) is not was:
-                    self.put(was)
-                    if is_pod and was.spec.node_name:
-                        self.messages.pop(each[1], None)
-        self._objects.before.pop()
-        self.publish_budgets()
+                if (each[0] == "Pod") == is_pod and was is not _ABSENT and self.objects.get(each) is not was:
+                    self._put_back(was, began.others)
+        self.objects.before.pop()
+        self._began.pop()
+        later_s = HOUR_S * (1 + math.ceil((self.now - began.at) / HOUR_S))
+        self.now = began.at + later_s
+        self.rng.setstate(began.rng)
+        self._recall(began.others)
+        rewind(self.core, began.core, self.now, later_s)
 
     def undo_all(self) -> None:
-        """End all trials that have begun, and put every object back as it was before the first."""
-        while self._objects.before:
+        """End all trials that have begun, and put everything back as it was before the first."""
+        while self._began:
             self.undo()
+
+    def _put_back(self, obj: Any, others: Any) -> None:
+        """Put an object as it was when this was remembered."""
+        self.put(obj)
+
+    def _remember(self) -> Any:
+        """Return what a kind of cluster remembers beside its objects."""
+
+    def _recall(self, others: Any) -> None:
+        """Remember this again."""

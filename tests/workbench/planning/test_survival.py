@@ -194,3 +194,38 @@ def test_it_can_be_stopped(after):
     cluster = SimulatedCluster(snapshot.structs())
     found = survival(Site(cluster), kinds=("node",), watch=watch)
     assert not found.is_complete and len(found.failures) == after + 1
+
+
+def test_what_was_not_asked_before_the_end_is_unknown():
+    objects = [node(f"n{i}", zone="abc"[i % 3]) for i in range(6)]
+    found = survival(Site(SimulatedCluster(snapshot_of(objects).structs())), watch=lambda _: True)
+    assert len(found.failures) == 1 and found.failures[0].kind == "zone"
+    counts = {each.kind: (each.failures, each.survived, each.unknown) for each in found.kinds}
+    assert counts == {"zone": (3, 1, 2), "pool": (0, 0, 0), "node": (6, 0, 6)}
+
+
+def test_it_stops_in_the_middle_of_a_failure_as_well():
+    """Whoever watches is asked with every pod that is tried: here while the second failure is simulated."""
+    objects = [node("n1"), node("n2"), node("n3")]
+    objects += [pod(f"w{at}-{number}", f"n{at}", owner=f"w{at}") for at in (1, 2, 3) for number in range(3)]
+    answered = []
+
+    def watch(count):
+        answered.append(count)
+        return sum(answered) == 1 and not count
+
+    found = survival_of(snapshot_of(objects), kinds=("node",), watch=watch)
+    assert not found.is_complete
+    assert [(each.failures, each.unknown) for each in found.kinds] == [(3, 2)]
+
+
+def test_a_failure_is_answered_the_same_whichever_was_asked_before():
+    """`p` is pending, since `x` keeps it from the zone. Where both want the one place that is free, `x` comes first.
+
+    That holds after another failure as well, when all that it moved was put back.
+    """
+    objects = [node("n1", cpu="2"), node("n2", cpu="1"), node("n3", cpu="2")]
+    objects += [pod(name, on, owner=name) for name, on in (("a", "n1"), ("x", "n2"), ("b", "n3"), ("c", "n3"))]
+    objects.append(pod("p", owner="p").pod_anti_affinity(ZONE, {"app": "x"}))
+    found = asked(objects, kinds=("node",))
+    assert {each.names[0]: each.unplaced for each in found.failures} == {"n1": 1, "n2": 0, "n3": 1}

@@ -33,7 +33,6 @@ from berth_workbench.simulation.changes import ChangeError, Drain
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.site import Site
-from berth_workbench.simulation.undoable import UndoableCluster
 from berth_workbench.snapshot.snapshot import Snapshot
 
 
@@ -66,9 +65,8 @@ def plan_upgrade(
     `progress` is told of pods that are loaded and tried, and may raise `StoppedEarlyError`: then the plan ends where it
     is. Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`.
     """
-    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress, made=UndoableCluster)
-    assert isinstance(site.cluster, UndoableCluster)
-    return UpgradeSearch(site.cluster, site, request, seed).plan()
+    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    return UpgradeSearch(site, request).plan()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -90,13 +88,14 @@ class _Run:
 class UpgradeSearch:
     """One request at work."""
 
-    def __init__(self, cluster: UndoableCluster, site: Site, request: UpgradeRequest, seed: int = 0) -> None:
+    def __init__(self, site: Site, request: UpgradeRequest) -> None:
         """Let the scheduler place what it can before the plan begins."""
-        self._cluster, self._request, self._seed = cluster, request, seed
+        self._cluster = cluster = site.cluster
+        self._request = request
         site.settle()
         pending = frozenset(pod.key for pod in cluster.of(Pod) if is_pending(pod))
         self._pending = len(pending)
-        self._trial = DrainTrial(cluster, site, pending)
+        self._trial = DrainTrial(site, pending)
         self._notes: dict[str, None] = {EXTENDERS_LEFT_OUT: None} if cluster.leaves_out_extenders else {}
         self._steps: list[UpgradeStep] = []
         self._pools: list[PoolUpgrade] = []
@@ -162,15 +161,15 @@ class UpgradeSearch:
 
     def _upgrade(self, pool: str, names: Sequence[str]) -> None:
         run, is_minimal, without = self._explored(pool, names)
-        self._cluster.begin(self._seed)
+        self._cluster.begin()
         found = self._go(pool, names, run, at_once=self._request.at_once)
         if found.failure:
             self._cluster.undo()
-            self._cluster.begin(self._seed)
+            self._cluster.begin()
             found = self._go(pool, names, run, at_once=self._request.at_once or 1)
         if found.failure:  # what was tried for the search does not come back in the same way: go on from here
             self._cluster.undo()
-            self._cluster.begin(self._seed)
+            self._cluster.begin()
             found, is_minimal = self._go(pool, names, run, at_once=self._request.at_once or 1, may_add=True), False
         self._cluster.keep()
         self._steps += found.steps
@@ -211,7 +210,7 @@ class UpgradeSearch:
         return run, True, without
 
     def _tried(self, pool: str, names: Sequence[str], run: _Run, *, may_add: bool) -> _Run:
-        self._cluster.begin(self._seed)
+        self._cluster.begin()
         try:
             return self._go(pool, names, run, at_once=self._request.at_once or 1, may_add=may_add)
         finally:
@@ -257,7 +256,7 @@ class UpgradeSearch:
 
         Where the plan may choose, nodes go together only if no pod waits for another.
         """
-        self._cluster.begin(self._seed)
+        self._cluster.begin()
         tried = self._trial.upgrade(batch, run.may_wait)
         if tried.is_good and self._request.at_once is None and len(batch) > 1 and tried.waves > 1:
             tried.strained = ("(waits for pods of the same batch)",)
@@ -303,9 +302,9 @@ class UpgradeSearch:
 
     def _helps(self, batch: Sequence[str], run: _Run, like: str, before: TriedStep) -> bool:
         """Say whether a step goes better with one surge node more, or whether that node is at least used."""
-        self._cluster.begin(self._seed)
+        self._cluster.begin()
         (name,), _ = self._trial.add_surge([like])
-        self._cluster.begin(self._seed)
+        self._cluster.begin()
         tried = self._trial.upgrade(batch, run.may_wait)
         is_better = tried.is_good or len(tried.stranded) < len(before.stranded) or self._trial.is_used(name)
         self._cluster.undo()
@@ -313,7 +312,7 @@ class UpgradeSearch:
         return is_better
 
     def _add(self, pool: str, run: _Run, like: Sequence[str]) -> None:
-        self._cluster.begin(self._seed)
+        self._cluster.begin()
         names, tried = self._trial.add_surge(like)
         self._cluster.keep()
         run.surge += like
@@ -323,7 +322,7 @@ class UpgradeSearch:
 
     def _remove(self, pool: str, run: _Run, name: str) -> None:
         """Take a surge node away, unless pods would be left without a node: then it stays, and a note says so."""
-        self._cluster.begin(self._seed)
+        self._cluster.begin()
         tried = self._trial.remove_surge(name)
         self._end(tried.is_good)
         if tried.is_good:

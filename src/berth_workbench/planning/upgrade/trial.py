@@ -21,7 +21,6 @@ from berth_workbench.simulation.node_changes import (
     still_on,
 )
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
-from berth_workbench.simulation.undoable import UndoableCluster
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -65,9 +64,9 @@ class DrainTrial:
 
     __slots__ = ("_cluster", "_pending", "_site", "evicted")
 
-    def __init__(self, cluster: UndoableCluster, site: Site, pending: Collection[str]) -> None:
+    def __init__(self, site: Site, pending: Collection[str]) -> None:
         """`pending` are the pods that have no node before the plan begins, and may have none at any time."""
-        self._cluster, self._site, self._pending = cluster, site, pending
+        self._cluster, self._site, self._pending = site.cluster, site, pending
         self.evicted = 0
 
     def upgrade(self, names: Sequence[str], may_wait: Collection[str] = ()) -> TriedStep:

@@ -1,0 +1,59 @@
+"""Failures of small random clusters, each asked on its own: alone, after others, and as a what-if of a fresh cluster.
+
+`mixed_worlds` has what makes failures depend on one another.
+"""
+
+import msgspec
+
+from berth.testing.invariants import check
+from berth_workbench.planning.survival import loss_of, survival
+from berth_workbench.planning.whatif import WhatIfRun
+from berth_workbench.simulation.changes import RemoveNodes
+from tests.workbench.planning.mixed_worlds import ZONE, MixedWorld, worlds
+
+EVERYWHERE = 10_000
+
+
+def lost_nodes(world, failure):
+    if failure.kind == "node":
+        return list(failure.names)
+    labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in world.nodes}
+    return [name for name, has in labels.items() if has[ZONE] in failure.names]
+
+
+def answer(failure):
+    """What must be the same however a failure is asked."""
+    return msgspec.structs.replace(failure, kind="pool", names=("x",))
+
+
+def reasons(result, reason):
+    return {each.name for each in result.broken if each.reason == reason}
+
+
+@worlds(7)
+def test_a_failure_is_what_a_whatif_says_whatever_was_asked_before(seeds):
+    asked = lost = preempted = 0
+    for seed in seeds:
+        world = MixedWorld(seed)
+        site = world.at_rest()
+        before = dict(site.cluster.objects)
+        found = survival(site, kinds=("node", "zone"), simulated_at_most=EVERYWHERE)
+        again = survival(site, kinds=("zone", "node"), simulated_at_most=EVERYWHERE)
+        assert found.failures == again.failures, f"seed {seed}"
+        assert before == dict(site.cluster.objects)
+        check(site.cluster.core)
+        for failure in found.failures:
+            story = f"seed {seed}: {failure.names}"
+            names = lost_nodes(world, failure)
+            (alone,) = loss_of(world.at_rest(), {"x": names}, simulated_at_most=EVERYWHERE)
+            fresh = world.at_rest()
+            evicted, there = len(fresh.cluster.evictions), set(fresh.cluster.pods)
+            told = WhatIfRun(fresh).run([RemoveNodes(names)])
+            if failure.answered != "alike":
+                assert answer(failure) == alone, story
+            assert failure.unplaced == len(reasons(told, "NoLongerRuns")), story
+            assert failure.gone == len(reasons(told, "PodLost") & there), story
+            assert failure.preempted == len(fresh.cluster.evictions) - evicted, story
+            assert {each.name for each in failure.budgets if each.is_lasting} == reasons(told, "BudgetViolated"), story
+            asked, lost, preempted = asked + 1, lost + bool(failure.unplaced), preempted + bool(failure.preempted)
+    assert asked > 3 * len(seeds) and lost > asked / 5 and preempted > asked / 20
