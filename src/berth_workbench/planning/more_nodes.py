@@ -3,7 +3,7 @@
 Nodes are added to a simulated cluster and the scheduler places what it can, until nobody is left or no node helps.
 Called by `berth survive` for those who lose their places, and by `berth autoscale` for a backlog. The fewest nodes that
 would do are a packing problem that nobody solves for a large cluster: what is said is a number with which the scheduler
-has placed everybody, and the least that the sums of the requests allow.
+has placed everybody, and the least that the sums of the requests allow, beyond the room that there is.
 """
 
 import math
@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from berth.api.node import Node
 from berth.api.pod import Pod
-from berth.api.pod_resources import CPU
+from berth.api.pod_resources import CPU, PODS
 from berth.api.pools import HOSTNAME
 from berth.api.quantity import milli_value, value
 from berth.api.taints import Taint
@@ -23,6 +24,8 @@ from berth.core.intake import ObjectEvent
 from berth.core.questions import judge
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo
+from berth_workbench.simulation.budgets import owner_of
+from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.node_changes import add_nodes_like, node_like, remove_nodes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
@@ -62,7 +65,10 @@ class MoreNodes(msgspec.Struct, frozen=True, rename="camel"):
 
     nodes: tuple[AddedNodes, ...] = ()
     at_least: int = 0
-    """Fewer nodes cannot do, by the sums of what the pods request."""
+    """Fewer nodes cannot do, however pods are placed: by the sums of what they request, and of the room there is.
+
+    0 where the sums allow that no node is needed.
+    """
     placed: int = 0
     """How many pods have a place with them."""
     left: int = 0
@@ -115,9 +121,9 @@ def cheapest_until_placed(
     ordered = _largest_first(site, kinds, waiting)
     if ordered == waiting or (in_turn.is_least and (len(kinds) == 1 or not by_price)):
         return in_turn, None
-    _queue_anew(site, ordered)
-    largest_first = add_until_placed(site, kinds, wanting, by_price=by_price)
-    _queue_anew(site, waiting)
+    with Rehearsal(site):
+        _queue_anew(site, ordered)
+        largest_first = add_until_placed(site, kinds, wanting, by_price=by_price)
     if _cost_of(largest_first, by_price=by_price) < _cost_of(in_turn, by_price=by_price):
         return largest_first, in_turn
     return in_turn, None
@@ -158,25 +164,37 @@ def _queue_anew(site: Site, pods: Iterable[Pod]) -> None:
 
 
 def add_until_placed(
-    site: Site, kinds: Sequence[NodeKind], wanting: Callable[[], list[Pod]], *, by_price: bool = False
+    site: Site,
+    kinds: Sequence[NodeKind],
+    wanting: Callable[[], list[Pod]],
+    *,
+    by_price: bool = False,
+    moved: Iterable[Pod] = (),
 ) -> MoreNodes:
     """Return how many nodes it takes until none of the pods of `wanting` has no place; the cluster is left as it was.
 
-    `wanting` returns the pods that have none yet. Pods that the fewest kinds would take come first. Of several kinds
-    that one is added of which the sums say that it takes the fewest nodes, or with `by_price` the least money.
+    `wanting` returns the pods that have none yet; whoever is preempted meanwhile wants a place as well. Pods that the
+    fewest kinds would take come first. Of several kinds that one is added of which the sums say that it takes the
+    fewest nodes, or with `by_price` the least money. `moved` are pods that have found another place, and might have
+    been on the new nodes instead.
 
     Nodes are added in rounds, but whoever reads the answer adds them at once, and then the scheduler may place pods
     otherwise. So the same number is added at once afterwards, and what is missing then is added to it.
     """
     at_first = wanting()
-    least = _at_least(site, kinds, at_first)
+    least = _at_least(site, kinds, at_first, moved)
     added: Counter[int] = Counter()
-    left = len(at_first)
+    left = at_first
+    seen = len(site.cluster.evictions)
+
+    def without_place() -> list[Pod]:
+        return _with_evicted(site, wanting(), seen)
+
     for _ in range(RUNS):
         with Rehearsal(site):
-            adding = _Adding(site, kinds, wanting, by_price=by_price)
+            adding = _Adding(site, kinds, without_place, by_price=by_price)
             adding.run(added)
-            left = len(wanting())
+            left = without_place()
         is_known = adding.added == added or not (added or adding.is_in_steps)
         added = adding.added
         if is_known:
@@ -188,8 +206,8 @@ def add_until_placed(
             if count
         ),
         at_least=least,
-        placed=len(at_first) - left,
-        left=left,
+        placed=len({pod.key for pod in at_first} - {pod.key for pod in left}),
+        left=len(left),
     )
 
 
@@ -323,7 +341,7 @@ def needed_of(model: Node, pods: Iterable[PodInfo]) -> int:
     """Return how many nodes like this one the pods need at least, by the sums of their requests; at least 1."""
     needs: Counter[str] = Counter()
     for pod in pods:
-        needs["pods"] += 1
+        needs[PODS] += 1
         needs.update(pod.requests)
     return max(1, *(math.ceil(amount / has) for name, amount in needs.items() if (has := _amount(model, name)) > 0))
 
@@ -335,16 +353,59 @@ def _amount(model: Node, resource: str) -> int:
     return milli_value(quantity) if resource == CPU else value(quantity)
 
 
-def _at_least(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> int:
-    """Return how many nodes it takes at least, whichever they are: the sums over the largest node of the kinds."""
+def _with_evicted(site: Site, pods: list[Pod], seen: int) -> list[Pod]:
+    """Return the pods, and those that were preempted since so many had been and have no place."""
+    known = {pod.key for pod in pods}
+    keys = dict.fromkeys(each.pod for each in site.cluster.evictions[seen:] if each.pod not in known)
+    found = (site.cluster.objects.get(("Pod", key)) for key in keys)
+    return pods + [pod for pod in found if pod is not None and is_pending(pod)]
+
+
+def _at_least(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod], moved: Iterable[Pod]) -> int:
+    """Return how many nodes it takes at least, whichever they are: the sums over the largest node of the kinds.
+
+    What pods request, less the room of the nodes that are there, has to be on new nodes, in whatever way the pods are
+    placed. Those that have moved are placed anew as well, so their places are room.
+    """
+    intake = site.cluster.core.intake
+    wishes = [each for each in _wishes(site, kinds, range(len(kinds)), pods) if each.kinds] if pods else []
+    wanting = [pod for wish in wishes for pod in wish.pods]
+    placed = [intake.info(pod) for pod in moved]
     needs: Counter[str] = Counter()
-    for wish in _wishes(site, kinds, range(len(kinds)), pods) if pods else ():
-        if wish.kinds:
-            needs["pods"] += len(wish.pods)
-            for pod in wish.pods:
-                needs.update(pod.requests)
+    for pod in (*wanting, *placed):
+        needs[PODS] += 1
+        needs.update(pod.requests)
+    room = _room(site, [intake.info(pod) for pod in pods], placed)
     largest = {name: max(_amount(kind.model, name) for kind in kinds) for name in needs}
-    return max((math.ceil(amount / largest[name]) for name, amount in needs.items() if largest[name]), default=0)
+    missing = {name: max(amount - room.get(name, 0), 0) for name, amount in needs.items()}
+    return max((math.ceil(missing[name] / most) for name, most in largest.items() if most), default=0) if wanting else 0
+
+
+def _room(site: Site, wanting: Sequence[PodInfo], placed: Sequence[PodInfo]) -> dict[str, int]:
+    """Return what these pods could take of the nodes that are there, with all of them off, at most."""
+    table = site.cluster.core.cache.table
+    free = {name: table.allocatable[at] - table.requested[at] for name, at in table.resource_index.items()}
+    free[PODS] = table.allowed_pods - table.pod_count
+    leaving = [(pod, table.row_of[pod.node_name]) for pod in placed]
+    priorities = [pod.priority for pod in (*wanting, *placed) if pod.spec.preemption_policy != "Never"]
+    strongest = max(priorities, default=None)
+    preempts = strongest is not None and min(table.pods_by_priority, default=strongest) < strongest
+    if preempts:  # what nothing replaces leaves room and needs none
+        running = ((pod, row) for row in table.rows().tolist() for pod in table.pods[row].values())
+        leaving += [(pod, row) for pod, row in running if pod.priority < strongest and owner_of(pod.pod) is None]
+    for pod, row in leaving:
+        free[PODS][row] += 1
+        for name, amount in pod.requests.items():
+            if amount:
+                free[name][row] += amount
+    # Room that is too little for each of the pods is of no use, unless somebody who makes way adds to it.
+    is_of_use = table.valid & preempts
+    for requests in {frozenset(pod.requests.items()) for pod in (*wanting, *placed)}:
+        fits = table.valid & (free[PODS] > 0)
+        for name, amount in requests:
+            fits &= free[name] >= amount if name in free else amount == 0
+        is_of_use |= fits
+    return {name: int(np.maximum(amounts, 0)[is_of_use].sum()) for name, amounts in free.items()}
 
 
 def nodes_in_words(more: MoreNodes) -> str:

@@ -637,7 +637,7 @@ class _Asker:
             return [pod for pod in found if pod is not None and is_pending(pod)]
 
         kinds = kinds_of(cluster.of(Node), self._prices)
-        return add_until_placed(self._site, kinds, wanting, by_price=self._prices is not None)
+        return add_until_placed(self._site, kinds, wanting, by_price=self._prices is not None, moved=moved)
 
 
 def _looks_at_no_pods(core: Core, pod: PodInfo) -> bool:

@@ -229,3 +229,13 @@ def test_a_failure_is_answered_the_same_whichever_was_asked_before():
     objects.append(pod("p", owner="p").pod_anti_affinity(ZONE, {"app": "x"}))
     found = asked(objects, kinds=("node",))
     assert {each.names[0]: each.unplaced for each in found.failures} == {"n1": 1, "n2": 0, "n3": 1}
+
+
+def test_room_that_a_new_node_makes_usable_counts_when_it_is_said_how_many_are_needed():
+    """w1 and w2 lose n1. A node in zone a takes one of them, and then the skew lets the other onto m3 of zone b."""
+    objects = [node("n1", cpu="2"), node("n3", cpu="1"), *(node(f"m{at}", "b", "1") for at in (1, 2, 3))]
+    for name, on in (("w1", "n1"), ("w2", "n1"), ("w3", "m1"), ("w4", "m2")):
+        objects.append(pod(name, on).spread(ZONE, {"app": "web"}, max_skew=2))
+    objects.append(pod("y", "n3", owner="y"))
+    found = one(asked(objects, kinds=("node",)), "n1")
+    assert (found.unplaced, found.more.at_least, found.more.placed, found.more.left) == (2, 1, 2, 0)

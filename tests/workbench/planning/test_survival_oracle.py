@@ -1,14 +1,19 @@
 """Failures of small random clusters, each asked on its own: alone, after others, and as a what-if of a fresh cluster.
 
-`mixed_worlds` has what makes failures depend on one another.
+`mixed_worlds` has what makes failures depend on one another. How many nodes it takes at least is held against trying
+all fewer ones.
 """
+
+from itertools import combinations_with_replacement
 
 import msgspec
 
+from berth.api.pod import Pod
 from berth.testing.invariants import check
 from berth_workbench.planning.survival import loss_of, survival
 from berth_workbench.planning.whatif import WhatIfRun
 from berth_workbench.simulation.changes import RemoveNodes
+from berth_workbench.simulation.node_changes import add_nodes_like, remove_nodes
 from tests.workbench.planning.mixed_worlds import ZONE, MixedWorld, worlds
 
 EVERYWHERE = 10_000
@@ -57,3 +62,36 @@ def test_a_failure_is_what_a_whatif_says_whatever_was_asked_before(seeds):
             assert {each.name for each in failure.budgets if each.is_lasting} == reasons(told, "BudgetViolated"), story
             asked, lost, preempted = asked + 1, lost + bool(failure.unplaced), preempted + bool(failure.preempted)
     assert asked > 3 * len(seeds) and lost > asked / 5 and preempted > asked / 20
+
+
+def has_places(world, lost, added, *, first, seed):
+    """Whether everybody who ran has a place without some nodes, where others come, before or after."""
+    site = world.at_rest(seed)
+    cluster = site.cluster
+    ran = [pod.key for pod in cluster.of(Pod) if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
+    models = [cluster.objects["Node", name] for name in added]
+    for is_addition in (first, not first):
+        if is_addition:
+            for model in models:
+                add_nodes_like(site, model, 1)
+        else:
+            remove_nodes(site, lost, "the loss of {}")
+        site.settle()
+    return all((pod := cluster.objects.get(("Pod", key))) is None or pod.spec.node_name for key in ran)
+
+
+@worlds(20)
+def test_fewer_nodes_than_it_takes_at_least_never_do(seeds):
+    tried = 0
+    for seed in seeds:
+        world = MixedWorld(seed, largest=5)
+        found = survival(world.at_rest(), kinds=("node",), simulated_at_most=EVERYWHERE)
+        for failure in found.failures:
+            fewer = 0 if failure.more is None else failure.more.at_least - 1
+            left = [name for each in world.nodes if (name := each["metadata"]["name"]) not in failure.names]
+            for added in combinations_with_replacement(left, fewer) if fewer > 0 else ():
+                tried += 1
+                for first in (True, False):
+                    does = has_places(world, failure.names, added, first=first, seed=tried)
+                    assert not does, f"seed {seed}: {failure.names} and {added}"
+    assert tried
