@@ -1,7 +1,6 @@
 """`berth wait`: how long pending pods will wait, and which pods have to end first."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +21,11 @@ from berth_workbench.cli.cluster_input import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth_workbench.planning.waiting import PodWait, Waits
+    from berth_workbench.planning.waiting import Waits
     from berth_workbench.simulation.steps import Step
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ROWS_SHOWN = 20
-NAMES_SHOWN = 3
 
 
 @click.command(cls=OrderedCommand)
@@ -147,30 +145,13 @@ def print_waits(found: "Waits", console: "Console", shown: int | None) -> None:
     if not found.pods:
         console.print("No pod waits.")
         return
+    from berth_workbench.planning.waiting import for_what, how_long
+
     table = Table(
         "Pod", TableColumn("Waits", "number"), "Node", TableColumn("Ahead", "number"), TableColumn("For", "text")
     )
     for each in found.pods:
-        table.add(each.pod, _how_long(each), each.node or "-", len(each.ahead), _for_whom(each, found))
+        table.add(each.pod, how_long(each), each.node or "-", len(each.ahead), for_what(each, found.within_s))
     table.print(console, shown)
-    console.print(
-        f"From {found.now} on. An end is known of {found.ends_known:,} running pods, of {found.without_end:,} none."
-    )
-
-
-def _how_long(wait: "PodWait") -> str:
-    if wait.seconds is None:
-        return "not known"
-    if not wait.seconds:
-        return "not at all"
-    return f"{'≤ ' if wait.is_bound else ''}{timedelta(seconds=round(wait.seconds))}"
-
-
-def _for_whom(wait: "PodWait", found: "Waits") -> str:
-    if wait.seconds is None:
-        return f"no known end within {timedelta(seconds=found.within_s)} makes room: {wait.message}"
-    if not wait.seconds:
-        return ""
-    told = ", ".join(each.pod for each in wait.waits_for[:NAMES_SHOWN])
-    more = len(wait.waits_for) - NAMES_SHOWN
-    return f"the end of {told}" + (f" and {more} more" if more > 0 else "")
+    known, all_running = found.ends_known, found.ends_known + found.without_end
+    console.print(f"From {found.now} on. Of {known:,} of {all_running:,} running pods it is known when they end.")

@@ -1,7 +1,8 @@
 """When running pods end, as far as anybody knows: their deadlines, those of their Jobs, and how long such pods run.
 
-`KnownEnds` is read from a snapshot's documents, since the scheduler itself reads no deadlines. Times are seconds since
-1970. A deadline is the latest moment; a duration, which somebody gives by workload, is what is expected.
+`KnownEnds` is read from documents, since the scheduler itself reads no deadlines. Times are seconds since 1970. A
+deadline is the latest moment, and so is the end of the grace period of a pod that is being deleted; a duration, which
+somebody gives by workload, is what is expected.
 """
 
 import re
@@ -13,10 +14,12 @@ import msgspec
 
 from berth.api.pod import Pod
 from berth.api.user_error import UserError
-from berth_workbench.simulation.budgets import owner_of
+from berth_workbench.simulation.budgets import Owner, owner_of
 from berth_workbench.snapshot.documents import Document
 
-EndsBy = Literal["podDeadline", "jobDeadline", "duration"]
+EndsBy = Literal["podDeadline", "jobDeadline", "deletion", "duration"]
+LATE_S = 60.0
+"""A pod that is still there so long after its grace period does not go by itself: nobody knows when it will."""
 
 _OF_CRON_JOB = re.compile(r"-\d{6,}$")
 """What the CronJob controller adds to its own name for each Job."""
@@ -36,51 +39,86 @@ class End(NamedTuple):
 class KnownEnds:
     """What is known of the ends of pods."""
 
-    __slots__ = ("_deadlines", "_durations", "_job_deadlines", "_job_ends")
+    __slots__ = ("_deadlines", "_durations", "_job_ends", "_job_seconds")
 
     def __init__(self, documents: Iterable[Document] = (), durations: Mapping[str, float] | None = None) -> None:
         """`durations` are seconds by `namespace/name` of a workload, or of a pod that has none."""
         self._durations = dict(durations or {})
-        self._deadlines: dict[str, float] = {}
-        """Of pods, in seconds from their start."""
+        self._deadlines: dict[Owner, float] = {}
+        """Of pods in seconds from their start, by their own kind and `namespace/name` or that of their Job."""
+        self._job_seconds: dict[str, float] = {}
+        """Of Jobs from their start."""
         self._job_ends: dict[str, float] = {}
-        self._job_deadlines: dict[str, float] = {}
-        """Of Jobs that have not started, from when their first pod does."""
+        """When Jobs that have started fail, by `namespace/name`."""
+        self.note(documents)
+
+    @property
+    def expects_any(self) -> bool:
+        """Whether it is known of any pods how long they run."""
+        return bool(self._durations)
+
+    def note(self, documents: Iterable[Document], namespace: str = "default") -> None:
+        """Read what documents say; `namespace` is that of those that name none."""
         for document in documents:
             if document.kind not in ("Pod", "Job") or not _may_mention_deadline(document):
                 continue
             manifest = document.manifest
-            spec, status = _mapping(manifest.get("spec")), _mapping(manifest.get("status"))
-            seconds = spec.get("activeDeadlineSeconds")
-            if not isinstance(seconds, int) or isinstance(seconds, bool):
-                continue
-            metadata = _mapping(manifest.get("metadata"))
-            key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+            metadata, spec = _mapping(manifest.get("metadata")), _mapping(manifest.get("spec"))
+            key = f"{metadata.get('namespace') or namespace}/{metadata.get('name')}"
+            seconds = _deadline_in(spec)
             if document.kind == "Pod":
-                self._deadlines[key] = seconds
-            elif (started := timestamp(status.get("startTime"))) is not None:
-                self._job_ends[key] = started + seconds
-            else:
-                self._job_deadlines[key] = seconds
+                if seconds is not None:
+                    self._deadlines["Pod", key] = seconds
+                continue
+            of_pods = _deadline_in(_mapping(_mapping(spec.get("template")).get("spec")))
+            if of_pods is not None:
+                self._deadlines["Job", key] = of_pods
+            if seconds is not None:
+                self._job_seconds[key] = seconds
+                started = timestamp(_mapping(manifest.get("status")).get("startTime"))
+                if started is not None:
+                    self._job_ends[key] = started + seconds
 
-    def of(self, pod: Pod, started: float, now: float) -> End | None:
+    def start_jobs(self, pods: Iterable[Pod], now: float) -> None:
+        """Take it that Jobs of which no start is known began with the first of their pods, or now if none runs."""
+        begun: dict[str, float] = {}
+        for pod in pods:
+            owner = owner_of(pod)
+            if owner is not None and owner[0] == "Job" and owner[1] in self._job_seconds:
+                started = timestamp(pod.status.start_time) if pod.spec.node_name else None
+                begun[owner[1]] = min(begun.get(owner[1], now), now if started is None else started)
+        for key, at in begun.items():
+            self._job_ends.setdefault(key, at + self._job_seconds[key])
+
+    def of(self, pod: Pod, started: float, now: float, *, deadlines: bool = True) -> End | None:
         """Return when a pod that started at a moment ends, not before `now`; None where nobody knows.
 
-        Of a pod that has run for longer than such pods do only its deadline is known.
+        Of a pod that has run for longer than such pods do only its deadline is known. Without `deadlines` only what is
+        expected counts.
         """
         found = []
         owner = owner_of(pod)
-        if pod.key in self._deadlines:
-            found.append(End(max(started + self._deadlines[pod.key], now), "podDeadline"))
-        if owner is not None and owner[0] == "Job":
-            if owner[1] in self._job_ends:
-                found.append(End(max(self._job_ends[owner[1]], now), "jobDeadline"))
-            elif owner[1] in self._job_deadlines:
-                found.append(End(max(started + self._job_deadlines[owner[1]], now), "jobDeadline"))
+        seconds = self._deadlines.get(("Pod", pod.key), None if owner is None else self._deadlines.get(owner))
+        if seconds is not None:
+            found.append(End(max(started + seconds, now), "podDeadline"))
+        failing = self.job_fails(pod, now)
+        if failing is not None:
+            found.append(End(failing, "jobDeadline"))
+        going = timestamp(pod.metadata.deletion_timestamp)
+        if going is not None and now <= going + LATE_S:
+            found.append(End(max(going, now), "deletion"))
+        if not deadlines:
+            found = []
         duration = self._duration(owner[1] if owner is not None else pod.key)
         if duration is not None and started + duration >= now:
             found.append(End(started + duration, "duration"))
         return min(found, default=None)
+
+    def job_fails(self, pod: Pod, now: float) -> float | None:
+        """Return when a pod is deleted since its Job has run for too long, wherever it is; None where none does."""
+        owner = owner_of(pod)
+        at = self._job_ends.get(owner[1]) if owner is not None and owner[0] == "Job" else None
+        return None if at is None else max(at, now)
 
     def _duration(self, workload: str) -> float | None:
         found = self._durations.get(workload)
@@ -105,6 +143,11 @@ def timestamp(text: object) -> float | None:
         return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
     except (ValueError, OverflowError):
         return None
+
+
+def _deadline_in(spec: Mapping[str, Any]) -> float | None:
+    seconds = spec.get("activeDeadlineSeconds")
+    return seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else None
 
 
 def _may_mention_deadline(document: Document) -> bool:

@@ -6,18 +6,22 @@ end is known run for ever; whoever gets a place ends in its turn, as far as that
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
+from typing import Literal
 
 import msgspec
 
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
+from berth.core.intake import FINISHED_PHASES
+from berth.core.questions import judge
 from berth.framework.registry import Registry
+from berth.state.pod_info import PodShape
 from berth_workbench.planning.ends import EndsBy, KnownEnds, timestamp
-from berth_workbench.planning.whatif import StoppedEarlyError, natural
-from berth_workbench.simulation.budgets import is_active
+from berth_workbench.planning.whatif import StoppedEarlyError, natural, what_holds, why_pending
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import is_pending
@@ -30,8 +34,11 @@ from berth_workbench.snapshot.snapshot import Snapshot
 WITHIN_S = 7 * 86_400.0
 """So far it is looked ahead, unless something else is asked for."""
 
+NAMED_AT_MOST = 3
+"""How many of the pods are named that have to end first."""
+
 Watch = Callable[[int], bool]
-"""Is told how many pods have ended since it was told last, and says whether to stop."""
+"""Is told how many pods have ended since it was told last, perhaps none, and says whether to stop."""
 
 
 class EndedPod(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,24 +52,32 @@ class EndedPod(msgspec.Struct, frozen=True, rename="camel"):
     by: EndsBy
 
 
+Outlook = Literal["placed", "unknown", "stopped", "never", "held"]
+"""What comes of a pod's waiting: a place; none by any end that is known; nobody knows, since it was stopped; none by
+any end at all; or none before something happens that has nothing to do with room."""
+
+
 class PodWait(msgspec.Struct, frozen=True, rename="camel"):
     """How long a pod waits."""
 
     pod: str
     """`namespace/name`."""
+    outlook: Outlook
     seconds: float | None
-    """From now; null where no known end gives it a place."""
+    """From now; null where it gets no place."""
     at: str | None
     """RFC 3339."""
     node: str | None
     is_bound: bool
-    """Whether deadlines had to pass for it: pods may end sooner, so this is the latest moment."""
+    """Whether deadlines have to pass for it: pods may end sooner, so this is the latest moment."""
     waits_for: tuple[EndedPod, ...]
     """The pods that end on its node until then; where there are none, those that end at that moment."""
     ahead: tuple[str, ...]
     """The pods that were pending as well and got their places sooner, in this order."""
     message: str
     """Why it has no place now, in the words of its condition; empty where it has one at once."""
+    because: str = ""
+    """Why it never gets one, or what holds it."""
 
 
 class Waits(msgspec.Struct, frozen=True, rename="camel"):
@@ -102,20 +117,21 @@ def waits_of(
     `StoppedEarlyError` where `watch` stops it while the cluster is loaded.
     """
 
-    def progress(steps: int) -> None:
-        if watch is not None and watch(steps):
+    def progress(_steps: int) -> None:
+        if watch is not None and watch(0):
             raise StoppedEarlyError
 
     site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
     cluster = site.cluster
     now = _now(snapshot, cluster)
-    documents = list(snapshot.documents)
+    ends = KnownEnds(snapshot.documents, durations)
     pending = {pod.key for pod in cluster.of(Pod) if is_pending(pod)}
     site.settle()
     for step in steps:
         before = set(cluster.pods)
         take_step(site, step, namespace)
-        documents += step.documents if isinstance(step, Manifests) else ()
+        if isinstance(step, Manifests):
+            ends.note(step.documents, namespace)
         pending |= set(cluster.pods) - before
     refuse_awaited(site)
     pending |= {pod.key for pod in cluster.of(Pod) if is_pending(pod)}
@@ -124,7 +140,8 @@ def waits_of(
             there = cluster.objects.get(("Pod", name))
             found = f"runs on {there.spec.node_name}" if there is not None else "is not there"
             raise ChangeError(f"pod {name} {found}; only pending pods wait")
-    return _Waiting(site, KnownEnds(documents, durations), now, watch).until(list(names) or sorted(pending), within_s)
+    ends.start_jobs(cluster.of(Pod), now)
+    return _answered(site, ends, now, list(names) or sorted(pending), within_s, watch)
 
 
 def _now(snapshot: Snapshot, cluster: SimulatedCluster) -> float:
@@ -137,96 +154,164 @@ def _now(snapshot: Snapshot, cluster: SimulatedCluster) -> float:
     return max((moment for moment in moments if moment is not None), default=0.0)
 
 
-class _Waiting:
-    """Lives through the ends of pods."""
+def _answered(
+    site: Site, ends: KnownEnds, now: float, names: Sequence[str], within_s: float, watch: Watch | None
+) -> Waits:
+    """Live through the ends, and say of each of these pods what comes of it."""
+    cluster = site.cluster
+    cluster.begin()
+    life = _Life(site, ends, now, watch)
+    life.go_on(names, now + within_s)
+    cluster.undo()
+    places = life.places
+    # What needs a deadline is what would not be there by then if only those ended of whom it is expected.
+    passed = math.inf if life.passed is None else life.passed
+    by_deadlines = {name for name in names if name in life.messages and name in places and places[name][0] >= passed}
+    if by_deadlines and ends.expects_any:
+        cluster.begin()
+        other = _Life(site, ends, now, watch, deadlines=False)
+        other.go_on([name for name in names if name in by_deadlines], max(places[name][0] for name in by_deadlines))
+        cluster.undo()
+        if other.is_complete:
+            by_deadlines -= {name for name in by_deadlines if other.places.get(name, (math.inf,))[0] <= places[name][0]}
+    waiting = [name for name in names if name not in places]
+    notes = list(missing_resources(cluster, (cluster.objects["Pod", name] for name in sorted(waiting))))
+    because = {name: life.failed[name] for name in waiting if name in life.failed}
+    held = {name: what_holds(cluster, cluster.objects["Pod", name]) for name in waiting if name not in because}
+    held = {name: why for name, why in held.items() if why}
+    if life.is_complete:
+        because |= _nowhere(site, [name for name in waiting if name not in because and name not in held])
+
+    def wait(name: str) -> PodWait:
+        outlook: Outlook = "unknown" if life.is_complete else "stopped"
+        if name in places:
+            outlook = "placed"
+        elif name in because:
+            outlook = "never"
+        elif name in held:
+            outlook = "held"
+        at, node = places.get(name, (None, None))
+        return PodWait(
+            pod=name,
+            outlook=outlook,
+            seconds=None if at is None else at - now,
+            at=None if at is None else _words(at),
+            node=node,
+            is_bound=name in by_deadlines,
+            waits_for=life.waits_for(name),
+            ahead=life.ahead_of(name),
+            message=life.messages.get(name, ""),
+            because=because.get(name, held.get(name, "")),
+        )
+
+    found = map(wait, names)
+    return Waits(
+        now=_words(now),
+        pods=tuple(sorted(found, key=lambda each: (each.seconds is None, each.seconds or 0.0, natural(each.pod)))),
+        ends_known=life.known,
+        without_end=life.unknown,
+        within_s=within_s,
+        notes=(*([EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else ()), *notes),
+        is_complete=life.is_complete,
+    )
+
+
+class _Life:
+    """Lives through the ends of pods, all that are known or those that are expected, on a cluster at rest."""
 
     __slots__ = (
-        "_bound_since",
+        "_by_deadlines",
         "_due",
         "_ended",
         "_ends",
-        "_messages",
         "_now",
         "_pending",
-        "_placed",
         "_seen",
         "_site",
         "_start",
-        "_unknown",
         "_watch",
+        "failed",
+        "is_complete",
+        "known",
+        "messages",
+        "passed",
+        "places",
+        "unknown",
     )
 
-    def __init__(self, site: Site, ends: KnownEnds, now: float, watch: Watch | None) -> None:
+    def __init__(self, site: Site, ends: KnownEnds, now: float, watch: Watch | None, *, deadlines: bool = True) -> None:
         self._site = site
         self._ends = ends
         self._now = now
         self._start = site.cluster.now
         self._watch = watch
+        self._by_deadlines = deadlines
         self._due: list[tuple[float, str, str, EndsBy]] = []
         """A heap of when pods end: `namespace/name`, uid, and how it is known."""
         self._ended: list[tuple[EndedPod, float]] = []
-        self._bound_since: float | None = None
+        self.passed: float | None = None
         """When the first pod ended by a deadline."""
-        self._placed: dict[str, tuple[float, str]] = {}
+        self.places: dict[str, tuple[float, str]] = {}
         """When pods that were pending got their places, in this order, and where."""
-        self._messages: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        """Why pending pods are gone."""
+        self.messages: dict[str, str] = {}
+        self.is_complete = True
         self._pending: set[str] = set()
-        self._seen = 0
-        self._unknown = 0
+        self._seen = len(site.cluster.evictions)
+        self.unknown = 0
         for pod in site.cluster.of(Pod):
             if is_pending(pod):
-                self._pending.add(pod.key)
-                self._messages[pod.key] = site.cluster.messages.get(pod.key, "")
-            elif is_active(pod) and not is_daemon(pod) and not is_mirror(pod):
+                self._note_pending(pod)
+                self.messages[pod.key] = why_pending(site.cluster, pod)
+            elif (
+                pod.spec.node_name
+                and pod.status.phase not in FINISHED_PHASES
+                and not is_daemon(pod)
+                and not is_mirror(pod)
+            ):
                 started = timestamp(pod.status.start_time)
-                self._unknown += not self._note_end(pod, now if started is None else started, now)
+                self.unknown += not self._note_end(pod, now if started is None else started, now)
+        self.known = sum(key not in self._pending for _, key, _, _ in self._due)
 
     def _note_end(self, pod: Pod, started: float, now: float) -> bool:
-        end = self._ends.of(pod, started, now)
+        end = self._ends.of(pod, started, now, deadlines=self._by_deadlines)
         if end is not None:
             heapq.heappush(self._due, (end.at, pod.key, pod.metadata.uid, end.by))
         return end is not None
 
-    def until(self, names: list[str], within_s: float) -> Waits:
-        """Go on until the pods have places, or nothing more ends."""
+    def _note_pending(self, pod: Pod) -> None:
+        """A pod that waits has an end as well where its Job has one: it is deleted with the others then."""
+        self._pending.add(pod.key)
+        fails = self._ends.job_fails(pod, self._now) if self._by_deadlines else None
+        if fails is not None:
+            heapq.heappush(self._due, (fails, pod.key, pod.metadata.uid, "jobDeadline"))
+
+    def go_on(self, names: Sequence[str], until: float) -> None:
+        """Let pods end until these have places, or no more ends; stop where the watch says so."""
         cluster = self._site.cluster
-        known = len(self._due)
         wanted = {name for name in names if name in self._pending}
         for name in names:
             if name not in wanted and (pod := cluster.objects.get(("Pod", name))) is not None:
-                self._placed[name] = (self._now, pod.spec.node_name)
-        is_complete = True
-        while wanted and self._due and self._due[0][0] <= self._now + within_s:
+                self.places[name] = (self._now, pod.spec.node_name)
+        while wanted and self._due and self._due[0][0] <= until:
             at = self._due[0][0]
             count = self._end_all(at)
+            wanted -= self.failed.keys()
             if self._watch is not None and self._watch(count):
-                is_complete = False
+                self.is_complete = False
                 break
             if count:
                 # The queue's clock goes along, so that nobody is still in backoff because of an earlier end.
                 cluster.now = max(cluster.now, self._start + at - self._now)
                 changes = cluster.changes
-                self._site.settle()
+                try:
+                    self._site.settle()
+                except StoppedEarlyError:
+                    self.is_complete = False
+                    break
                 if cluster.changes != changes:
                     wanted -= self._note_placed(at)
-        found = sorted(
-            (self._answer(name) for name in names),
-            key=lambda each: (each.seconds is None, each.seconds or 0.0, natural(each.pod)),
-        )
-        return Waits(
-            now=_words(self._now),
-            pods=tuple(found),
-            ends_known=known,
-            without_end=self._unknown,
-            within_s=within_s,
-            notes=(*([EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else ()), *self._missing(wanted)),
-            is_complete=is_complete,
-        )
-
-    def _missing(self, wanted: Iterable[str]) -> Iterator[str]:
-        objects = self._site.cluster.objects
-        pods = (pod for key in sorted(wanted) if (pod := objects.get(("Pod", key))) is not None)
-        return missing_resources(self._site.cluster, pods)
 
     def _end_all(self, at: float) -> int:
         """End the pods that end at a moment, and say how many."""
@@ -235,11 +320,15 @@ class _Waiting:
         while self._due and self._due[0][0] == at:
             _, key, uid, by = heapq.heappop(self._due)
             pod: Pod | None = cluster.objects.get(("Pod", key))
-            if pod is None or pod.metadata.uid != uid or not pod.spec.node_name:
+            if pod is None or pod.metadata.uid != uid:
                 continue  # preempted meanwhile
-            self._ended.append((EndedPod(key, pod.spec.node_name, _words(at), by), at))
-            if by != "duration" and self._bound_since is None:
-                self._bound_since = at
+            if not pod.spec.node_name:
+                self._pending.discard(key)
+                self.failed[key] = f"its Job fails at {_words(at)}, when it has run for as long as it may"
+            else:
+                self._ended.append((EndedPod(key, pod.spec.node_name, _words(at), by), at))
+                if by != "duration" and self.passed is None:
+                    self.passed = at
             cluster.delete("Pod", key)
             count += 1
         return count
@@ -247,40 +336,107 @@ class _Waiting:
     def _note_placed(self, at: float) -> set[str]:
         """Note who has got a place, and who has lost it; return the former."""
         cluster = self._site.cluster
-        self._pending |= {each.pod for each in cluster.evictions[self._seen :]}
+        for each in cluster.evictions[self._seen :]:
+            pod: Pod | None = cluster.objects.get(("Pod", each.pod))
+            if pod is not None:
+                self._note_pending(pod)
         self._seen = len(cluster.evictions)
         found = set()
         for key in sorted(self._pending, key=natural):
-            pod: Pod | None = cluster.objects.get(("Pod", key))
+            pod = cluster.objects.get(("Pod", key))
             if pod is not None and not pod.spec.node_name:
                 continue
             self._pending.discard(key)
             if pod is not None:
                 found.add(key)
-                self._placed.setdefault(key, (at, pod.spec.node_name))
+                self.places.setdefault(key, (at, pod.spec.node_name))
                 self._note_end(pod, at, at)
         return found
 
-    def _answer(self, name: str) -> PodWait:
-        at, node = self._placed.get(name, (None, None))
-        if at is None or node is None:
-            message = self._messages.get(name, "")
-            return PodWait(name, None, None, None, is_bound=False, waits_for=(), ahead=(), message=message)
+    def waits_for(self, name: str) -> tuple[EndedPod, ...]:
+        """Return who has to end before a pod has a place."""
+        if name not in self.places:
+            return ()
+        at, node = self.places[name]
         ended = [(each, when) for each, when in self._ended if when <= at]
-        on_node = [each for each, _ in ended if each.node == node]
-        then = [each for each, when in ended if when == at]
-        sooner = takewhile(lambda key: key != name, self._placed)
-        return PodWait(
-            pod=name,
-            seconds=at - self._now,
-            at=_words(at),
-            node=node,
-            is_bound=self._bound_since is not None and self._bound_since <= at,
-            waits_for=tuple(on_node or then),
-            ahead=tuple(key for key in sooner if key in self._messages),
-            message=self._messages.get(name, ""),
-        )
+        return tuple([each for each, _ in ended if each.node == node] or [each for each, when in ended if when == at])
+
+    def ahead_of(self, name: str) -> tuple[str, ...]:
+        """Return the pods that waited as well and have places before this one, in this order."""
+        sooner = takewhile(lambda key: key != name, self.places) if name in self.places else ()
+        return tuple(key for key in sooner if key in self.messages)
+
+
+def _nowhere(site: Site, names: Sequence[str]) -> dict[str, str]:
+    """Say of which of these pending pods it is certain that no end helps, and why; the cluster is of no use afterwards.
+
+    They are tried on the nodes with nothing but what follows them. The fewer pods there are, the more a filter lets
+    through, but for the pods that a pod wants to be near: that is not asked for here. What PreFilter says is left out,
+    since it may be about the others of a group.
+    """
+    cluster = site.cluster
+    core = cluster.core
+    pods = [pod for name in names if (pod := cluster.objects.get(("Pod", name))) is not None]
+    if not pods:
+        return {}
+    for pod in pods:
+        core.queue.delete(pod.metadata.uid)  # whoever is nominated keeps no room
+    kept = {pod.key for pod in pods}
+    for pod in [each for each in cluster.of(Pod) if not (each.key in kept or is_daemon(each) or is_mirror(each))]:
+        cluster.delete("Pod", pod.key)
+    found: dict[str, str] = {}
+    by_shape: dict[PodShape, str] = {}
+    for pod in pods:
+        info = core.intake.info(_near_nobody(pod))
+        if info.shape not in by_shape:
+            answer = judge(core, info)
+            pre = answer.attempt.found.pre_filtered
+            is_certain = not answer.fits.any() and pre is not None and pre.status is None
+            by_shape[info.shape] = answer.message if is_certain else ""
+        if by_shape[info.shape]:
+            found[pod.key] = f"no node takes it, whoever ends: {by_shape[info.shape]}"
+    return found
+
+
+def _near_nobody(pod: Pod) -> Pod:
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.pod_affinity is None:
+        return pod
+    affinity = msgspec.structs.replace(affinity, pod_affinity=None)
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, affinity=affinity))
 
 
 def _words(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def lasting(seconds: float) -> str:
+    """Say how long something lasts: `7 days`, `1 h 6 min 40 s`."""
+    days, rest = divmod(round(seconds), 86_400)
+    parts = [(rest // 3600, "h"), (rest // 60 % 60, "min"), (rest % 60, "s")]
+    told = ["1 day" if days == 1 else f"{days:,} days"] if days else []
+    return " ".join(told + [f"{number} {unit}" for number, unit in parts if number]) or "0 s"
+
+
+def how_long(wait: PodWait) -> str:
+    """Say how long a pod waits."""
+    if wait.seconds is None:
+        return "never" if wait.outlook == "never" else "not known"
+    return f"{'≤ ' if wait.is_bound else ''}{lasting(wait.seconds)}" if wait.seconds else "not at all"
+
+
+def for_what(wait: PodWait, within_s: float) -> str:
+    """Say what a pod waits for, or why it gets no place."""
+    if wait.because:
+        return wait.because
+    why = f": {wait.message}" if wait.message else ""
+    if wait.outlook == "stopped":
+        return f"this was stopped before it had a place{why}"
+    if wait.seconds is None:
+        return f"no end that is known within {lasting(within_s)} makes room{why}"
+    told = ", ".join(each.pod for each in wait.waits_for[:NAMED_AT_MOST])
+    more = len(wait.waits_for) - NAMED_AT_MOST
+    return (f"the end of {told}" + (f" and {more:,} more" if more > 0 else "")) if wait.seconds else ""

@@ -14,7 +14,7 @@ import msgspec
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, Progress
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, Progress, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.measures import Measures, is_pending, measure
 from berth_workbench.simulation.missing_resources import missing_resources
@@ -242,19 +242,8 @@ class WhatIfRun:
                 continue
             if not node and not is_pending(pod):
                 continue
-            message = "" if node else self._message(pod)
+            message = "" if node else why_pending(self._cluster, pod)
             yield PodOutcome(key, node or None, message, before or None, key not in self._before)
-
-    def _message(self, pod: Pod) -> str:
-        known = self._cluster.messages.get(pod.key)
-        if known:
-            return known
-        if pod.spec.scheduler_name not in self._cluster.core.profiles:
-            return f"no profile of the configuration schedules for {pod.spec.scheduler_name!r}"
-        if pod.spec.scheduling_gates:
-            return "waits for its scheduling gates: " + ", ".join(each.name for each in pod.spec.scheduling_gates)
-        said = next((each.message for each in pod.status.conditions if each.type == "PodScheduled"), "")
-        return said or "has not been tried"
 
     def _circles(self) -> Iterator[Broken]:
         for pod, by in self._cluster.circles:
@@ -275,6 +264,24 @@ class WhatIfRun:
             if key not in self._strained:
                 message = f"needs {status.desired_healthy} healthy pods and has {status.current_healthy}"
                 yield Broken("PodDisruptionBudget", key, BUDGET_VIOLATED, message)
+
+
+def why_pending(cluster: SimulatedCluster, pod: Pod) -> str:
+    """Say why a pod has no node: what the last attempt said, what keeps it from being tried, or its condition."""
+    said = next((each.message for each in pod.status.conditions if each.type == "PodScheduled"), "")
+    return cluster.messages.get(pod.key) or what_holds(cluster, pod) or said or "has not been tried"
+
+
+def what_holds(cluster: SimulatedCluster, pod: Pod) -> str:
+    """Say what keeps a pending pod from being tried at all; nothing where it is tried."""
+    if pod.spec.scheduler_name not in cluster.core.profiles:
+        return f"no profile of the configuration schedules for {pod.spec.scheduler_name!r}"
+    if pod.spec.scheduling_gates:
+        return "waits for its scheduling gates: " + ", ".join(each.name for each in pod.spec.scheduling_gates)
+    queued = cluster.core.queue.find(pod.metadata.uid)
+    return (
+        f"{queued.gating_plugin}: {', '.join(queued.gating_reasons)}" if queued is not None and queued.is_gated else ""
+    )
 
 
 class BrokenGroup(msgspec.Struct, frozen=True, rename="camel"):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth_workbench.planning.ends import DurationsError, read_durations
-from berth_workbench.planning.waiting import waits_of
+from berth_workbench.planning.waiting import lasting, waits_of
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import Header
@@ -114,6 +114,116 @@ def test_durations_of_files_and_traces():
         with pytest.raises(DurationsError, match="seconds by namespace/name"):
             read_durations(wrong)
     assert durations_of([JobStarts(at=0, name="j", runs=(3.0, 9.0))]) == {"default/j": 9.0}
+
+
+def going(name, on, at, cpu="4"):
+    made = running(name, on, cpu, owner="old")
+    made["metadata"]["deletionTimestamp"] = at
+    return made
+
+
+def of_job(made, name="train"):
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "j", "controller": True}
+    ]
+    return made
+
+
+def test_a_pod_that_is_being_deleted_leaves_room_when_its_grace_period_ends():
+    """The timestamp has the grace period in it; afterwards the kubelet kills the pod."""
+    objects = [node("n1"), going("old", "n1", "2026-01-01T12:00:30Z"), pod("new")]
+    (found,) = waits(objects).pods
+    assert (found.seconds, found.is_bound, found.outlook) == (30, True, "placed")
+    assert [(each.pod, each.by) for each in found.waits_for] == [("default/old", "deletion")]
+    assert waits([node("n1"), going("old", "n1", "2026-01-01T11:59:50Z"), pod("new")]).pods[0].seconds == 0
+
+
+def test_when_a_pod_goes_that_should_be_gone_for_long_nobody_knows():
+    found = waits([node("n1"), going("stuck", "n1", "2026-01-01T11:00:00Z"), pod("new")])
+    assert [(each.seconds, each.outlook) for each in found.pods] == [(None, "unknown")]
+    assert (found.ends_known, found.without_end) == (0, 1)
+
+
+def test_a_deadline_that_has_passed_elsewhere_makes_no_bound():
+    here = pod("new").node_selector({"kubernetes.io/hostname": "n2"})
+    objects = [node("n1"), node("n2"), running("a", "n1", deadline=3610), running("b", "n2", owner="b"), here]
+    (found,) = waits(objects, durations={"default/b": 3620.0}).pods
+    assert (found.seconds, found.is_bound) == (20, False)
+
+
+def test_a_deadline_on_the_same_node_makes_no_bound_where_the_room_is_not_needed():
+    objects = [
+        node("n1"),
+        running("small", "n1", "1", deadline=3610),
+        running("b", "n1", "3", owner="b"),
+        pod("new", cpu="3"),
+    ]
+    (found,) = waits(objects, durations={"default/b": 3620.0}).pods
+    assert (found.seconds, found.is_bound) == (20, False)
+
+
+def test_a_place_that_is_free_only_since_another_took_what_a_deadline_left_is_bound():
+    """Both want n2; the one that comes first has n1 since the pod there had to end."""
+    objects = [node("n1"), node("n2"), running("a", "n1", deadline=3610), running("b", "n2", owner="b")]
+    objects += [pod("first", cpu="4", owner="x").priority(1, "Never")]
+    objects += [pod("second", cpu="4", owner="y").node_selector({"kubernetes.io/hostname": "n2"})]
+    found = waits(objects, durations={"default/b": 3620.0}).pods
+    assert [(each.pod, each.seconds, each.is_bound) for each in found] == [
+        ("default/first", 10, True),
+        ("default/second", 20, True),
+    ]
+
+
+def test_a_pending_pod_of_a_job_is_gone_when_the_job_fails():
+    objects = [node("n1"), of_job(running("train-0", "n1")), of_job(pod("train-1", cpu="4").document)]
+    objects += [pod("other", cpu="4", owner="other"), job("train", 4200)]
+    other, train = waits(objects).pods
+    assert (other.pod, other.seconds, other.ahead) == ("default/other", 600, ())
+    assert (train.pod, train.seconds, train.outlook) == ("default/train-1", None, "never")
+    assert "its Job fails at 2026-01-01T12:10:00Z" in train.because
+
+
+def test_a_job_that_has_no_start_yet_begins_with_the_first_of_its_pods():
+    objects = [node("n1"), node("n2"), job("train", 3700, started="")]
+    objects += [of_job(running("train-0", "n1")), of_job(running("train-1", "n2", started="2026-01-01T11:30:00Z"))]
+    first, second = waits([*objects, pod("x", cpu="4"), pod("y", cpu="4")]).pods
+    assert (first.seconds, second.seconds) == (100, 100)
+
+
+def test_where_no_end_would_ever_help_it_says_so():
+    objects = [node("n1"), running("w1", "n1", deadline=4000), pod("huge", cpu="9", owner="h")]
+    (found,) = waits(objects).pods
+    assert found.outlook == "never" and "no node takes it, whoever ends: 0/1 nodes" in found.because
+
+
+def test_a_pod_that_wants_to_be_near_others_is_not_told_that_nothing_helps():
+    """It fits on an empty node but for the pods that it wants beside it, and those run."""
+    objects = [node("n1"), running("db", "n1", "1", owner="db"), running("w1", "n1", "3", owner="w")]
+    objects.append(pod("near", cpu="2").pod_affinity("kubernetes.io/hostname", {"app": "db"}))
+    (found,) = waits(objects).pods
+    assert (found.outlook, found.because) == ("unknown", "")
+
+
+def test_what_holds_a_pod_is_told():
+    (found,) = waits([node("n1"), pod("gated").gate("approval")]).pods
+    assert (found.outlook, found.because) == ("held", "waits for its scheduling gates: approval")
+
+
+def test_who_had_no_place_yet_when_it_was_stopped_may_still_get_one():
+    objects = [node("n1"), running("w1", "n1", deadline=4000), pod("new"), pod("huge", cpu="9", owner="h")]
+    found = waits(objects, watch=lambda count: count > 0)
+    assert not found.is_complete
+    assert [each.outlook for each in found.pods] == ["stopped", "stopped"]
+
+
+def test_durations_are_told_in_words():
+    assert [lasting(each) for each in (7 * 86_400, 4000, 90_061, 30.4, 0.2)] == [
+        "7 days",
+        "1 h 6 min 40 s",
+        "1 day 1 h 1 min 1 s",
+        "30 s",
+        "0 s",
+    ]
 
 
 # -- against arithmetic ----------------------------------------------------------------------------------------------
