@@ -35,6 +35,9 @@ from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.snapshot import Snapshot
 
+ROUNDS = 4
+"""So often a pool is gone through with the surge nodes that were needed the time before."""
+
 
 class UpgradeRequest(msgspec.Struct, frozen=True):
     """Which nodes are to be upgraded, and how."""
@@ -81,6 +84,8 @@ class _Run:
     may_wait: set[str] = field(default_factory=set)
     smaller: dict[str, int] = field(default_factory=dict)
     """How many nodes go together where as many as asked for cannot, by the first of them."""
+    order: list[str] = field(default_factory=list)
+    """The nodes that went, in this order."""
     failure: str = ""
     """Why it does not go through; empty where it does."""
 
@@ -107,6 +112,8 @@ class UpgradeSearch:
         try:
             for pool, names in self._in_order().items():
                 self._upgrade(pool, names)
+            if len(self._pools) > 1:
+                self._upgrade_what_was_blocked()
         except StoppedEarlyError:
             is_complete = False
             self._cluster.undo_all()
@@ -177,17 +184,29 @@ class UpgradeSearch:
         self._pools.append(PoolUpgrade(pool, len(names), surge, is_minimal))
         self._blocked += [BlockedNode(name, pool, pods) for name, pods in found.blocked.items()]
 
+    def _upgrade_what_was_blocked(self) -> None:
+        """Try nodes that were blocked once more: what was in their way may have gone with a pool that came later."""
+        for at, before in enumerate(self._pools):
+            names = [each.node for each in self._blocked if each.pool == before.pool]
+            if names and not self._is_spent:
+                self._blocked = [each for each in self._blocked if each.pool != before.pool]
+                self._upgrade(before.pool, names)
+                again = self._pools.pop()
+                surge = max(before.surge, again.surge, key=len)
+                is_minimal = before.is_minimal and again.is_minimal
+                self._pools[at] = PoolUpgrade(before.pool, before.nodes, surge, is_minimal)
+
     def _explored(self, pool: str, names: Sequence[str]) -> tuple[_Run, bool, dict[int, str]]:
         """Find surge nodes with which the pool goes through, none of them needless; say whether that was tried.
 
         Also returns, by its place, what fails without each.
         """
-        run = _Run()
-        while True:
-            known = list(run.surge)
-            run = self._tried(pool, names, run, may_add=True)
-            if run.surge == known or self._is_spent:
-                break
+        run = self._with_surge(pool, names)
+        # A node that could go alone, and cannot where it comes, goes first, unless that keeps more others from going.
+        first = [name for name in run.blocked if not self._tried(pool, [name], _Run(), may_add=True).blocked]
+        if first and not self._is_spent:
+            other = self._with_surge(pool, [*first, *(name for name in names if name not in first)])
+            run = min(run, other, key=lambda each: len(each.blocked))
         without: dict[int, str] = {}
         at = len(run.surge) - 1
         while at >= 0:
@@ -199,6 +218,7 @@ class UpgradeSearch:
                 blocked=run.blocked,
                 may_wait=run.may_wait,
                 smaller=run.smaller,
+                order=run.order,
             )
             found = self._tried(pool, names, fewer, may_add=False)
             if found.failure:
@@ -208,6 +228,16 @@ class UpgradeSearch:
                 run, without = found, {}
                 at = len(run.surge) - 1
         return run, True, without
+
+    def _with_surge(self, pool: str, names: Sequence[str]) -> _Run:
+        """Go through a pool until no more surge nodes are added on the way, or they prove to be of no lasting use."""
+        run = _Run()
+        for _ in range(ROUNDS):
+            known = _Run(surge=run.surge, may_wait=run.may_wait)
+            run = self._tried(pool, names, known, may_add=True)
+            if len(run.surge) == len(known.surge) or self._is_spent:
+                break
+        return run
 
     def _tried(self, pool: str, names: Sequence[str], run: _Run, *, may_add: bool) -> _Run:
         self._cluster.begin()
@@ -225,27 +255,38 @@ class UpgradeSearch:
     def _go(self, pool: str, names: Sequence[str], known: _Run, *, at_once: int | None, may_add: bool = False) -> _Run:
         """Go through a pool with the surge, the blocked nodes and the pods that may wait of a run before.
 
-        With `may_add` more of all of these is found; without, the first step that is no good ends it.
+        With `may_add` more of all of these is found; without, the first step that is no good ends it. What is blocked
+        is tried once more when others have gone since: with them, room and healthy pods have come back.
         """
         run = _Run(blocked=dict(known.blocked), may_wait=set(known.may_wait), smaller=dict(known.smaller))
         if known.surge:
             self._add(pool, run, known.surge)
-        left = [name for name in names if name not in run.blocked]
+        left = [name for name in known.order or names if name not in run.blocked]
         size = at_once or 1
-        while left:
+        had_gone: dict[str, int] = {}
+        """How many nodes had gone when a node was found to be blocked."""
+        while left or (left := [name for name, count in had_gone.items() if count < len(run.order)]):
             size = min(run.smaller.get(left[0], size), len(left))
-            tried = self._batch(left[:size], run)
+            batch = left[:size]
+            tried = self._batch(batch, run)
             if tried.is_good:
-                run.steps.append(_step("upgrade", pool, left[:size], tried))
+                run.steps.append(_step("upgrade", pool, batch, tried))
+                run.order += batch
+                if size < (at_once or 1):
+                    run.smaller[batch[0]] = size
+                for name in batch:
+                    run.blocked.pop(name, None)
+                    had_gone.pop(name, None)
                 left = left[size:]
                 size = at_once or (size if self._is_spent else 2 * size)
             elif at_once is None and size > 1:
                 size //= 2
             elif not may_add:
-                run.failure = f"{', '.join(left[:size])}: {tried.why_not}"
+                run.failure = f"{', '.join(batch)}: {tried.why_not}"
                 return run
             else:
                 left = self._cured(pool, run, left, size, tried)
+                had_gone |= {name: len(run.order) for name in batch if name in run.blocked}
                 size = at_once or 1
         for name in reversed(run.names):
             self._remove(pool, run, name)
@@ -277,9 +318,15 @@ class UpgradeSearch:
                 if self._helps(batch, run, like, tried):
                     self._add(pool, run, [like])
                     return left
-        if size > 1 and not tried.refused:
-            run.smaller[left[0]] = size // 2
-            return left
+        if size > 1:
+            # Those whose pods may not go together with the others' come after them, the first of all alone.
+            refused = {each.node for each in tried.refused}
+            others = [name for name in batch if name not in refused]
+            if not refused or batch[0] in refused:
+                run.smaller[batch[0]] = 1 if refused else size // 2
+                return left
+            run.smaller[others[0]] = len(others)
+            return [*others, *(name for name in batch if name in refused), *left[size:]]
         if size == 1 and tried.stranded and not tried.strained and len(run.surge) < self._request.max_surge:
             run.may_wait |= set(tried.stranded)  # a surge node is of no use to them
             return left

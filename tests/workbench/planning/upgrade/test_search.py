@@ -125,6 +125,31 @@ def test_a_node_that_a_budget_blocks_is_left_out_and_what_frees_it_does(spec, fr
         assert "replica" not in told
 
 
+def pinned(name, on, app="web"):
+    made = pod(name, on, app)
+    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": on}
+    return made
+
+
+def test_nodes_that_a_budget_lets_go_only_alone_go_alone():
+    """Each pod waits for its own node to come back, and until then the budget lets no other go."""
+    objects = [*(node(f"n{at}") for at in range(1, 7)), replicas("web", 3), budget(maxUnavailable=1)]
+    objects += [pinned(f"p{at}", f"n{at}") for at in (4, 5, 6)]
+    for at_once in (2, 3, 6):
+        plan = plan_of(objects, at_once=at_once)
+        assert plan.blocked == () and plan.upgraded == 6
+        assert all(len({"n4", "n5", "n6"}.intersection(each)) <= 1 for each in batches(plan))
+        assert any(len(each) > 1 for each in batches(plan))
+
+
+def test_a_node_that_is_blocked_keeps_no_others_from_going_together():
+    objects = [*(node(f"n{at}") for at in range(1, 7)), replicas("web", 1), budget(minAvailable=1)]
+    objects += [pinned("p", "n2"), *(pod(f"w{at}", f"n{at}", "other") for at in (1, 3, 4, 5, 6))]
+    plan = plan_of(objects, at_once=3)
+    assert [each.node for each in plan.blocked] == ["n2"]
+    assert [len(each) for each in batches(plan)] == [2, 3]
+
+
 def test_a_pod_in_two_budgets_is_told_to_leave_one():
     second = budget(minAvailable=0)
     second["metadata"]["name"] = "other"
