@@ -31,7 +31,7 @@ _NUMBERS: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
 )
 
 
-class Files(Protocol):
+class ScriptFiles(Protocol):
     """The files that a script may ask for."""
 
     def has(self, path: str) -> bool | None:
@@ -41,7 +41,7 @@ class Files(Protocol):
         """Make one."""
 
 
-class Outcome(NamedTuple):
+class ScriptOutcome(NamedTuple):
     """How long a script takes, and the code that it exits with."""
 
     run_s: float
@@ -52,24 +52,26 @@ class _UnknownError(Exception):
     """The script comes to something that is not understood."""
 
 
-def run_script(text: str, variables: Mapping[str, str], files: Files, *, stops_at_failure: bool) -> Outcome | None:
+def run_script(
+    text: str, variables: Mapping[str, str], files: ScriptFiles, *, stops_at_failure: bool
+) -> ScriptOutcome | None:
     """What a script comes to; None if that cannot be told. `stops_at_failure` is what `sh -e` asks for."""
     try:
         run = _Run(_tokens(text, variables), files, stops_at_failure=stops_at_failure)
         run.list(frozenset(), runs=True)
     except (_UnknownError, IndexError, ValueError, ZeroDivisionError, RecursionError):
         return None
-    return Outcome(run.run_s, run.code)
+    return ScriptOutcome(run.run_s, run.code)
 
 
-def run_command(words: Sequence[str], files: Files) -> Outcome | None:
+def run_command(words: Sequence[str], files: ScriptFiles) -> ScriptOutcome | None:
     """The same of a program with its arguments, which a shell is not there to understand."""
     run = _Run([], files, stops_at_failure=False)
     try:
         run.simple(words)
     except (_UnknownError, IndexError, ValueError, RecursionError):
         return None
-    return None if words[0] in _OF_SHELLS else Outcome(run.run_s, run.code)
+    return None if words[0] in _OF_SHELLS else ScriptOutcome(run.run_s, run.code)
 
 
 def _tokens(text: str, variables: Mapping[str, str]) -> list[str]:
@@ -94,7 +96,7 @@ class _Run:
 
     __slots__ = ("_at", "_files", "_stops_at_failure", "_tokens", "code", "is_over", "run_s")
 
-    def __init__(self, tokens: list[str], files: Files, *, stops_at_failure: bool) -> None:
+    def __init__(self, tokens: list[str], files: ScriptFiles, *, stops_at_failure: bool) -> None:
         self._tokens, self._at, self._files = tokens, 0, files
         self._stops_at_failure = stops_at_failure
         self.run_s, self.code, self.is_over = 0.0, 0, False
