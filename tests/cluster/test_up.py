@@ -2,10 +2,12 @@
 
 import base64
 import json
+import os
 import signal
 import ssl
 import stat
 import subprocess
+import urllib.error
 import urllib.request
 
 import pytest
@@ -13,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from berth.cli import main
-from tests.e2e.processes import BERTH, deployment
+from tests.e2e.processes import BERTH, deployment, free_port
 from tests.waiting import WAIT_S, eventually
 
 
@@ -23,7 +25,10 @@ class Up:
     def __init__(self, directory, *options):
         self.directory = directory
         self.process = subprocess.Popen(
-            [BERTH, "up", "--dir", directory, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [BERTH, "up", "--dir", directory, *map(str, options)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self.said = []
 
@@ -88,6 +93,52 @@ def test_says_when_it_is_ready_and_ends_cleanly(up):
     assert f"export KUBECONFIG={kubeconfig}" in text
     assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
     assert cluster.end(signal.SIGINT) == (0, "")
+
+
+def test_the_schedulers_port_is_for_those_whom_the_cluster_lets_ask(up, tmp_path):
+    port = free_port()
+    cluster = up("--nodes", "1", "--scheduler-port", port)
+    cluster.wait_until_ready()
+    call = client(cluster)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }
+    call("POST", "/api/v1/namespaces/default/pods", pod)
+    eventually(lambda: call("GET", "/api/v1/namespaces/default/pods/p")["spec"].get("nodeName"))
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def status(path, **headers):
+        request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=WAIT_S) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    token = yaml.safe_load((cluster.directory / "kubeconfig").read_text())["users"][0]["user"]["token"]
+    assert status("/healthz") == 200
+    for path in ("/metrics", "/configz", "/debug/decisions", "/debug/pprof/profile?seconds=0.1"):
+        assert status(path) == 403, path
+        assert status(path, Authorization="Bearer wrong") == 401, path
+        assert status(path, Authorization=f"Bearer {token}") == 200, path
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}}
+    call("POST", "/api/v1/namespaces/default/serviceaccounts", account)
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    reader = call("POST", "/api/v1/namespaces/default/serviceaccounts/reader/token", asked)["status"]["token"]
+    assert status("/metrics", Authorization=f"Bearer {reader}") == 403
+    with pytest.raises(OSError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_S)
+    environment = {**os.environ, "KUBECONFIG": str(cluster.directory / "kubeconfig")}
+    told = subprocess.run([BERTH, "explain", "p"], env=environment, capture_output=True, text=True, check=False)
+    assert told.returncode == 0 and "default/p" in told.stdout, told.stderr
+    completion = {**environment, "_BERTH_COMPLETE": "bash_complete", "COMP_WORDS": "berth explain p", "COMP_CWORD": "2"}
+    named = subprocess.run([BERTH], env=completion, capture_output=True, text=True, check=False)
+    assert named.stdout.split() == ["plain,p"]
+    assert cluster.end() == (0, "")
 
 
 PACKED = """

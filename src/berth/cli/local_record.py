@@ -26,7 +26,7 @@ class ServedLocally(msgspec.Struct, frozen=True):
     url: str
     """Where it serves, with an address of this machine."""
     certificate_pem: str
-    """Empty where it serves plain HTTP on loopback, as `berth up` does; then it is shown no credentials."""
+    """Empty where it serves plain HTTP on loopback, as older versions did; then it is shown no credentials."""
     cluster: str
     """The API server's address."""
     pid: int

@@ -1,7 +1,7 @@
 """Whom `berth explain` asks: the scheduler of the cluster that the kubeconfig in use leads to, and no other.
 
 A scheduler that `--server` names is asked as it is. Otherwise those of this machine that left a file are tried, then
-the one that serves on loopback where `berth up` does, then the holder of the cluster's lease. All schedulers say with
+the one that serves plain HTTP on loopback, then the holder of the cluster's lease. All schedulers say with
 each answer which cluster they follow (its kube-system's uid, and the API server's address); an answer about another
 cluster is not taken. Only where no kubeconfig can be read at all, the scheduler on loopback is believed whatever it
 follows.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from berth.kube.credentials.sources import ClusterAccess
 
 PLAIN_SERVER = "http://127.0.0.1:10259"
-"""Where `berth up` serves."""
+"""Where schedulers of v1.20, and older versions of `berth up`, serve."""
 TIMEOUT_S = 10.0
 REFUSED = (401, 403)
 AT_ONCE = 8
@@ -104,16 +104,18 @@ def scheduler_options(command: Command) -> Command:
 class SchedulerInUse:
     """The scheduler of one cluster, wherever it is."""
 
-    __slots__ = ("_access", "_address", "_cluster_id", "_guessed", "_other", "_problem")
+    __slots__ = ("_access", "_address", "_cluster_id", "_guessed", "_is_here", "_other", "_problem")
 
-    def __init__(self, address: SchedulerAddress) -> None:
+    def __init__(self, address: SchedulerAddress, *, is_here: bool = False) -> None:
         """Read the kubeconfig in use, if there is one. Raises `UserError` for one that cannot be used.
 
-        Who names the scheduler needs no cluster, unless one is named as well.
+        Who names the scheduler needs no cluster, unless one is named as well. One that `is_here` is looked for on this
+        machine only.
         """
         from berth.kube.credentials.kubeconfig import NoKubeconfigError
 
         self._address = address
+        self._is_here = is_here
         self._access: ClusterAccess | None = None
         self._problem = ""
         """Why no kubeconfig can be used."""
@@ -230,8 +232,9 @@ class SchedulerInUse:
                 self._other += f", {redact_url(found.api_server)}" if found.api_server else ""
         if refused is not None:
             return refused
-        if access is None:
-            raise connection.UnreachableError(f"no scheduler answers on this machine, and {self._problem}")
+        if access is None or self._is_here:
+            why = f", and {self._problem}" if self._problem else ""
+            raise connection.UnreachableError(f"no scheduler answers on this machine{why}")
         try:
             return await connection.ask_in_cluster(access, path, address.lease, body)
         except connection.UnreachableError as error:
@@ -313,7 +316,7 @@ def _read_authority(file: str) -> str:
 
 
 def ask_plainly(server: str, path: str, body: bytes | None = None) -> "Answered":
-    """Ask over plain HTTP, without credentials, as `berth up` and v1.20's --port serve."""
+    """Ask over plain HTTP, without credentials, as v1.20's --port serves."""
     from berth.cli.connection import Answered, UnreachableError
 
     base = server if "://" in server else f"http://{server}"

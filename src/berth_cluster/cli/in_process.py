@@ -7,6 +7,7 @@ it needs no leader election: no other process can reach this store from inside.
 import asyncio
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -18,9 +19,13 @@ from berth.cli.setup import Setup, read_setup, registry_of, scheduler_configurat
 from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
 from berth.decisions.explanation import Explanation, explain
+from berth.kube.credentials.access import load_access
+from berth.kube.http.client import HttpTransport
 from berth.runtime.observing.metrics_v1_20 import metrics_for
 from berth.runtime.observing.several import Instruments
 from berth.runtime.scheduler import LiveScheduler
+from berth.runtime.serving.options import ServingOptions
+from berth.runtime.serving.secure import SecureServing
 from berth.runtime.serving.server import HealthServer
 from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.transport import StoreTransport
@@ -52,9 +57,9 @@ class InProcessScheduler:
     def __init__(
         self,
         store: Store,
-        serve_on: int | None = 0,
         setup: Setup | None = None,
         *,
+        secure: SecureServing | None = None,
         kept: Kept | None = None,
         api_server: str = "",
         build: Build = build_core,
@@ -62,7 +67,8 @@ class InProcessScheduler:
     ) -> None:
         """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`.
 
-        `kept` is the decision log, if there is one; `api_server` the address under which the store is served;
+        `secure` is where it is served, by default nowhere; `kept` the decision log, if there is one; `api_server` the
+        address under which the store is served;
         `build` makes the core. `delay` is how slow the API server is.
         """
         config, registry = setup or read_setup()
@@ -77,9 +83,8 @@ class InProcessScheduler:
         metrics.observe(self._live)
         self._metrics = metrics
         self._registry = registry
-        port = _usual_or_free_port() if serve_on is None else serve_on
         self._server = HealthServer(
-            self._live, metrics, config, port=port, decision_log=self._keeper, api_server=api_server
+            self._live, metrics, config, port=0, secure=secure, decision_log=self._keeper, api_server=api_server
         )
         self._stopping = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -90,7 +95,7 @@ class InProcessScheduler:
             return {key: explain(decision, top=decision.node_count) for key, decision in core.trace.items()}
 
     async def serve(self) -> str:
-        """Serve metrics and decisions on loopback; return where, or the empty string. Raises `PortTaken`."""
+        """Serve metrics and decisions; return where, or the empty string. Raises `PortTaken`."""
         await self._server.start()
         return self._server.address
 
@@ -162,8 +167,20 @@ def _slowed(transport: StoreTransport, delay: ApiDelay) -> StoreTransport:
     return cast("StoreTransport", Slowed())
 
 
+def secure_port(kubeconfig: Path, port: int | None) -> SecureServing | None:
+    """The port on loopback on which a scheduler is served to those whom the API server of a kubeconfig lets ask.
+
+    Without a number it is the usual one, or another where that is taken; 0 is none.
+    """
+    if port == 0:
+        return None
+    reviews = HttpTransport(load_access(str(kubeconfig)), user_agent="berth-scheduler")
+    options = ServingOptions(bind_address="127.0.0.1", port=port or _usual_or_free_port())
+    return SecureServing(options, reviews, reviews)
+
+
 def _usual_or_free_port() -> int:
-    """The port where `berth explain` looks by default, or another if that is taken."""
+    """The port on which schedulers usually are, or another if that is taken."""
     for port in (USUAL_PORT, 0):
         with socket.socket() as probe:
             try:

@@ -89,7 +89,8 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     "--scheduler-port",
     default=None,
     type=click.IntRange(0, 65535),
-    help="Loopback port of the scheduler's metrics and decisions; 10259 or a free one by default, 0 for none.",
+    help="Loopback port of the scheduler's metrics and decisions, for those whom the cluster lets ask; 10259 or a free "
+    "one by default, 0 for none.",
 )
 @config_option
 @plugin_option
@@ -273,7 +274,7 @@ async def _run(
     from berth.runtime.observing.logs import LegibleFormatter
     from berth.runtime.status_writer import StatusWriter
     from berth_cluster.apimachinery.resource_types import NODES
-    from berth_cluster.cli.in_process import InProcessScheduler
+    from berth_cluster.cli.in_process import InProcessScheduler, secure_port
     from berth_cluster.cli.pod_census import PodCensus, tell
     from berth_cluster.serving.transport import StoreTransport
     from berth_workbench.cli.ui import LocalPage
@@ -282,7 +283,7 @@ async def _run(
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("berth.scheduler.reload").setLevel(logging.INFO)
-    served = ""
+    served, place = "", None
     async with contextlib.AsyncExitStack() as ending:
         stop = stop_on_signals()
         kept = cluster.store.kept
@@ -300,13 +301,16 @@ async def _run(
             nodes = len(cluster.store.objects(NODES))
         if setup is not None:
             log, url = open_log(*logs, anew=True), cluster.url
+            secure = secure_port(cluster.kubeconfig, scheduler_port)
             scheduler = InProcessScheduler(
-                cluster.store, scheduler_port, setup, kept=log, api_server=url, build=build, delay=cluster.delay
+                cluster.store, setup, secure=secure, kept=log, api_server=url, build=build, delay=cluster.delay
             )
             ending.push_async_callback(scheduler.stop)
             served = await scheduler.serve()
-            if served:
-                ending.enter_context(recorded(ServedLocally(served, "", url, os.getpid()), record_directory()))
+            if secure is not None:
+                certificate = secure.certificates.certificate_pem.decode("ascii")
+                place = ServedLocally(served, certificate, url, os.getpid())
+                ending.enter_context(recorded(place, record_directory()))
             ends.append(scheduler.start())
             await scheduler.wait_until_ready()
             if (file := scheduler.followed(typed)) is not None:
@@ -319,7 +323,8 @@ async def _run(
             ends.append(asyncio.create_task(writer.run(), name="status controllers"))
             ending.push_async_callback(_cancelled, ends[-1])
         if page_port is not None:
-            page = LocalPage(served, str(cluster.kubeconfig), page_port)
+            assert place is not None, "the scheduler is served where it has a page"
+            page = LocalPage(place, str(cluster.kubeconfig), page_port)
             ending.push_async_callback(page.close)
             click.echo(await page.open())
         click.echo(ready_text(cluster, nodes, with_scheduler=setup is not None, served=served))

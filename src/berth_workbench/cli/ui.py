@@ -18,7 +18,7 @@ from berth.cli.setup import Setup, config_option, gates_option, plugin_option
 if TYPE_CHECKING:
     import ssl
 
-    from berth.cli.connection import Answered
+    from berth.cli.local_record import ServedLocally
     from berth.cli.scheduler_in_use import SchedulerAddress
     from berth_workbench.comparison.configurations import ConfigurationSource
     from berth_workbench.page.access import Access
@@ -38,7 +38,6 @@ class TlsFiles(NamedTuple):
     key: str
 
 
-TIMEOUT_S = 10.0
 MISSING = "the page needs NiceGUI, which is not installed: pip install 'berth-scheduler[ui]'"
 
 
@@ -225,29 +224,19 @@ async def source_of(looked: Looked) -> "Source":
     return _cluster_in(looked) if looked.files else await _scheduler_at(looked)
 
 
-def plain_source(url: str, kubeconfig: str) -> "Source":
-    """A scheduler that serves in plain HTTP on this machine, as `berth up` has it. Make it inside the event loop."""
-    import aiohttp
-
-    from berth.cli.connection import Answered, UnreachableError
-    from berth.kube.http.connections import reason_of
+def local_source(scheduler: "ServedLocally", kubeconfig: str) -> "Source":
+    """A scheduler of this machine that follows the cluster of a kubeconfig, asked with its credentials."""
+    from berth.cli.connection import Answered, UnreachableError, ask_local
+    from berth.kube.credentials.access import load_access
     from berth_workbench.page.live import LiveSource
 
-    session = aiohttp.ClientSession(
-        url, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), cookie_jar=aiohttp.DummyCookieJar()
-    )
+    access = load_access(kubeconfig)
 
-    async def ask(path: str, body: bytes | None = None) -> "Answered":
-        try:
-            method = "GET" if body is None else "POST"
-            async with session.request(method, path, data=body, allow_redirects=False) as answer:
-                return Answered.of(answer.status, await answer.read(), answer.headers, url)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError(f"the scheduler at {url} does not answer: {reason_of(error)}") from None
+    async def ask(path: str, body: bytes | None = None) -> Answered:
+        return await ask_local(scheduler, path, access, body)
 
     refused = (UnreachableError, click.ClickException, UserError)
-    take = _taking(kubeconfig, "")
-    return LiveSource(f"scheduler at {url}", ask, refused, close=session.close, take=take, send=ask)
+    return LiveSource(f"scheduler at {scheduler.url}", ask, refused, take=_taking(kubeconfig, ""), send=ask)
 
 
 def _taking(kubeconfig: str, context: str) -> "Callable[[ConfigurationSource | None], Awaitable[Snapshot]]":
@@ -267,11 +256,11 @@ class LocalPage:
 
     __slots__ = ("_page", "_source")
 
-    def __init__(self, scheduler_url: str, kubeconfig: str, port: int) -> None:
+    def __init__(self, scheduler: "ServedLocally", kubeconfig: str, port: int) -> None:
         from berth_workbench.page.access import OwnToken
         from berth_workbench.page.server import PageServer
 
-        self._source = plain_source(scheduler_url, kubeconfig)
+        self._source = local_source(scheduler, kubeconfig)
         self._page = PageServer(self._source, OwnToken(), port=port)
 
     async def open(self) -> str:

@@ -2,8 +2,8 @@
 
 `berth run` starts a `HealthServer` before the first connection to the cluster, so that probes have an answer from the
 beginning. On the secure port it speaks TLS and answers those who may (`secure`); plain HTTP is for loopback only, as
-v1.20's `--port` and `berth up` have it. Requests are answered on the event loop; what reads the core does so between
-cycles, so that no view is half made, and answers 503 where a cycle does not end in time.
+v1.20's `--port` has it. Requests are answered on the event loop; what reads the core does so between cycles, so that no
+view is half made, and answers 503 where a cycle does not end in time.
 """
 
 import asyncio
