@@ -15,8 +15,27 @@ import yaml
 from click.testing import CliRunner
 
 from berth.cli import main
+from tests.cluster.strategies.test_definitions import definition
 from tests.e2e.processes import BERTH, deployment, free_port
 from tests.waiting import WAIT_S, eventually
+
+LOCKED = """
+from berth.plugin import Action, ClusterEvent, ClusterEventWithHint, CustomResource, unschedulable
+
+KEYS = CustomResource("example.com", "v1", "widgets", "Widget", namespaced=False)
+
+class Locked:
+    name = "Locked"
+
+    def __init__(self, args, handle):
+        self._keys = handle.follow(KEYS)
+
+    def pre_filter(self, state, pod):
+        return None if [*self._keys.list()] else unschedulable("locked")
+
+    def events_to_register(self):
+        return [ClusterEventWithHint(ClusterEvent(KEYS.name, Action.ALL))]
+"""
 
 
 class Up:
@@ -227,6 +246,23 @@ def test_with_the_scheduler_a_deployment_comes_up_by_itself(up):
     bindings = call("GET", "/debug/bindings")["items"]
     assert sorted(one["podUid"] for one in bindings) == sorted(pod["metadata"]["uid"] for pod in pods)
     assert cluster.end() == (0, "")
+
+
+def test_what_a_plugin_follows_is_followed_as_soon_as_it_is_defined_and_its_absence_is_no_news(up, tmp_path):
+    (tmp_path / "locked.py").write_text(LOCKED)
+    cluster = up("--nodes", "1", "--plugin", f"{tmp_path}/locked.py:Locked")
+    cluster.wait_until_ready()
+    call = client(cluster)
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    path = "/api/v1/namespaces/default/pods"
+    call("POST", path, pod)
+    eventually(lambda: "locked" in str(call("GET", f"{path}/web")["status"]))
+    call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(scope="Cluster"))
+    eventually(lambda: "True" in str(call("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]))
+    key = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "key"}}
+    call("POST", "/apis/example.com/v1/widgets", key)
+    eventually(lambda: call("GET", f"{path}/web")["spec"].get("nodeName"))
+    assert cluster.end() == (0, "") and "WARNING" not in "".join(cluster.said)
 
 
 @pytest.mark.parametrize(

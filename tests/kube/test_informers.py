@@ -58,10 +58,10 @@ class Case:
     def __init__(self, lists, paths=()):
         self.clock = VirtualClock()
         self.transport = Served(lists, paths)
-        self.reports, self.changes = [], []
+        self.troubles, self.changes = [], []
         self.informers = InformerSet(
             self.transport,
-            report=lambda trouble: self.reports.append(str(trouble)),
+            report=self.troubles.append,
             rng=random.Random(1),
             clock=self.clock,
             sleep=self.clock.sleep,
@@ -77,6 +77,10 @@ class Case:
     async def stop(self):
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
+
+    @property
+    def reports(self):
+        return [str(trouble) for trouble in self.troubles]
 
     @property
     def synced(self):
@@ -170,6 +174,36 @@ async def test_what_is_required_is_never_missing():
     case.transport.paths["/api/v1"] = LISTED % b"nodes"
     await case.clock.advance(5)
     assert case.synced == ["nodes v1"]
+    await case.stop()
+
+
+async def test_only_what_has_never_been_there_and_need_not_be_is_told_as_missing():
+    case = Case(
+        {"storageclasses v1": EMPTY},
+        {
+            "/apis/storage.k8s.io": b'{"versions":[{"version":"v1"}]}',
+            "/apis/storage.k8s.io/v1": LISTED % b"storageclasses",
+            "/api/v1": LISTED % b"pods",
+        },
+    )
+    ended = asyncio.Event()
+
+    async def watch(resource, **options):
+        if options["send_initial_events"]:
+            raise ApiError(422, "Invalid", "no streams here")
+        await ended.wait()
+        raise NOT_FOUND
+        yield b""
+
+    case.transport.watch = watch
+    for kind, is_required in (("StorageClass", False), ("CSIDriver", False), ("Node", True)):
+        case.add(kind, is_required=is_required)
+    await case.start()
+    case.transport.paths["/apis/storage.k8s.io/v1"] = LISTED % b"x"
+    ended.set()
+    await settle(60)
+    told = {trouble.plural: trouble.is_missing for trouble in case.troubles}
+    assert told == {"csidrivers": True, "nodes": False, "storageclasses": False}
     await case.stop()
 
 

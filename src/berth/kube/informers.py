@@ -149,7 +149,8 @@ class Informer:
         if not self.is_missing:
             what = "what was known of it stays" if self._is_synced else "taken as empty"
             told = f"{NOT_SERVED}; {what}, asking again every {ASK_AGAIN_S:.0f} s"
-            self._report(InformerTrouble(plural, told, is_shared=True))
+            has_never_been = not self._is_required and not self._is_synced
+            self._report(InformerTrouble(plural, told, is_shared=True, is_missing=has_never_been))
         self.is_missing = not self._is_required
         self.problem = NOT_SERVED
         self._on_settled()

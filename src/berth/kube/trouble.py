@@ -13,6 +13,8 @@ class InformerTrouble(msgspec.Struct, frozen=True):
     message: str
     is_shared: bool = False
     """Whether it is trouble with the connection or the server, which other informers have as well."""
+    is_missing: bool = False
+    """Whether it is only that the server has never served a kind that may be absent, as before its definition comes."""
 
     def __str__(self) -> str:
         return f"{self.plural}: {self.message}"

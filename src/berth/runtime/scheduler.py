@@ -39,6 +39,7 @@ from berth.kube.changes import Change
 from berth.kube.events import EventRecorder
 from berth.kube.served import ServedTransport
 from berth.kube.transport import Transport
+from berth.kube.trouble import Report
 from berth.runtime.acting.effects import Effects
 from berth.runtime.arrivals import Arrivals
 from berth.runtime.core_work import CoreWork, log_bug
@@ -95,12 +96,14 @@ class LiveScheduler:
         shards: int = 1,
         runner: SliceRunner | None = None,
         build: Callable[..., Core] = build_core,
+        report: Report | None = None,
     ) -> None:
         """`extenders` calls those of the configuration, over HTTP unless something else is given.
 
         With several `shards`, leaders must be elected: each process schedules the namespaces whose leases it gets.
         `runner` does the core's work, by default a `CoreThread`; `Inline` makes everything deterministic. `build` makes
-        each core, with the arguments of `build_core`: a recorder's makes one that is recorded.
+        each core, with the arguments of `build_core`: a recorder's makes one that is recorded. `report` is told what
+        keeps kinds from being followed, by default the log.
         """
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock
@@ -125,7 +128,7 @@ class LiveScheduler:
         self.following = WatchedResources(
             transport,
             self._take_in,
-            report=GroupedReport(_log.warning),
+            report=report or GroupedReport(_log.warning),
             rng=rng,
             clock=clock,
             keep_raw=kinds_sent_whole(config.extenders),

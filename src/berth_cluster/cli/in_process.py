@@ -5,8 +5,9 @@ it needs no leader election: no other process can reach this store from inside.
 """
 
 import asyncio
+import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -21,12 +22,15 @@ from berth.core.assembly import build_core
 from berth.decisions.explanation import Explanation, explain
 from berth.kube.credentials.access import load_access
 from berth.kube.http.client import HttpTransport
+from berth.kube.trouble import Report
+from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.observing.metrics_v1_20 import metrics_for
 from berth.runtime.observing.several import Instruments
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.options import ServingOptions
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.serving.server import HealthServer
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, ResourceType
 from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
@@ -68,8 +72,7 @@ class InProcessScheduler:
         """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`.
 
         `secure` is where it is served, by default nowhere; `kept` the decision log, if there is one; `api_server` the
-        address under which the store is served;
-        `build` makes the core. `delay` is how slow the API server is.
+        address under which the store is served; `build` makes the core. `delay` is how slow the API server is.
         """
         config, registry = setup or read_setup()
         config = _alone(config)
@@ -77,7 +80,10 @@ class InProcessScheduler:
         slowed = self._transport if delay is None else _slowed(self._transport, delay)
         metrics = metrics_for(config)
         observer = metrics if kept is None else Instruments(metrics, kept.collector)
-        self._live = LiveScheduler(config, slowed, registry=registry, instrument=observer, build=build)
+        self._live = LiveScheduler(
+            config, slowed, registry=registry, instrument=observer, build=build, report=_report()
+        )
+        store.subscribe(on_definition(self._live.following.ask_again))
         self._keeper = None if kept is None else kept.keeper
         self._keeping: asyncio.Task[None] | None = None
         metrics.observe(self._live)
@@ -116,10 +122,6 @@ class InProcessScheduler:
         setup = Setup(self._live.config, self._registry)
         return setup_followed(self._live, self._metrics, setup, typed.plugins, typed.config_file, load)
 
-    def ask_again(self) -> None:
-        """Look at once for kinds that plugins want to follow and that were not there."""
-        self._live.following.ask_again()
-
     async def wait_until_ready(self) -> None:
         """Return when it has seen the whole cluster and schedules, or has failed."""
         while not self._live.is_leading and not (self.task is not None and self.task.done()):
@@ -147,6 +149,22 @@ def _alone(config: SchedulerConfiguration) -> SchedulerConfiguration:
     return msgspec.structs.replace(
         config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
     )
+
+
+def on_definition(ask_again: Callable[[], None]) -> Callable[..., None]:
+    """What hears of changes in the store, and has somebody look for kinds when there may be a new one."""
+
+    def told(_type: str, resource: ResourceType, *_: Any) -> None:
+        if resource is DEFINITIONS:
+            ask_again()
+
+    return told
+
+
+def _report() -> Report:
+    """To the log, but that a kind is not there yet is no news: it is followed as soon as somebody defines it."""
+    told = GroupedReport(logging.getLogger("berth.scheduler").warning)
+    return lambda trouble: None if trouble.is_missing else told(trouble)
 
 
 def _slowed(transport: StoreTransport, delay: ApiDelay) -> StoreTransport:

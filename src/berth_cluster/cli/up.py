@@ -24,11 +24,8 @@ from berth.cli.setup import config_option, gates_option, plugin_option, read_set
 from berth_cluster.cli.server_options import ServerOptions, server_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from berth.cli.setup import Setup
     from berth.kube.trouble import InformerTrouble
-    from berth_cluster.apimachinery.resource_types import ResourceType
     from berth_cluster.cli.in_process import TypedSetup
     from berth_cluster.embedded import EmbeddedCluster
     from berth_cluster.hollow.pools import NodePool
@@ -274,7 +271,7 @@ async def _run(
     from berth.runtime.observing.logs import LegibleFormatter
     from berth.runtime.status_writer import StatusWriter
     from berth_cluster.apimachinery.resource_types import NODES
-    from berth_cluster.cli.in_process import InProcessScheduler, secure_port
+    from berth_cluster.cli.in_process import InProcessScheduler, on_definition, secure_port
     from berth_cluster.cli.pod_census import PodCensus, tell
     from berth_cluster.serving.transport import StoreTransport
     from berth_workbench.cli.ui import LocalPage
@@ -316,10 +313,9 @@ async def _run(
             if (file := scheduler.followed(typed)) is not None:
                 on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
                 ending.push_async_callback(_cancelled, asyncio.create_task(file.run(), name="configuration file"))
-            cluster.store.subscribe(_on_definition(scheduler.ask_again))
         if controllers := installed_controllers():
             writer = StatusWriter(StoreTransport(cluster.store), controllers, report=_untold)
-            cluster.store.subscribe(_on_definition(writer.ask_again))
+            cluster.store.subscribe(on_definition(writer.ask_again))
             ends.append(asyncio.create_task(writer.run(), name="status controllers"))
             ending.push_async_callback(_cancelled, ends[-1])
         if page_port is not None:
@@ -333,17 +329,6 @@ async def _run(
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if kept is not None and kept.failure is not None:
         raise kept.failure
-
-
-def _on_definition(ask_again: "Callable[[], None]") -> "Callable[..., None]":
-    """What hears of changes in the store, and has somebody look for kinds when there may be a new one."""
-    from berth_cluster.apimachinery.resource_types import DEFINITIONS
-
-    def told(_type: str, resource: "ResourceType", *_: Any) -> None:
-        if resource is DEFINITIONS:
-            ask_again()
-
-    return told
 
 
 def _untold(_trouble: "InformerTrouble") -> None:
