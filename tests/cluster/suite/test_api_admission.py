@@ -30,6 +30,29 @@ OPERATIONS = {
         {"policyName": "nowhere.example.com", "validationActions": ["Deny"]},
         False,
     ),
+    "mutation": (
+        ADMISSION,
+        "mutatingadmissionpolicies",
+        "MutatingAdmissionPolicy",
+        {
+            "matchConstraints": {"resourceRules": [RULE]},
+            "reinvocationPolicy": "Never",
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {"expression": "Object{spec: Object.spec{replicas: 2}}"},
+                }
+            ],
+        },
+        False,
+    ),
+    "its binding": (
+        ADMISSION,
+        "mutatingadmissionpolicybindings",
+        "MutatingAdmissionPolicyBinding",
+        {"policyName": "nowhere.example.com"},
+        False,
+    ),
     "schema": (
         FLOW,
         "flowschemas",
@@ -44,6 +67,8 @@ OPERATIONS = {
 @spec(
     "ValidatingAdmissionPolicy should support ValidatingAdmissionPolicy API operations",
     "ValidatingAdmissionPolicy should support ValidatingAdmissionPolicyBinding API operations",
+    "MutatingAdmissionPolicy should support MutatingAdmissionPolicy API operations",
+    "MutatingAdmissionPolicy should support MutatingAdmissionPolicyBinding API operations",
     "API priority and fairness should support FlowSchema API operations",
     "API priority and fairness should support PriorityLevelConfiguration API operations",
 )

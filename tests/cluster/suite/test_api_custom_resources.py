@@ -120,7 +120,7 @@ def test_defaults_of_requests_and_of_what_is_stored(cluster, definitions):
     assert cluster.read(kind, "two")["a"] == "A"
 
 
-@spec("CustomResourceDefinition Watch watch on custom resource definition objects")
+@spec("CustomResourceDefinition Watch CustomResourceDefinition Watch watch on custom resource definition objects")
 def test_watching_custom_objects(cluster, definitions):
     definitions.create(scope="Cluster")
     kind = f"{definitions.group}/v1/Foo"

@@ -31,6 +31,21 @@ def test_pods_go_with_their_namespace(cluster, another):
     assert another.list("Pod") == []
 
 
+@spec("OrderedNamespaceDeletion namespace deletion should delete pod first")
+def test_pods_go_before_everything_else_in_their_namespace(cluster, another):
+    held = pod("held")
+    held["metadata"]["finalizers"] = ["e2e.example.com/finalizer"]
+    another.create(held)
+    another.until_running("held")
+    another.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"key": "value"}})
+    cluster.delete("Namespace", another.namespace)
+    cluster.until("Namespace", another.namespace, lambda obj: condition(obj, "NamespaceDeletionContentFailure"))
+    another.until("Pod", "held", lambda obj: "deletionTimestamp" in obj["metadata"])
+    assert another.exists("ConfigMap", "one")
+    another.patch("Pod", "held", {"metadata": {"finalizers": None}})
+    cluster.until_gone("Namespace", another.namespace)
+
+
 @spec("Namespaces should ensure that all services are removed when a namespace is deleted")
 def test_services_go_with_their_namespace(cluster, another):
     ports = [{"port": 80, "targetPort": 80}]

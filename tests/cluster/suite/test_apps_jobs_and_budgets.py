@@ -19,6 +19,20 @@ def until_ended(cluster, name, how="Complete"):
 
 
 SUCCEED, FAIL = ("/bin/sh", "-c", "exit 0"), ("/bin/sh", "-c", "exit 1")
+FAIL_ODD = ("sh", "-c", "\nif [ $(expr ${JOB_COMPLETION_INDEX} % 2) -ne 0 ]; then\n  exit 1\nelse\n  exit 0\nfi\n")
+
+
+def remembering(made, first, source, file="/data/foo"):
+    """The job with containers that do something else when they first run, and find on a volume that they have."""
+    inside = made["spec"]["template"]["spec"]
+    inside["volumes"] = [{"name": "data", **source}]
+    script = f"if [[ -r {file} ]]\nthen\n  exit 0\nelse\n  touch {file}\n  {first}\nfi\n"
+    inside["containers"][0] |= {
+        "command": ["/bin/sh", "-c"],
+        "args": [script],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    return made
 
 
 @spec("Job should run a job to completion when tasks succeed")
@@ -31,9 +45,8 @@ def test_a_job_completes(cluster):
 
 @spec("Job should run a job to completion when tasks sometimes fail and are locally restarted")
 def test_a_job_whose_containers_fail_at_first(cluster):
-    made = job("fail-once-local", SUCCEED, restartPolicy="OnFailure", completions=2)
-    made["spec"]["template"]["metadata"]["annotations"] = {"berth.dev/exit-code": "1,0"}
-    cluster.create(made)
+    made = job("fail-once-local", restartPolicy="OnFailure", completions=2)
+    cluster.create(remembering(made, "exit 1", {"emptyDir": {}}))
     assert until_ended(cluster, "fail-once-local")["status"]["succeeded"] == 2
     for each in cluster.list("Pod"):
         assert [one["restartCount"] for one in each["status"]["containerStatuses"]] == [1]
@@ -93,28 +106,61 @@ def test_an_exit_code_fails_a_job(cluster):
     assert said["reason"] == "PodFailurePolicy"
 
 
-@spec(
-    "Job should allow to use a pod failure policy to ignore failure matching on DisruptionTarget condition",
-)
+@spec("Job should allow to use a pod failure policy to ignore failure matching on DisruptionTarget condition")
 @pytest.mark.long
 def test_evictions_are_ignored(cluster):
     """Each pod that has failed puts the next off, by ten seconds at first."""
-    condition_rule = [{"type": "DisruptionTarget", "status": "True"}]
-    rule = {"action": "Ignore", "onPodConditions": condition_rule}
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     fields = {"completions": 2, "backoffLimit": 0, "completionMode": "Indexed"}
-    cluster.create(job("ignore", podFailurePolicy={"rules": [rule]}, **fields))
-    pods = cluster.until_count("Pod", 2, is_running)
-    for each in pods:
+    made = job("ignore", podFailurePolicy={"rules": [rule]}, **fields)
+    made["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": min(cluster.names("Node"))}
+    shared = {"hostPath": {"path": f"/tmp/job-e2e/{cluster.namespace}", "type": "DirectoryOrCreate"}}
+    cluster.create(remembering(made, "sleep 1000000", shared, "/data/foo-$JOB_COMPLETION_INDEX"))
+    for each in cluster.until_count("Pod", 2, is_running):
         evict(cluster, each["metadata"]["name"])
         cluster.until_gone("Pod", each["metadata"]["name"])
-    again = cluster.until_count("Pod", 2, is_running)
-    assert not {each["metadata"]["uid"] for each in again} & {each["metadata"]["uid"] for each in pods}
-    assert condition(cluster.read("Job", "ignore"), "Failed") is None
-    for each in again:
-        each["status"]["phase"] = "Succeeded"
-        each["metadata"]["resourceVersion"] = ""
-        cluster.update(each, "status")
     until_ended(cluster, "ignore")
+
+
+@spec(
+    "Job should execute all indexes despite some failing when using backoffLimitPerIndex",
+    "Job should mark indexes as failed when the FailIndex action is matched in podFailurePolicy",
+    "Job should terminate job execution when the number of failed indexes exceeds maxFailedIndexes",
+)
+@pytest.mark.parametrize(
+    ("command", "fields", "expected"),
+    [
+        pytest.param(
+            FAIL_ODD,
+            {"backoffLimitPerIndex": 1},
+            {"failedIndexes": "1,3", "completedIndexes": "0,2", "failed": 4, "succeeded": 2},
+            marks=pytest.mark.long,
+        ),
+        (
+            FAIL_ODD,
+            {
+                "backoffLimitPerIndex": 1,
+                "completions": 2,
+                "podFailurePolicy": {
+                    "rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [1]}}]
+                },
+            },
+            {"failedIndexes": "1", "completedIndexes": "0", "failed": 1, "succeeded": 1},
+        ),
+        (
+            FAIL,
+            {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0, "parallelism": 1},
+            {"failedIndexes": "0", "failed": 1},
+        ),
+    ],
+    ids=["all are tried", "fail at once", "too many"],
+)
+def test_indexes_fail(cluster, command, fields, expected):
+    made = job("indexed", command, completionMode="Indexed", **fields)
+    del made["spec"]["backoffLimit"]
+    cluster.create(made)
+    status = until_ended(cluster, "indexed", "Failed")["status"]
+    assert {name: status.get(name) for name in expected} == expected
 
 
 @spec("Job should apply changes to a job status")
@@ -164,17 +210,27 @@ def test_a_job_is_suspended(cluster):
     cluster.until("Job", "pause", lambda obj: condition(obj, "Suspended") == "True")
 
 
-@spec("Job with successPolicy succeededCount rule should succeeded even when some indexes remain pending")
-def test_a_success_policy(cluster):
-    rules = [{"succeededIndexes": "0-1", "succeededCount": 1}]
-    fields = {"completionMode": "Indexed", "successPolicy": {"rules": rules}, "completions": 3, "parallelism": 3}
-    made = job("policy", **fields)
-    cluster.create(made)
-    first = min(cluster.until_count("Pod", 3, is_running), key=lambda each: each["spec"]["hostname"])
-    first["status"]["phase"] = "Succeeded"
-    first["metadata"]["resourceVersion"] = ""
-    cluster.update(first, "status")
-    assert condition(until_ended(cluster, "policy"), "SuccessCriteriaMet") == "True"
+@spec(
+    "Job with successPolicy should succeeded when all indexes succeeded",
+    "Job with successPolicy succeededCount rule should succeeded even when some indexes remain pending",
+    "Job with successPolicy succeededIndexes rule should succeeded even when some indexes remain pending",
+)
+@pytest.mark.parametrize(
+    ("rule", "command", "completions", "completed"),
+    [
+        ({"succeededCount": 2}, SUCCEED, 2, "0,1"),
+        ({"succeededCount": 1}, FAIL_ODD, 5, "0"),
+        ({"succeededIndexes": "0"}, FAIL_ODD, 5, "0"),
+    ],
+)
+def test_a_success_policy(cluster, rule, command, completions, completed):
+    policy = {"successPolicy": {"rules": [rule]}}
+    cluster.create(job("policy", command, completionMode="Indexed", completions=completions, **policy))
+    status = until_ended(cluster, "policy")["status"]
+    (met,) = (each for each in status["conditions"] if each["type"] == "SuccessCriteriaMet")
+    assert (met["status"], met["reason"]) == ("True", "SuccessPolicy")
+    counts = [status.get(name, 0) for name in ("active", "ready", "terminating")]
+    assert (status["completedIndexes"], counts) == (completed, [0, 0, 0])
 
 
 # --- cron jobs ------------------------------------------------------------------------------------------------------

@@ -179,12 +179,10 @@ def test_rollover(cluster):
     running(cluster, 1)
     strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}, "type": "RollingUpdate"}
     body = workload("Deployment", "web", 1, labels={"name": "rollover"}, strategy=strategy, minReadySeconds=1)
-    body["spec"]["template"]["metadata"]["annotations"] = {"berth.dev/ready-seconds": "3600"}
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = "gb-redisslave:nonexistent"
     cluster.create(body)
     cluster.until("Deployment", "web", lambda obj: obj.get("status", {}).get("updatedReplicas") == 1)
-    patch = with_image("agnhost:2")
-    patch["spec"]["template"]["metadata"] = {"annotations": {"berth.dev/ready-seconds": "0"}}
-    cluster.patch("Deployment", "web", patch, how="strategic")
+    set_image(cluster, "Deployment", "web", "agnhost:2")
     until_complete(cluster, "web", 1)
     sets = {image_of(each["spec"]["template"]): each["spec"]["replicas"] for each in cluster.list("ReplicaSet")}
     assert sets.pop("agnhost:2") == 1 and set(sets.values()) == {0}
@@ -195,9 +193,7 @@ def test_proportional_scaling(cluster):
     strategy = {"rollingUpdate": {"maxUnavailable": 2, "maxSurge": 3}, "type": "RollingUpdate"}
     cluster.create(workload("Deployment", "web", 10, strategy=strategy))
     until_complete(cluster, "web", 10)
-    patch = with_image("webserver:404")
-    patch["spec"]["template"]["metadata"] = {"annotations": {"berth.dev/ready-seconds": "3600"}}
-    cluster.patch("Deployment", "web", patch, how="strategic")
+    set_image(cluster, "Deployment", "web", "webserver:404")
 
     def sizes():
         found = {image_of(each["spec"]["template"]): each["spec"]["replicas"] for each in cluster.list("ReplicaSet")}
@@ -504,15 +500,11 @@ def test_a_daemon_is_updated(cluster):
 def test_a_daemon_goes_back_without_restarts(cluster):
     cluster.create(workload("DaemonSet", "ds", updateStrategy={"type": "RollingUpdate"}))
     before = {each["metadata"]["name"] for each in running(cluster, 3)}
-    patch = with_image("foo:non-existent")
-    patch["spec"]["template"]["metadata"] = {"annotations": {"berth.dev/ready-seconds": "3600"}}
-    cluster.patch("DaemonSet", "ds", patch, how="strategic")
+    set_image(cluster, "DaemonSet", "ds", "foo:non-existent")
     eventually(lambda: "foo:non-existent" in images(cluster).values())
     kept = {name for name, image in images(cluster).items() if image != "foo:non-existent"} & before
     assert len(kept) == 2
-    patch = with_image("registry.k8s.io/pause:3.10")
-    patch["spec"]["template"]["metadata"] = {"annotations": {"berth.dev/ready-seconds": None}}
-    cluster.patch("DaemonSet", "ds", patch, how="strategic")
+    set_image(cluster, "DaemonSet", "ds", "registry.k8s.io/pause:3.10")
     eventually(
         lambda: set(images(cluster).values()) == {"registry.k8s.io/pause:3.10"} and len(running(cluster, 3)) == 3
     )
