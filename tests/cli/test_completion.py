@@ -1,5 +1,6 @@
 """What shells ask for completion: commands without importing them, options, and names that a scheduler knows."""
 
+import os
 import subprocess
 import sys
 
@@ -8,8 +9,11 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from berth.cli import main
+from berth.cli.local_record import ServedLocally, record_directory, recorded
 from tests.cli.test_chosen_pods import Cluster
-from tests.cli.test_connection import listening
+from tests.cli.test_connection import kubeconfig, listening, own_directory
+
+__all__ = ["own_directory"]
 
 NODES = {"names": ["node-1", "node-2", "other"], "zones": {"names": ["", "zone-a"], "of": [0, 1, 1]}}
 
@@ -78,16 +82,24 @@ async def server():
         (("whatif", "--cluster", "file", "--drain", "no"), []),
     ],
 )
-async def test_names_are_those_that_the_scheduler_knows(server, words, names, monkeypatch, tmp_path):
+async def test_names_are_those_that_the_scheduler_knows(server, words, names, monkeypatch):
     import asyncio
 
-    monkeypatch.setattr("berth.cli.known_names.PLAIN_SERVER", server)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("berth.cli.scheduler_in_use.PLAIN_SERVER", server)
     typed = [server if word == "SERVER" else word for word in words]
     assert await asyncio.to_thread(completed, *typed) == names
 
 
-def test_where_nobody_answers_no_name_is_known(monkeypatch, tmp_path):
-    monkeypatch.setattr("berth.cli.known_names.PLAIN_SERVER", "http://127.0.0.1:1")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+async def test_names_are_those_of_the_cluster_that_is_asked_about(server, tmp_path):
+    import asyncio
+
+    found = []
+    with recorded(ServedLocally(server, "", "http://127.0.0.1:1", os.getpid()), record_directory()):
+        for cluster in ("http://127.0.0.1:1", "http://127.0.0.1:2"):
+            config = kubeconfig(tmp_path, cluster)
+            found.append(await asyncio.to_thread(completed, "explain", "--kubeconfig", str(config), "--node", "no"))
+    assert found == [["node-1", "node-2"], []]
+
+
+def test_where_nobody_answers_no_name_is_known():
     assert completed("whatif", "--drain", "") == []

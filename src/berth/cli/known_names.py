@@ -12,7 +12,7 @@ import click
 
 from berth.api.near_names import alike, meant, nearest
 from berth.api.user_error import UserError
-from berth.cli.scheduler_in_use import PLAIN_SERVER, SchedulerAddress, SchedulerInUse, SchedulerQuestion
+from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse, SchedulerQuestion
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -109,16 +109,7 @@ def _completed(
         return []  # a cluster in files, which it would take too long to read
     found: list[str] = []
     with contextlib.suppress(click.ClickException, UserError):
-        server = context.params.get("server") or _that_asks_nobody()
-        scheduler = SchedulerInUse(SchedulerAddress(server), is_here=True)
+        typed = {name: context.params.get(name) or "" for name in SchedulerAddress._fields}
+        scheduler = SchedulerInUse(SchedulerAddress(**typed), is_here=True)
         found = [name for name in names(scheduler) if name.startswith(begun)]
     return [CompletionItem(name) for name in sorted(set(found))]
-
-
-def _that_asks_nobody() -> str:
-    """Return the address of a scheduler that answers without credentials; empty where others have left a file."""
-    from berth.cli.local_record import read_records, record_directory
-
-    records = read_records(record_directory())
-    plain = [record.url for record in records if record.is_plain]
-    return plain[0] if plain else "" if records else PLAIN_SERVER
