@@ -66,8 +66,11 @@ class ApiCalls:
             self._cluster.delete(call.kind, key)
             return Answer(0)
         if call.verb == "patch":
+            # What is written is another version. Without a number it passes for no state but itself, so that nobody
+            # who waits to see what he has written takes it for what was there before.
+            written = merged(merged(_plain(known), call.body), {"metadata": {"resourceVersion": None}})
             try:
-                after = decode(call.kind, merged(_plain(known), call.body))
+                after = decode(call.kind, written)
             except ObjectError as error:
                 return Answer(0, error=str(error))
             self._cluster.put(after)

@@ -1,5 +1,6 @@
 """Claims get their class and, where none waits for a pod, their volume when they are created."""
 
+import msgspec
 import pytest
 
 from berth.api.codec import decode
@@ -91,3 +92,15 @@ def test_a_static_volume_is_bound_to_the_claim_and_to_no_other():
     cluster.create([make_pod(name).claim(name).build() for name in ("one", "two")])
     cluster.settle()
     assert cluster.placements == {"default/one": "n", "default/two": ""}
+
+
+@pytest.mark.parametrize("version", ["", "17"])
+def test_a_claim_of_a_snapshot_gets_its_volume_when_its_pod_gets_a_node(version):
+    """The scheduler goes on once it sees what it has written to the claim, which is another version than before."""
+    node = make_node("n").capacity(cpu="4", pods="9").build()
+    waits = storage_class("later", volumeBindingMode="WaitForFirstConsumer")
+    known = claim(storageClassName="later")
+    known = msgspec.structs.replace(known, metadata=msgspec.structs.replace(known.metadata, resource_version=version))
+    cluster = SimulatedCluster([node, waits, known, make_pod("db").claim("data").build()])
+    cluster.settle()
+    assert cluster.placements == {"default/db": "n"}
