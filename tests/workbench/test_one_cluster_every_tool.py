@@ -120,7 +120,7 @@ def pending(is_open):
     other = pod("early", owner="early")
     other["metadata"]["creationTimestamp"] = "2030-01-01T00:00:00Z"
     objects = [] if is_open else [replica_set("early"), other]
-    return World(objects, is_open=is_open, fits=1, explain=0, page_pending=0)
+    return World(objects, is_open=is_open, fits=1, page_pending=0)
 
 
 def quota(is_open):
@@ -195,7 +195,7 @@ def daemon_set(is_open):
             {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent", "controller": True}
         ],
     }
-    return World([daemon], is_open=is_open, fits=1, explain=0, page_pending=0)
+    return World([daemon], is_open=is_open, fits=1, page_pending=0)
 
 
 def second_profile(is_open):

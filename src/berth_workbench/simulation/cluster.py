@@ -238,6 +238,12 @@ class SimulatedCluster(UndoableCluster):
             super().delete("Pod", key)
         self._comebacks.begins_anew(key)
 
+    def withdraw(self, key: str) -> None:
+        """Take out a pending pod by `namespace/name` as if it were yet to be created: its claims stay as they are."""
+        self._keys["Pod"].pop(key, None)
+        self.budgets.forget(self.objects["Pod", key])
+        self._delete_pod(key)
+
     def send_back(self, key: str) -> None:
         """Evict a pod by `namespace/name`: its controller replaces it by a pending one, without one it is gone."""
         pod: Pod = self.objects["Pod", key]

@@ -1,4 +1,4 @@
-"""What would help a pending pod: the least changes after which it fits, each proven on a copy of the cluster."""
+"""What would help a pending pod and the others of its workload: the least changes, each tried in memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +11,7 @@ from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
 from berth_workbench.page.views.trials import TrialPanel, result_place
 from berth_workbench.planning.help.result import Change, Help
 from berth_workbench.planning.help.search import what_would_help
+from berth_workbench.planning.help.words import consequences, whom, why_never
 from berth_workbench.simulation.site import Site
 
 CHANGES_SHOWN = 20
@@ -29,7 +30,7 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
             found = cluster.pods.get(pod)
             if found is None:
                 raise SourceError(f"there is no pod {pod} in the cluster any more")
-            return what_would_help(cluster, found, is_stopped=lambda: watch(1))
+            return what_would_help(cluster, found, documents=snapshot.documents, is_stopped=lambda: watch(1))
 
         return work
 
@@ -44,18 +45,20 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
 def _show(found: Help) -> None:
     if found.state != "pending":  # why it is pending stands above
         tag("p", f"{found.message[:1].upper()}{found.message[1:]}", "reason")
+    elif found.workload:
+        tag("p", f"{whom(found)}.")
     if found.never:
-        tag("p", "No node of this cluster would take it, even if every pod that may be evicted were gone.", "warn")
+        tag("p", f"Never with this cluster: {why_never(found)}.", "warn")
     for note in (*found.said, *found.notes):
         tag("p", note, "soft")
     if not found.is_complete:
         tag("p", "The search was ended before it was through; there may be other changes.", "soft")
     if found.changes:
         table(
-            "Changes after which it fits, the least first; each was tried",
-            [("Change", "short"), "What", ("Fits on", "short"), ("How", "mono")],
+            "Changes that help, the cheapest first; each was tried",
+            [("Change", "short"), "What", "Then", ("How", "mono")],
             [
-                [change.on, _what(change), _where(change), change.command or NOTHING]
+                [change.on, _what(change), " ".join(consequences(found, change)), _how(change) or NOTHING]
                 for change in found.changes[:CHANGES_SHOWN]
             ],
         )
@@ -73,9 +76,8 @@ def _show(found: Help) -> None:
 
 
 def _what(change: Change) -> str:
-    return "; and ".join([change.what, *(part.what for part in change.with_)])
+    return f"{change.what[:1].upper()}{change.what[1:]}."
 
 
-def _where(change: Change) -> str:
-    more = len(change.fits_on) - NODES_SHOWN
-    return ", ".join(change.fits_on[:NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _how(change: Change) -> str:
+    return " && ".join(command for command in (change.command, *(part.command for part in change.with_)) if command)

@@ -1,20 +1,26 @@
-"""What would have to change for a pending pod to fit: the least changes, each proven by the filters.
+"""What would have to change for pending pods to fit: the least changes, each proven by the filters and then tried.
 
-A pod and a cluster in memory go in (`what_would_help`), `Help` comes out. How it works, in the order of the modules:
+A pod and a cluster in memory go in (`what_would_help`), `Help` comes out, for the whole workload where there is one.
+The filters say of one pod what lets it in, which is fast. What they agree to is then carried out on the cluster, taken
+back, and offered only where all pods of the workload have a place and nobody as important has lost his.
+How it works, in the order of the modules:
 
 | module | does |
 | --- | --- |
 | `needs` | what a change is made of: what single thing of a pod rules nodes out, and how pod or node could give way |
 | `sources/` | finds these needs, one module for each group of plugins |
 | `all_needs` | asks all sources, and gives what no source accounts for the plugin's own words |
+| `group` | which pods a question is about, and the workload's manifest with a changed template |
 | `proof` | tries a proposal on the cluster: a changed pod, node or object, fewer pods; and puts everything back |
 | `proposals` | what to try for each kind of change, and how it is told |
+| `consequences` | carries a change out, with controllers and the scheduler: who has a place then, and who pays |
 | `findings` | proves proposals until one helps, leaves needless edits out, and keeps what was found |
 | `combinations` | the smallest sets of edits to the pod, to a node, or to one of each |
-| `additions` | a node more, and objects that are missing |
+| `additions` | nodes more, and objects that are missing |
 | `releases` | idle claims, what the pod's claims could ask for instead, how large its group must be |
 | `remedies` | what plugins say of the objects that they follow |
 | `departures` | which pods would have to go, and which priority would make them |
+| `replicas` | how many replicas could run at once |
 | `prospects` | whether it is never or not now, and what the pod waits for |
 | `patches` | patches that kubectl takes |
 | `words` | commands and lists for people |

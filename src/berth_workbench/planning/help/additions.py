@@ -1,8 +1,9 @@
 """What could be added to the cluster: one more node like those there are, or an object that is missing."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, count, groupby, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ from berth_workbench.planning.help.departures import is_kept
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import Question
 from berth_workbench.planning.help.proof import Proposal, document_of
-from berth_workbench.planning.help.proposals import of_new_node, of_new_object
+from berth_workbench.planning.help.proposals import Newcomer, of_new_nodes, of_new_object
 from berth_workbench.planning.help.sources.resources import amount_of, quantity_of, words_of
 from berth_workbench.planning.help.sources.taints import OF_THE_CONTROLLER
 
@@ -26,6 +27,8 @@ Json = dict[str, Any]
 
 MAX_SHAPES = 40
 FITTED_TRIED = 6
+MOST_NODES = 20
+"""No more nodes than these are proposed for one workload."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -71,14 +74,6 @@ def _size(node: Node) -> tuple[int, ...]:
             *(amount_of(name, has[name]) for name in others))  # fmt: skip
 
 
-class Newcomer(NamedTuple):
-    """A node that might be added, what belongs to it, and the pods that would run on it at once."""
-
-    node: Node
-    beside: tuple[Any, ...]
-    daemons: tuple[PodInfo, ...]
-
-
 class Adding:
     """The search for a node that would do."""
 
@@ -97,25 +92,37 @@ class Adding:
             chosen = sorted(range(len(shapes)), key=turns.__getitem__)[:MAX_SHAPES]
             shapes = [shapes[place] for place in sorted(chosen)]
             self._findings.is_complete = False
-        self._findings.add(chain(self._alike(shapes), self._larger(shapes)))
+        for propose in chain(self._alike(shapes), self._larger(shapes)):
+            change = self._findings.on_enough(propose, MOST_NODES)
+            if change is not None:
+                self._findings.changes.append(change)
+                return
 
-    def _alike(self, shapes: Sequence[NodeShape]) -> Iterator[Proposal]:
+    def _alike(self, shapes: Sequence[NodeShape]) -> Iterator[Callable[[int], Proposal]]:
         for shape in shapes:
-            newcomer = self._like(shape.like)
-            yield of_new_node(*newcomer, f"add a node like {shape.like} ({_words(newcomer.node)})")
+            words = f"like {shape.like} ({_words(self._question.table.node(self._question.table.row_of[shape.like]))})"
+            yield partial(self._proposal, partial(self._like, shape.like), words)
 
-    def _larger(self, shapes: Sequence[NodeShape]) -> Iterator[Proposal]:
+    def _larger(self, shapes: Sequence[NodeShape]) -> Iterator[Callable[[int], Proposal]]:
         """Yield nodes like some that are there but made to measure, those that differ least first."""
-        fitted = [(shape.like, *self._fitted(self._like(shape.like), shape.like)) for shape in reversed(shapes)]
-        differing = [each for each in fitted if each[2]]  # of those that differ as little, the larger come first
-        for like, newcomer, differences in sorted(differing, key=lambda each: len(each[2]))[:FITTED_TRIED]:
-            yield of_new_node(*newcomer, f"add a node like {like}, but {' and '.join(differences)}")
+        fitted = [(shape.like, self._fitted(shape.like, 1)[1]) for shape in reversed(shapes)]
+        differing = [each for each in fitted if each[1]]  # of those that differ as little, the larger come first
+        for like, differences in sorted(differing, key=lambda each: len(each[1]))[:FITTED_TRIED]:
+            words = f"like {like}, but {' and '.join(differences)}"
+            yield partial(self._proposal, partial(self._made_to_measure, like), words)
 
-    def _like(self, like: str) -> Newcomer:
+    def _made_to_measure(self, like: str, number: int) -> Newcomer:
+        return self._fitted(like, number)[0]
+
+    @staticmethod
+    def _proposal(make: Callable[[int], Newcomer], words: str, count: int) -> Proposal:
+        return of_new_nodes([make(number) for number in range(1, count + 1)], words)
+
+    def _like(self, like: str, number: int) -> Newcomer:
         """Return a copy of a node without what is wrong with that one, with its daemons' pods."""
         question, store = self._question, self._question.prover.core.objects
         row = question.table.row_of[like]
-        name = self._new_name(like)
+        name = self._new_name(like, number)
         document = document_of(question.table.node(row))
         labels = {k: _renamed(v, like, name) for k, v in document["metadata"].get("labels", {}).items()}
         document["metadata"] = {"name": name, "uid": f"Node/{name}",
@@ -134,11 +141,10 @@ class Adding:
         beside = tuple(self._beside(store, like, name))
         return Newcomer(decode("Node", document), beside, daemons)
 
-    def _new_name(self, like: str) -> str:
-        names, number = self._question.table.row_of, 1
-        while f"{like}-new{number}" in names:
-            number += 1
-        return f"{like}-new{number}"
+    def _new_name(self, like: str, number: int) -> str:
+        """Return a name that no node has, for the first, second, … of the new ones."""
+        free = (name for each in count(1) if (name := f"{like}-new{each}") not in self._question.table.row_of)
+        return next(islice(free, number - 1, None))
 
     def _beside(self, store: Any, like: str, name: str) -> Iterator[Any]:
         """Yield what drivers would publish for the node."""
@@ -154,8 +160,9 @@ class Adding:
                 renamed = _named(published, f"{published.metadata.name}-{name}")
                 yield msgspec.structs.replace(renamed, spec=spec)
 
-    def _fitted(self, newcomer: Newcomer, like: str) -> tuple[Newcomer, list[str]]:
+    def _fitted(self, like: str, number: int) -> tuple[Newcomer, list[str]]:
         """Return a node made to measure, and how it differs: what is short is raised to what pod and daemons need."""
+        newcomer = self._like(like, number)
         question, document = self._question, document_of(newcomer.node)
         differences = []
         allocatable = document["status"].setdefault("allocatable", {})

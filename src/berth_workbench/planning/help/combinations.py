@@ -19,7 +19,7 @@ from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import Need, NodeEdit, PodEdit
 from berth_workbench.planning.help.patches import patch_of
 from berth_workbench.planning.help.proof import Proposal, after_patch
-from berth_workbench.planning.help.proposals import of_both, of_node, of_pod
+from berth_workbench.planning.help.proposals import of_both, of_node, of_pod, on_all
 from berth_workbench.planning.help.result import Change
 
 Json = dict[str, Any]
@@ -33,6 +33,8 @@ TRIES = 60
 """So many candidates of either are tried."""
 MAX_ALSO = 8
 """On so many further nodes a change is tried that helped on the first."""
+TOGETHER = 20
+"""No more nodes than these are changed for one workload."""
 SAMPLE = 12
 """Of nodes that lack the same things, so many are tried before the set is given up."""
 
@@ -156,7 +158,7 @@ class Combining:
             if len(self._found) - before >= MAX_CHANGES or number >= TRIES:
                 self._findings.is_complete = False
                 break
-            fitted = self._fitted(candidate)
+            fitted = self._for_all(self._fitted(candidate))
             change = None if fitted is None else self._findings.least(fitted.edits, partial(of_pod, self._question))
             if change is not None and all(change.patch != known.patch for known in self._found):
                 self._found.append(change)
@@ -188,6 +190,30 @@ class Combining:
             if len(made) == len(edits) and (best is None or fitted.cost < best.cost):
                 best = fitted
         return best
+
+    def _for_all(self, fitted: PodCandidate | None) -> PodCandidate | None:
+        """Return a candidate with about the largest amount with which all pods of a workload have a place.
+
+        For one pod that is what the best node has left. But all pods get it, those that run as well, so that there is
+        more room than now; and where one has a place, there may be none for the next.
+        """
+        place = -1 if fitted is None else next((i for i, edit in enumerate(fitted.edits) if edit.amounts), -1)
+        if fitted is None or place < 0 or self._question.group.size == 1 or self._findings.consequences is None:
+            return fitted
+        amounts = fitted.edits[place].amounts
+        assert amounts is not None, "it was chosen for them"
+
+        def leaving(steps: int) -> tuple[PodEdit, ...]:
+            return (*fitted.edits[:place], amounts.edit(steps * amounts.step), *fitted.edits[place + 1 :])
+
+        least, most = 0, -(-amounts.asked // amounts.step)
+        while most - least > 1:
+            middle = (least + most) // 2
+            if self._findings.would_help(of_pod(self._question, leaving(middle))):
+                least = middle
+            else:
+                most = middle
+        return fitted._replace(edits=leaving(least)) if least else fitted
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -221,6 +247,7 @@ class Combining:
 
     def _try_nodes(self, ways: Sequence[tuple[int, tuple[NodeEdit, ...]]]) -> None:
         """Prove the same edits on the first of these nodes where they do, then on some more."""
+        partial_before = len(self._findings.partial)
         for place, way in enumerate(ways[:SAMPLE]):
             change = self._proven_node(*way)
             if change is None:
@@ -234,6 +261,10 @@ class Combining:
             self._found.append(msgspec.structs.replace(change, also_on=tuple(sorted(also)), untried=untried))
             return
         self._findings.is_complete &= len(ways) <= SAMPLE
+        if len(self._findings.partial) > partial_before and len(ways) > 1:  # each has room for some of the pods
+            each = [of_node(self._question.table.node(row), edits) for row, edits in ways[:TOGETHER]]
+            change = self._findings.on_enough(lambda count: on_all(each[:count]), len(each))
+            self._found += [] if change is None else [change]
 
     def _proven_node(self, row: int, edits: tuple[NodeEdit, ...]) -> Change | None:
         return self._findings.least(edits, partial(of_node, self._question.table.node(row)))

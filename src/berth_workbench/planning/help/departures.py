@@ -4,7 +4,8 @@ Rows are ranked by a rough count of what would have to leave, and the best are t
 filters asked, and every pod that is not in the way is put back, the most important first. So no proper subset of what
 is left would do. Where that leaves several pods or none, single pods are tried one after the other, wherever they run:
 one alone may be enough where no node's own pods are in the way, or where all of them together are needed by others.
-Budgets are respected; pods of daemon sets and mirror pods stay unless nothing else helps.
+Budgets are respected. Pods of daemon sets and mirror pods stay, as do those of the workload itself: they would come
+back. What of the sets that are found helps once controllers have made their pods again is offered.
 """
 
 from collections import Counter
@@ -18,11 +19,11 @@ from numpy.typing import NDArray
 
 from berth.api.pod_resources import PODS
 from berth.framework.status import Code
-from berth.plugins.preemption.budgets import Budget, Budgets, split_by_violation
+from berth.plugins.preemption.budgets import split_by_violation
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import Question
-from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer
+from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, Proposal
 from berth_workbench.planning.help.proposals import PRIORITY_COST, of_pod_document, pods_gone
 from berth_workbench.planning.help.result import Change
 from berth_workbench.planning.help.sources.resources import PLUGIN as OF_AMOUNTS
@@ -42,6 +43,8 @@ SYSTEM_NAMESPACE = "kube-system"
 SYSTEM_PREFIX = "system-"
 """Classes whose names begin so are for what the cluster itself needs, and admitted in its namespace only."""
 CLASSES_TRIED = 12
+JUDGED = 24
+"""So many sets of pods are tried with everything that follows: who makes them again, and where those go."""
 NEVER = "Never"
 
 
@@ -54,11 +57,10 @@ class Gone(NamedTuple):
     """The disruption budgets that stand against it."""
 
     @property
-    def rank(self) -> tuple[int, int, int, int]:
-        """What the set is chosen by, the least first: budgets, who is needed on the node, priority, how many."""
-        kept = sum(is_kept(pod) for pod in self.pods)
+    def rank(self) -> tuple[int, int, int]:
+        """What the set is chosen by, the least first: budgets, priority, how many."""
         highest = max((pod.priority for pod in self.pods if not pod.is_terminating), default=-(2**31))
-        return len(self.breaks), kept, highest, len(self.pods)
+        return len(self.breaks), highest, len(self.pods)
 
 
 def is_kept(pod: PodInfo) -> bool:
@@ -71,8 +73,8 @@ def is_kept(pod: PodInfo) -> bool:
 class Leaving:
     """The search for pods that are in the way."""
 
-    __slots__ = ("_answer", "_budgets", "_findings", "_kinds", "_needs", "_prover", "_question", "_short", "best",
-                 "fewest")  # fmt: skip
+    __slots__ = ("_answer", "_budgets", "_changes", "_findings", "_kinds", "_needs", "_own", "_prover", "_question",
+                 "_short", "best", "fewest")  # fmt: skip
 
     def __init__(self, findings: HelpFindings, answer: FilterAnswer) -> None:
         self._findings = findings
@@ -80,22 +82,23 @@ class Leaving:
         self._prover: ChangeProver = question.prover
         self._needs = findings.needs
         self._answer = answer
-        self._budgets: tuple[Budget, ...] = Budgets(self._prover.core.objects).all()
+        self._budgets = self._prover.budgets
         self._kinds: dict[Hashable, tuple[bool, bool]] = {}
+        self._own = {pod.metadata.uid for pod in (*question.group.waiting, *question.group.running)}
+        """The pods of the workload itself: whatever leaves of them is made again, and wants the same."""
+        self._changes: dict[tuple[PodInfo, ...], Change | None] = {}
+        """The sets that were tried with everything that follows; None where that is no help."""
         self._short = _short_of(question)
         self.best: Gone | None = None
         self.fewest: Gone | None = None
         """A set of fewer pods than the best, if there is one that breaks no budget either."""
 
     def run(self) -> None:
-        """Find the best set, if there is one: first without the pods that belong to their nodes."""
+        """Find the best set, if there is one."""
         try:
-            for keeps in (True, False):
-                self._look(keeps=keeps)
-                if self.fewest is None or len(self.fewest.pods) > 1:
-                    self._look_for_one(keeps=keeps)
-                if self.best is not None:
-                    break
+            self._look()
+            if self.fewest is None or len(self.fewest.pods) > 1:
+                self._look_for_one()
         finally:
             self._tell()
 
@@ -107,29 +110,44 @@ class Leaving:
                 f"it would fit if {names} left, but a disruption budget stands against {budgets}"
             )
         for gone in dict.fromkeys((best, fewest)):
-            if gone is not None and not gone.breaks:
-                self._findings.changes.append(pods_gone(gone.pods, gone.fits_on))
+            if gone is not None and not gone.breaks and (change := self._changes.get(gone.pods)) is not None:
+                self._findings.changes.append(change)
 
-    def _look(self, *, keeps: bool) -> None:
+    def _look(self) -> None:
         curable = self._curable()
         ranked = sorted(
-            estimate for row in np.flatnonzero(curable).tolist() if (estimate := self._estimate(row, keeps)) is not None
+            estimate for row in np.flatnonzero(curable).tolist() if (estimate := self._estimate(row)) is not None
         )
         for cost, row, chosen in ranked[:ROWS_TRIED]:
-            if self.best is not None and not self.best.breaks and self.best.rank[2:] <= cost[1:]:
+            if self.best is not None and not self.best.breaks and self.best.rank[1:] <= cost[1:]:
                 break  # as good as the rest can be expected to be
-            self._note(self._tried(self._on_row(row, keeps), chosen))
+            self._note(self._tried(self._on_row(row), chosen))
         if self.best is None:
-            for group in self._groups(curable, keeps)[:GROUPS_TRIED]:
+            for group in self._groups(curable)[:GROUPS_TRIED]:
                 self._note(self._tried(group, ()))
 
-    def _note(self, gone: Gone | None) -> None:
+    def _note(self, gone: Gone | None) -> bool:
+        """Take note of a set that lets the pod in; say whether it helps once controllers have made their pods again."""
         if gone is None:
-            return
-        if self.best is None or gone.rank < self.best.rank:
+            return False
+        is_better = self.best is None or gone.rank < self.best.rank
+        is_fewer = not gone.breaks and (self.fewest is None or len(gone.pods) < len(self.fewest.pods))
+        if not (is_better or is_fewer) or not (gone.breaks or self._helps(gone)):
+            return False
+        if is_better:
             self.best = gone
-        if not gone.breaks and (self.fewest is None or len(gone.pods) < len(self.fewest.pods)):
+        if is_fewer:
             self.fewest = gone
+        return not gone.breaks
+
+    def _helps(self, gone: Gone) -> bool:
+        if gone.pods not in self._changes:
+            if len(self._changes) >= JUDGED:
+                self._findings.is_complete = False
+                return False
+            proposal = Proposal(pods_gone(gone.pods, gone.fits_on))
+            self._changes[gone.pods] = self._findings.judged(proposal)
+        return self._changes[gone.pods] is not None
 
     def _curable(self) -> Mask:
         """Return the rows where pods that leave may cure everything that is wrong."""
@@ -143,15 +161,25 @@ class Leaving:
 
     # -- one row -----------------------------------------------------------------------------------------------------
 
-    def _on_row(self, row: int, keeps: bool) -> list[PodInfo]:
-        own = self._question.pod.metadata.uid
+    def _on_row(self, row: int) -> list[PodInfo]:
         pods = self._prover.state_of_row(row).values()
-        return [pod for pod in pods if pod.uid != own and not (keeps and is_kept(pod))]
+        return [pod for pod in pods if self._may_leave(pod)]
 
-    def _estimate(self, row: int, keeps: bool) -> tuple[tuple[int, int, int], int, tuple[str, ...]] | None:
+    def _may_leave(self, pod: PodInfo) -> bool:
+        """Say whether it may help that a pod leaves.
+
+        Who belongs to its node comes back at once, and whoever is of the same workload or group wants the same. One
+        that has yet to start may have got its place only in memory.
+        """
+        asking = self._question.info
+        group = asking.spec.scheduling_group
+        is_mate = group is not None and (pod.spec.scheduling_group, pod.namespace) == (group, asking.namespace)
+        return not (is_kept(pod) or is_mate or pod.uid in self._own or pod.pod.status.phase == "Pending")
+
+    def _estimate(self, row: int) -> tuple[tuple[int, int, int], int, tuple[str, ...]] | None:
         """Return roughly what freeing a row costs, the row, and who would leave where only amounts are short."""
         short = {name: amount for name, amounts in self._short.items() if (amount := int(amounts[row])) > 0}
-        pods = self._on_row(row, keeps)
+        pods = self._on_row(row)
         if not short:
             in_the_way = [pod for pod in pods if self._kind(pod)[0]]
             if not in_the_way:
@@ -197,13 +225,13 @@ class Leaving:
 
     # -- pods of a whole domain --------------------------------------------------------------------------------------
 
-    def _groups(self, curable: Mask, keeps: bool) -> list[list[PodInfo]]:
+    def _groups(self, curable: Mask) -> list[list[PodInfo]]:
         """Return the pods that are in the way in each domain of the labels that terms and constraints name."""
         table, found = self._question.table, dict[tuple[str, str], list[PodInfo]]()
         own = _spoken_of(self._question.info)
         for row in np.flatnonzero(self._question.valid).tolist():
             labels = table.node(row).metadata.labels
-            for pod in self._on_row(row, keeps):
+            for pod in self._on_row(row):
                 if not self._kind(pod)[0]:
                     continue
                 for key in own | _topology_keys(pod):
@@ -218,11 +246,11 @@ class Leaving:
 
     # -- one pod alone -----------------------------------------------------------------------------------------------
 
-    def _look_for_one(self, *, keeps: bool) -> None:
+    def _look_for_one(self) -> None:
         """Try pods one by one until one is enough: the least important first, and unlike ones before like ones."""
         turns, seen = Counter[Hashable](), set[Hashable]()
         candidates = []
-        for row, pod in chain(self._enough_for_their_rows(keeps=keeps), self._in_the_way_anywhere(keeps=keeps)):
+        for row, pod in chain(self._enough_for_their_rows(), self._in_the_way_anywhere()):
             kind = (self._place(row), id(pod.shape), pod.priority)
             if (row, kind) not in seen:  # on one node it comes to the same which of several like ones goes
                 seen.add((row, kind))
@@ -232,13 +260,11 @@ class Leaving:
         for *_, pod in candidates[:ALONE_TRIED]:
             with self._prover.without([pod.uid]):
                 names = self._prover.ask(self._question.info).node_names
-            gone = Gone((pod,), names, self._broken((pod,)))
-            if names and not gone.breaks:
-                self._note(gone)
+            if names and self._note(Gone((pod,), names, self._broken((pod,)))):
                 return
         self._findings.is_complete &= len(candidates) <= ALONE_TRIED
 
-    def _enough_for_their_rows(self, *, keeps: bool) -> Iterator[tuple[int, PodInfo]]:
+    def _enough_for_their_rows(self) -> Iterator[tuple[int, PodInfo]]:
         """Yield the pods that free all the amounts that their row is short of, and may cure what else is wrong there.
 
         Nobody frees an amount on another node.
@@ -247,13 +273,13 @@ class Leaving:
         for row in np.flatnonzero(self._curable() & self._is_short()).tolist():
             short = {name: amount for name, amounts in self._short.items() if (amount := int(amounts[row])) > 0}
             has_to_affect = any(need.failing[row] for need in otherwise)
-            for pod in self._on_row(row, keeps):
+            for pod in self._on_row(row):
                 affects, is_forbidden = self._kind(pod)
                 is_enough = all(_frees(pod, name) >= amount for name, amount in short.items())
                 if is_enough and not is_forbidden and (affects or not has_to_affect):
                     yield row, pod
 
-    def _in_the_way_anywhere(self, *, keeps: bool) -> Iterator[tuple[int, PodInfo]]:
+    def _in_the_way_anywhere(self) -> Iterator[tuple[int, PodInfo]]:
         """Yield the pods that may be in the way by what they are, also from nodes that cannot take the pod themselves.
 
         They free no amounts but on their own node, so this is for rows that are short of none.
@@ -261,7 +287,7 @@ class Leaving:
         if not (self._curable() & ~self._is_short()).any():
             return
         for row in np.flatnonzero(self._question.valid).tolist():
-            for pod in self._on_row(row, keeps):
+            for pod in self._on_row(row):
                 affects, is_forbidden = self._kind(pod)
                 if affects and not is_forbidden:
                     yield row, pod
@@ -296,10 +322,10 @@ class Leaving:
             return Gone(gone, names, self._broken(gone))
         return None
 
-    def _worth(self, pod: PodInfo) -> tuple[bool, bool, bool, int, int]:
-        """Return what is put back first: what budgets and nodes want kept, what is important, and small pods last."""
-        return (not pod.is_terminating, self._kind(pod)[1], is_kept(pod), pod.priority,
-                -sum(_frees(pod, name) for name in self._short))  # fmt: skip
+    def _worth(self, pod: PodInfo) -> tuple[bool, bool, int, int]:
+        """Return what is put back first: what budgets want kept, what is important, and small pods last."""
+        frees = sum(_frees(pod, name) for name in self._short)
+        return not pod.is_terminating, self._kind(pod)[1], pod.priority, -frees
 
     def _broken(self, pods: Iterable[PodInfo]) -> tuple[str, ...]:
         staying = [pod for pod in pods if not pod.is_terminating]
@@ -334,8 +360,8 @@ def _frees(pod: PodInfo, resource: str) -> int:
     return 1 if resource == PODS else pod.requests.get(resource, 0)
 
 
-def higher_priority(question: Question) -> Change | None:
-    """Return the least PriorityClass of the cluster with which preemption would make room, as a change of the pod."""
+def higher_priorities(question: Question) -> Iterator[Proposal]:
+    """Yield the PriorityClasses of the cluster, from the least on, with which preemption would make room."""
     prover, own = question.prover, question.info.priority
     classes = sorted(prover.cluster.priority_classes.values(), key=lambda each: (each.value, each.metadata.name))
     wanted = [each for each in classes if each.value > own and each.preemption_policy != NEVER]
@@ -352,10 +378,5 @@ def higher_priority(question: Question) -> Change | None:
         assert proposal is not None and proposal.pod is not None, "a pod of another class is a pod"
         freed = prover.preempts(proposal.pod)
         if freed is not None:
-            node, victims = freed
-            count = len(victims)
-            evicted = f"preemption then evicts {count} pod{'s' if count > 1 else ''} from {node}"
-            what = f"use the PriorityClass {chosen.metadata.name} ({chosen.value}): {evicted}"
-            cost = proposal.change.cost + count
-            return msgspec.structs.replace(proposal.change, what=what, fits_on=(node,), cost=cost)
-    return None
+            what = f"use the PriorityClass {chosen.metadata.name} ({chosen.value}), so that preemption makes room"
+            yield proposal._replace(change=msgspec.structs.replace(proposal.change, what=what, fits_on=(freed[0],)))

@@ -19,6 +19,7 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, document_of
 
 Json = dict[str, Any]
@@ -69,11 +70,24 @@ class PodEdit(NamedTuple):
     """Of the edits of one group only the cheapest is worth offering; None for a group of its own."""
     parts: frozenset[Hashable] = frozenset()
     """What is given up, where one edit may give up more than another; empty for the group."""
+    amounts: "Amounts | None" = None
+    """The other amounts that could be asked for, where that is all that the edit changes."""
 
     @property
     def given_up(self) -> frozenset[Hashable]:
         """What is given up. An edit that gives up all that a cheaper one does, and more, is not worth offering."""
         return self.parts or frozenset({self.what if self.group is None else self.group})
+
+
+class Amounts(NamedTuple):
+    """What an edit may leave of something that there is more and less of."""
+
+    asked: int
+    """How much the pod asks for now."""
+    step: int
+    """What is looked at is a multiple of this."""
+    edit: Callable[[int], PodEdit]
+    """Makes the edit that leaves so much."""
 
 
 class NodeEdit(NamedTuple):
@@ -139,20 +153,16 @@ class Need:
 class Question:
     """The pod that asks for help, and parts of it for sources to ask about."""
 
-    __slots__ = ("_bare", "document", "info", "pod", "prover")
+    __slots__ = ("_bare", "document", "group", "info", "pod", "prover")
 
-    def __init__(self, prover: ChangeProver, pod: Pod) -> None:
+    def __init__(self, prover: ChangeProver, pod: Pod, group: Group | None = None) -> None:
         self.prover = prover
         self.pod = pod
+        self.group = group or Group(pod, is_there=_is_in(prover, pod))
+        """All pods that get what this one gets."""
         self.info: PodInfo = prover.info(pod)
         self.document = document_of(pod)
         self._bare: Mask | None = None
-
-    @property
-    def is_in_cluster(self) -> bool:
-        """Say whether the cluster has the pod, and not only somebody's manifest."""
-        known = self.prover.cluster.objects.get(("Pod", self.pod.key))
-        return known is not None and bool(known.metadata.uid == self.pod.metadata.uid)
 
     @property
     def spec(self) -> Json:
@@ -204,6 +214,12 @@ class Question:
         for each in edits:
             each.edit(found)
         return found
+
+
+def _is_in(prover: ChangeProver, pod: Pod) -> bool:
+    """Say whether the cluster has a pod, and not only somebody's manifest."""
+    known = prover.cluster.objects.get(("Pod", pod.key))
+    return known is not None and bool(known.metadata.uid == pod.metadata.uid)
 
 
 class NeedSource(Protocol):

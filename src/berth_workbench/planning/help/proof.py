@@ -4,7 +4,7 @@ Changes go into the cache and the object store of the core directly, past the qu
 only tried. Each question counts as a trial; when they are used up, `TrialsUsedUpError` ends the search.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError
 from berth.framework.status import Code, Status
 from berth.framework.work_budget import OutOfBudgetError
+from berth.plugins.preemption.budgets import Budget, Budgets
 from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.patches import patched
@@ -37,6 +38,8 @@ Mask = NDArray[np.bool_]
 RESOURCE_CLAIM = "ResourceClaim"
 STEPS_OF_A_TRIAL = 10_000
 """A trial that spends so many steps of an attempt's budget of work counts as one more."""
+MOST_BESIDE = 300
+"""Of so many pods that run beside it, a changed pod's filters are told that they are changed as well."""
 NO_PROFILE = "no profile of this scheduler is called {}"
 
 
@@ -155,12 +158,16 @@ class Proposal(NamedTuple):
     """Other objects as they would be."""
     pods: tuple[PodInfo, ...] = ()
     """The pods that would run on the node."""
+    also: tuple["Proposal", ...] = ()
+    """What is done likewise to other nodes, for the other pods of the workload; the filters are not asked about it."""
+    replicas: int | None = None
+    """How many pods the workload is to have; None for as many as it has."""
 
 
 class ChangeProver:
     """A cluster on which changes are tried. What it is given is as it was after each of the context managers."""
 
-    __slots__ = ("_is_stopped", "_used", "cluster", "core", "limit", "trials")
+    __slots__ = ("_is_stopped", "_used", "budgets", "cluster", "core", "limit", "trials")
 
     def __init__(self, cluster: SimulatedCluster, limit: int, is_stopped: Callable[[], bool] | None = None) -> None:
         """`is_stopped` is called before each trial; once it says so, no more trials are left."""
@@ -168,6 +175,8 @@ class ChangeProver:
         self.cluster = cluster
         self.core = cluster.core
         self.limit = limit
+        self.budgets: tuple[Budget, ...] = Budgets(self.core.objects).all()
+        """The disruption budgets as the cluster has them, before anything is tried."""
         self.trials = 0
         """How often the filters were asked."""
         self._used = 0
@@ -203,9 +212,14 @@ class ChangeProver:
         with self.search_as_it_was():
             return find(self.core, info, on_bug=_told)
 
-    def prove(self, info: PodInfo, proposal: Proposal) -> Change | None:
-        """Return a change with the nodes on which the pod fits once it is made; None where it fits on none."""
+    def prove(self, info: PodInfo, proposal: Proposal, beside: Sequence[Pod] = ()) -> Change | None:
+        """Return a change with the nodes on which the pod fits once it is made; None where it fits on none.
+
+        `beside` are the running pods of its workload, which get its changes, too.
+        """
         with ExitStack() as trial:
+            if proposal.pod is not None:
+                trial.enter_context(self._like(proposal.pod, beside))
             node = proposal.node
             row = None if node is None else trial.enter_context(self.node(node))
             trial.enter_context(self.objects(proposal.objects))
@@ -242,8 +256,13 @@ class ChangeProver:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_PROFILE.format(name),))
         return self.profile(info).run_pre_enqueue(info)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Ask whether somebody wants the search to end."""
+        return self._is_stopped is not None and self._is_stopped()
+
     def _count(self) -> None:
-        if self._used >= self.limit or (self._is_stopped is not None and self._is_stopped()):
+        if self._used >= self.limit or self.is_stopped:
             raise TrialsUsedUpError
         self.trials += 1
         self._used += 1
@@ -310,6 +329,19 @@ class ChangeProver:
                 cache.forget(uid)
 
     @contextmanager
+    def _like(self, pod: Pod, others: Sequence[Pod]) -> Iterator[None]:
+        """Let other pods of a workload, where they run, be as this one is; they keep their own volumes and devices."""
+        states = (self.core.cache.state_of(each.metadata.uid) for each in others[:MOST_BESIDE])
+        changed = [
+            (state.pod, self.info(_in_place_of(state.pod.pod, pod)))
+            for state in states
+            if state is not None and not state.pod.spec.resource_claims
+        ]
+        here = ((after, before.node_name) for before, after in changed)
+        with self.without(before.uid for before, _ in changed), self.pods(here):
+            yield
+
+    @contextmanager
     def without(self, uids: Iterable[str]) -> Iterator["Leave"]:
         """Take pods off their nodes; yield what can put single ones back before the end."""
         leave = Leave(self)
@@ -324,6 +356,12 @@ class ChangeProver:
         """Return the pods on a row, by uid."""
         found: Mapping[str, PodInfo] = self.table.pods[row]
         return found
+
+
+def _in_place_of(pod: Pod, after: Pod) -> Pod:
+    metadata = msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}~")
+    spec = msgspec.structs.replace(after.spec, node_name="", volumes=pod.spec.volumes)
+    return Pod(metadata=metadata, spec=spec)
 
 
 def _told(bug: BaseException) -> str:
@@ -400,7 +438,7 @@ def deallocated(claim: ResourceClaim) -> ResourceClaim:
 
 
 def document_of(obj: Any) -> Json:
-    """Return an object as JSON values, without those that are absent."""
+    """Return an object as JSON values, without those that are absent, as empty lists are."""
     found: Json = _without_nulls(msgspec.to_builtins(obj))
     spec = found.get("spec", {})
     for field in ("tolerations", "taints"):
@@ -411,7 +449,7 @@ def document_of(obj: Any) -> Json:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _without_nulls(item) for key, item in value.items() if item not in (None, (), [])}
     if isinstance(value, list | tuple):
         return [_without_nulls(item) for item in value]
     return value

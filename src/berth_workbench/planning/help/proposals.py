@@ -7,7 +7,7 @@ be added. Their words, costs and commands are here and in `words`, those of sing
 import copy
 from collections.abc import Callable, Sequence
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,8 +20,9 @@ from berth_workbench.planning.help.needs import NodeEdit, PodEdit, Question
 from berth_workbench.planning.help.patches import patch_of
 from berth_workbench.planning.help.proof import Proposal, after_patch, deallocated, document_of
 from berth_workbench.planning.help.result import Change, Part
-from berth_workbench.planning.help.words import node_command, pod_command, shell_quoted
+from berth_workbench.planning.help.words import names_in_words, node_command, pod_command, shell_quoted
 from berth_workbench.simulation.admission import completed
+from berth_workbench.simulation.budgets import Owner
 
 Json = dict[str, Any]
 
@@ -57,7 +58,7 @@ def of_pod_document(question: Question, after: Json, what: str, kinds: Sequence[
         target=f"Pod/{question.pod.key}",
         kind="+".join(dict.fromkeys(kinds)),
         cost=round(cost, 6),
-        command=pod_command(question.pod, kinds, patch_type, patch, is_there=question.is_in_cluster),
+        command=pod_command(question.group, kinds, patch_type, patch),
     )
     return Proposal(change, pod=pod)
 
@@ -168,21 +169,46 @@ def of_new_object(manifest: Json) -> Proposal | None:
     return Proposal(change, objects=(made,))
 
 
-def of_new_node(node: Node, beside: Sequence[Any], daemons: Sequence[PodInfo], what: str) -> Proposal:
-    """Return the proposal to add a node, with what belongs to it and the pods that would run on it at once."""
-    manifests = [_manifest_of(each) for each in (node, *beside)]
+class Newcomer(NamedTuple):
+    """A node that might be added, what belongs to it, and the pods that would run on it at once."""
+
+    node: Node
+    beside: tuple[Any, ...]
+    daemons: tuple[PodInfo, ...]
+
+
+def of_new_nodes(newcomers: Sequence[Newcomer], like: str) -> Proposal:
+    """Return the proposal to add nodes, with what belongs to them and the pods that would run on them at once."""
+    count = len(newcomers)
+    manifests = [_manifest_of(each) for newcomer in newcomers for each in (newcomer.node, *newcomer.beside)]
     change = Change(
         on="cluster",
-        what=what,
+        what=f"add {'a node' if count == 1 else f'{count} nodes'} {like}",
         patch={"manifests": manifests},
         fits_on=(),
         patch_type="create",
         target="",
         kind="node",
-        cost=NEW_NODE_COST,
+        cost=NEW_NODE_COST * count,
         command="",
     )
-    return Proposal(change, node=node, objects=tuple(beside), pods=tuple(daemons))
+    first, *rest = (Proposal(change, node=each.node, objects=each.beside, pods=each.daemons) for each in newcomers)
+    return first._replace(also=tuple(rest))
+
+
+def on_all(proposals: Sequence[Proposal]) -> Proposal:
+    """Return proposals for several nodes, each of which changes one in the same way, as one."""
+    first, *rest = proposals
+    if not rest:
+        return first
+    parts = tuple(Part("node", each.what, each.patch_type, each.patch, each.target, each.command)
+                  for each in (proposal.change for proposal in rest))  # fmt: skip
+    names = names_in_words([proposal.node.metadata.name for proposal in rest if proposal.node is not None])
+    what = f"{first.change.what}, and the same on {names}"
+    cost = round(sum(proposal.change.cost for proposal in proposals), 6)
+    return first._replace(
+        change=msgspec.structs.replace(first.change, what=what, cost=cost, with_=parts), also=(*rest,)
+    )
 
 
 def _manifest_of(obj: Any) -> Json:
@@ -192,23 +218,40 @@ def _manifest_of(obj: Any) -> Json:
     return {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, **document}
 
 
+def pods_deleted(keys: Sequence[str]) -> Part:
+    """Return, as a part of a rollout, that pods are deleted by hand, one when the one before it runs again."""
+    what = f"delete {names_in_words(keys)}{', one after the other' if len(keys) > 1 else ''}"
+    return Part("cluster", what, "delete", {"pods": list(keys)}, "", _deletion(keys))
+
+
+def more_unavailable(deployment: Owner, count: int) -> Part:
+    """Return, as a part of a rollout, that so many pods of a Deployment may be unavailable."""
+    namespace, _, name = deployment[1].partition("/")
+    patch = {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": count}}}}
+    command = f"kubectl -n {quote(namespace)} patch deployment {quote(name)} --type merge -p {shell_quoted(patch)}"
+    return Part("cluster", f"let {count} be unavailable", "merge", patch, f"Deployment/{deployment[1]}", command)
+
+
+def _deletion(keys: Sequence[str]) -> str:
+    by_namespace: dict[str, list[str]] = {}
+    for key in keys:
+        namespace, _, name = key.partition("/")
+        by_namespace.setdefault(namespace, []).append(quote(name))
+    return "; ".join(f"kubectl -n {quote(ns)} delete pod {' '.join(names)}" for ns, names in by_namespace.items())
+
+
 def pods_gone(pods: Sequence[PodInfo], fits_on: tuple[str, ...]) -> Change:
     """Return the change, proven already, that some pods leave."""
     keys = tuple(pod.key for pod in pods)
     count = len(keys)
-    shown = ", ".join(keys[:4]) + (f" and {count - 4} more" if count > 4 else "")
-    by_namespace: dict[str, list[str]] = {}
-    for pod in pods:
-        by_namespace.setdefault(pod.namespace, []).append(pod.name)
-    deletions = ((quote(ns), " ".join(map(quote, names))) for ns, names in by_namespace.items())
     return Change(
         on="cluster",
-        what=f"have the pod{'s' if count > 1 else ''} {shown} gone",
+        what=f"have the pod{'s' if count > 1 else ''} {names_in_words(keys)} gone",
         patch={"pods": list(keys)},
         fits_on=fits_on,
         patch_type="delete",
         target="",
         kind="podsGone",
         cost=LEAVING_COST + count,
-        command="; ".join(f"kubectl -n {ns} delete pod {names}" for ns, names in deletions),
+        command=_deletion(keys),
     )

@@ -18,9 +18,11 @@ from berth_workbench.planning.help.departures import Gone, is_kept
 from berth_workbench.planning.help.needs import Question
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, deallocated
 from berth_workbench.planning.help.result import Awaited
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
 
 NAMES_SHOWN = 3
+MAX_AT_ONCE = 500
+"""So many pods of one workload are placed to see whether there is a place for all of them."""
 
 
 def is_never(question: Question) -> bool:
@@ -30,7 +32,7 @@ def is_never(question: Question) -> bool:
     pod wants others beside it, these may stay, whichever way it is more likely to fit.
     """
     prover, info = question.prover, question.info
-    if _emptied(prover, question, frozenset()):
+    if _fits_on(_emptied(prover, question, frozenset()), question.pod):
         return False
     try:
         wanted = info.required_affinity_terms
@@ -44,11 +46,24 @@ def is_never(question: Question) -> bool:
         for state in prover.core.cache.states().values()
         if any(term.matches(state.pod, labels.get(state.pod.namespace, {})) for term in wanted)
     )
-    return not _emptied(prover, question, staying)
+    return not _fits_on(_emptied(prover, question, staying), question.pod)
 
 
-def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) -> bool:
-    """Say whether the pod fits on the cluster without the pods that may be evicted."""
+def most_at_once(question: Question) -> int:
+    """Return how many pods of a workload have a place at once where all others that may be evicted are gone."""
+    group, empty = question.group, _emptied(question.prover, question, frozenset())
+    pods = (*group.waiting, *group.running)[:MAX_AT_ONCE]
+    empty.add(pending_again(pod) for pod in pods if ("Pod", pod.key) not in empty.objects)
+    empty.settle()
+    return sum(bool(empty.placements.get(pod.key)) for pod in pods) + group.size - len(pods)
+
+
+def _fits_on(empty: SimulatedCluster, pod: Pod) -> bool:
+    return ChangeProver(empty, 1).ask(pod, is_whole=False).is_yes
+
+
+def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) -> SimulatedCluster:
+    """Return the cluster without the pods that may be evicted."""
     cluster = prover.cluster
     states = prover.core.cache.states().values()
     stays = [state.pod for state in states if is_kept(state.pod) or state.pod.uid in staying]
@@ -64,8 +79,7 @@ def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) 
         is_claim = kind == "ResourceClaim" and bool(obj.status.reserved_for)
         is_freed = is_claim and all(user.uid in gone for user in obj.status.reserved_for)
         objects.append(deallocated(obj) if is_freed else obj)
-    empty = SimulatedCluster(objects, config=cluster.config, registry=cluster.registry)
-    return ChangeProver(empty, 1).ask(question.pod, is_whole=False).is_yes
+    return SimulatedCluster(objects, config=cluster.config, registry=cluster.registry)
 
 
 class AtPermit(NamedTuple):
@@ -119,7 +133,7 @@ def awaited(
 
     `ending` says of pods, by `namespace/name`, when they will have ended at the latest, in words.
     """
-    prover = question.prover
+    prover, is_alone = question.prover, len(question.group.waiting) < 2  # else it is not known to be enough for all
     terminating = [s.pod for s in prover.core.cache.states().values() if s.pod.is_terminating]
     if terminating:
         yield from _leaving(question, terminating, "being deleted")
@@ -130,13 +144,19 @@ def awaited(
     if nominated is not None:
         node, victims = nominated
         text = f"preemption, which frees {node} by evicting {_names(victims)}"
-        yield Awaited(text, "DefaultPreemption", tuple(victims), is_enough=True)
-    if gone is not None:
+        yield Awaited(text, "DefaultPreemption", tuple(victims), is_enough=is_alone)
+    if gone is not None and all(ends(pod) for pod in gone.pods):
         keys = tuple(pod.key for pod in gone.pods)
-        yield Awaited(f"{_names(keys)} to end", "", keys, is_enough=True)
+        yield Awaited(f"{_names(keys)} to end", "", keys, is_enough=is_alone)
     for plugin, events in waits_for(prover.profile(question.info), plugins).items():
         for event in events:
             yield Awaited(f"{event} ({plugin})", plugin)
+
+
+def ends(pod: PodInfo) -> bool:
+    """Say whether a pod may end for good: no controller makes it again, but for what a Job has not done yet."""
+    owners = [owner.kind for owner in pod.metadata.owner_references if owner.controller]
+    return pod.is_terminating or owners in ([], ["Job"])
 
 
 def _leaving(
@@ -151,7 +171,9 @@ def _leaving(
             leave.shrink(uids, lambda: prover.ask(question.info).is_yes)
         keys = tuple(sorted(pod.key for pod in leave.away.values()))
     at = f", {when[keys[0]]}" if when and len(keys) == 1 else ""
-    yield Awaited(f"{_names(keys)} to leave, {why}{at}", "", keys, is_enough=is_enough)
+    yield Awaited(
+        f"{_names(keys)} to leave, {why}{at}", "", keys, is_enough=is_enough and len(question.group.waiting) < 2
+    )
 
 
 MAX_MINIMISED = 64

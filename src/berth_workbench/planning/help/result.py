@@ -47,6 +47,16 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
     """How many further nodes look the same but were not tried."""
     with_: tuple[Part, ...] = msgspec.field(default=(), name="with")
     """What has to be done besides, where one object is not enough."""
+    replaces: int = 0
+    """How many running pods of the pod's own workload are made anew."""
+    moves: tuple[str, ...] = ()
+    """Pods of others that are made anew and find a place, as `namespace/name`."""
+    leaves: tuple[str, ...] = ()
+    """Pods of others, all less important, that have no place afterwards."""
+    gains: tuple[str, ...] = ()
+    """Pods of others that have a place by it, too."""
+    still_pending: int = 0
+    """How many pods of the workload have no place even then; only where nothing was found that places all of them."""
 
 
 class Awaited(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,7 +75,7 @@ State = Literal["pending", "fits", "runs", "waits"]
 
 
 class Help(msgspec.Struct, frozen=True, rename="camel"):
-    """What would help a pod."""
+    """What would help a pod, and the others of its workload with it."""
 
     pod: str
     state: State
@@ -85,3 +95,13 @@ class Help(msgspec.Struct, frozen=True, rename="camel"):
     """How often the filters were asked."""
     is_complete: bool = True
     """Whether the search ended by itself; otherwise it used up its trials, and there may be other changes."""
+    workload: str = ""
+    """`Kind/namespace/name` of what makes the pod; empty for a pod alone."""
+    pods: tuple[str, ...] = ()
+    """All pods of the workload that have no place, this one among them."""
+    replicas: int = 1
+    """How many pods the workload has, with and without a place."""
+    most: int | None = None
+    """Where `never` is said of a workload because not all of its pods have a place at once: how many would have."""
+    too_few: str = ""
+    """The places of which there are too few for `most` to be more, such as `3 zones`, where pods keep apart."""

@@ -1,6 +1,6 @@
 """What would help a pod: the whole search, from the pod and the cluster to `Help`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -9,18 +9,22 @@ from berth.api.pod import Pod
 from berth_workbench.planning.help.additions import Adding, add_missing_objects
 from berth_workbench.planning.help.all_needs import gather
 from berth_workbench.planning.help.combinations import Combining
-from berth_workbench.planning.help.departures import Gone, Leaving, higher_priority, is_kept
+from berth_workbench.planning.help.consequences import Consequences
+from berth_workbench.planning.help.departures import Gone, Leaving, higher_priorities
 from berth_workbench.planning.help.findings import HelpFindings
+from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.needs import NeedSource, Question
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, TrialsUsedUpError
-from berth_workbench.planning.help.prospects import at_permit, awaited, is_never
+from berth_workbench.planning.help.prospects import at_permit, awaited, is_never, most_at_once
 from berth_workbench.planning.help.releases import other_objects
 from berth_workbench.planning.help.remedies import of_plugins
+from berth_workbench.planning.help.replicas import fewer_replicas, places_apart
 from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.missing_resources import missing_resources
+from berth_workbench.snapshot.documents import Document
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 MAX_MEMBERS = 500
@@ -33,6 +37,8 @@ def what_would_help(
     cluster: SimulatedCluster,
     pod: Pod,
     *,
+    documents: Iterable[Document] = (),
+    is_there: bool | None = None,
     sources: Sequence[NeedSource] = SOURCES,
     ending: Mapping[str, str] = EMPTY,
     max_trials: int = MAX_TRIALS,
@@ -40,26 +46,63 @@ def what_would_help(
 ) -> Help:
     """Return the least changes after which a pod fits, each proven on the cluster, which is as before afterwards.
 
-    The pod need not be in the cluster. Where it runs or fits already, that is said and nothing is looked for. `ending`
-    says when pods (by `namespace/name`) end by themselves, in words. `is_stopped` is called before each
-    trial, and ends the search where it says so. Raises ValueError where the pod's PriorityClass does not exist.
+    A pod that has a controller gets its answer together with all pods of its workload. `documents` are those that the
+    cluster was made of: they say how workloads are rolled out. The pod need not be in the cluster; `is_there` says so
+    of one that was put there to be asked about. Where it runs or fits already, that is said and nothing is looked for.
+    `ending` says when pods (by `namespace/name`) end by themselves, in words. `is_stopped` is called before each trial
+    and now and then, and ends the search where it says so. Raises ValueError where the pod's PriorityClass does not
+    exist.
     """
     prover = ChangeProver(cluster, max_trials, is_stopped)
-    question = Question(prover, pod)
+
+    def searched(question: Question, consequences: Consequences | None = None) -> Help:
+        return _Search(question, prover.ask(question.info), sources, ending, consequences).run()
+
+    found = _helped(prover, pod, documents, is_there, searched)
+    notes = (EXTENDERS_LEFT_OUT,) if cluster.leaves_out_extenders and found.state != "runs" else ()
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes))
+
+
+def _helped(
+    prover: ChangeProver, pod: Pod, documents: Iterable[Document], is_there: bool | None, searched: Callable[..., Help]
+) -> Help:
+    question, cluster = Question(prover, pod), prover.cluster
     state = cluster.core.cache.state_of(pod.metadata.uid)
     if state is not None or _is_running(cluster, pod):
         node = cluster.core.cache.table.names[state.row] if state is not None else pod.spec.node_name
         return Help(pod.key, "runs", f"it runs on {node}, and needs no help", fits_on=(node,))
     answer = prover.ask(question.info)
     if answer.is_yes:
-        return _with_extenders_told(cluster, _fitting(prover, question, answer, sources, ending))
-    found = _Search(question, answer, sources, ending).run()
-    return _with_extenders_told(cluster, found)
+        fitting = _fitting(prover, question, answer, searched)
+        if fitting.state == "waits" or pod.spec.scheduling_group or not pod.metadata.owner_references:
+            return fitting
+    elif pod.spec.scheduling_group is not None:  # the members of a pod group are looked at together by themselves
+        return searched(question)
+    consequences = Consequences(prover, documents)
+    try:
+        with consequences.of_group(pod, is_there=question.group.is_there if is_there is None else is_there):
+            group = consequences.group
+            if not group.waiting:
+                return _told_of(group, _placed(pod, consequences.placed, prover.trials))
+            return _told_of(group, searched(Question(prover, group.pod, group), consequences))
+    except TrialsUsedUpError:
+        return Help(pod.key, "pending", answer.message, trials=prover.trials, is_complete=False)
 
 
-def _with_extenders_told(cluster: SimulatedCluster, found: Help) -> Help:
-    notes = (EXTENDERS_LEFT_OUT,) if cluster.leaves_out_extenders else ()
-    return msgspec.structs.replace(found, notes=(*found.notes, *notes))
+def _placed(pod: Pod, placed: Mapping[str, str], trials: int) -> Help:
+    """Tell of pods that get a place by themselves, once the scheduler has come to all that wait."""
+    where = tuple(sorted(set(placed.values())))
+    return Help(pod.key, "fits", f"it fits on {names_in_words(where)}, and needs no help", fits_on=where, trials=trials)
+
+
+def _told_of(group: Group, found: Help) -> Help:
+    """Say whom an answer is about."""
+    if group.owner is None:
+        return found
+    kind, key = group.owner
+    return msgspec.structs.replace(
+        found, workload=f"{kind}/{key}", pods=tuple(sorted(pod.key for pod in group.waiting)), replicas=group.size
+    )
 
 
 def _is_running(cluster: SimulatedCluster, pod: Pod) -> bool:
@@ -67,13 +110,7 @@ def _is_running(cluster: SimulatedCluster, pod: Pod) -> bool:
     return known is not None and known.metadata.uid == pod.metadata.uid and bool(known.spec.node_name)
 
 
-def _fitting(
-    prover: ChangeProver,
-    question: Question,
-    answer: FilterAnswer,
-    sources: Sequence[NeedSource],
-    ending: Mapping[str, str],
-) -> Help:
+def _fitting(prover: ChangeProver, question: Question, answer: FilterAnswer, searched: Callable[..., Help]) -> Help:
     """Tell of a pod that has nodes to go to: it needs no help, unless Permit would hold it back there."""
     names, count = answer.node_names, int(question.valid.sum())
     where = f"it fits on {names_in_words(names, count)}"
@@ -85,8 +122,7 @@ def _fitting(
         if held.without_place is None:
             return found
         other = held.without_place.key
-        asked = Question(prover, held.without_place)
-        helped = _Search(asked, prover.ask(asked.info), sources, ending).run()
+        helped = searched(Question(prover, held.without_place))
     note = f"the changes are for {other} of its group, which has no place beside the others"
     return msgspec.structs.replace(
         helped, pod=found.pod, state="waits", message=message, fits_on=names, notes=(note, *helped.notes)
@@ -111,25 +147,33 @@ def _pending_members(prover: ChangeProver, question: Question) -> list[Pod]:
 class _Search:
     """One search, step by step; each step keeps what it has found when the trials are used up."""
 
-    __slots__ = ("_answer", "_ending", "_findings", "_gone", "_never", "_question", "_sources", "_waits")
+    __slots__ = ("_answer", "_ending", "_findings", "_gone", "_most", "_never", "_question", "_sources", "_too_few",
+                 "_waits")  # fmt: skip
 
     def __init__(
-        self, question: Question, answer: FilterAnswer, sources: Sequence[NeedSource], ending: Mapping[str, str]
+        self,
+        question: Question,
+        answer: FilterAnswer,
+        sources: Sequence[NeedSource],
+        ending: Mapping[str, str],
+        consequences: Consequences | None = None,
     ) -> None:
         self._question = question
         self._answer = answer
         self._sources = sources
         self._ending = ending
-        self._findings = HelpFindings(question)
+        self._findings = HelpFindings(question, consequences)
         self._gone: Gone | None = None
         self._never = False
+        self._most: int | None = None
+        self._too_few = ""
         self._waits: list[Awaited] = []
 
     def run(self) -> Help:
         """Return what was found."""
         found, are_nodes_wanting = self._findings, self._answer.refusal is None
         steps: list[Callable[[], None]] = [self._gather, lambda: Combining(found).run(), self._add]
-        steps += [Adding(found).run, self._free, self._raise] if are_nodes_wanting else []
+        steps += [Adding(found).run, self._free, self._raise, self._scale] if are_nodes_wanting else []
         for step in (*steps, self._judge, self._wait):
             try:
                 step()
@@ -139,8 +183,10 @@ class _Search:
             pod=self._question.pod.key,
             state="pending",
             message=self._answer.message,
-            changes=tuple(sorted(found.changes, key=lambda change: (change.cost, change.what))),
+            changes=tuple(sorted(found.changes or found.partial, key=lambda change: (change.cost, change.what))),
             never=self._never,
+            most=self._most,
+            too_few=self._too_few,
             waits_for=tuple(self._waits),
             said=found.said,
             notes=tuple(found.notes),
@@ -167,13 +213,20 @@ class _Search:
             self._gone = leaving.best
 
     def _raise(self) -> None:
-        change = higher_priority(self._question)
-        if change is not None:
-            self._findings.changes.append(change)
+        self._findings.add_if_helping(higher_priorities(self._question))
+
+    def _scale(self) -> None:
+        self._findings.add_if_helping(fewer_replicas(self._findings))
 
     def _judge(self) -> None:
-        is_free = self._gone is not None and not any(is_kept(pod) for pod in self._gone.pods)
-        self._never = not is_free and is_never(self._question)
+        self._never = self._gone is None and is_never(self._question)
+        group = self._question.group
+        if not self._never and group.size > 1 and self._findings.consequences is not None:
+            most = most_at_once(self._question)
+            if most < group.size:
+                self._never, self._most = True, most
+                places = places_apart(self._findings)
+                self._too_few = places[1] if places is not None and places[0] == most else ""
 
     def _wait(self) -> None:
         plugins = sorted({need.plugin for need in self._findings.needs if need.plugin})

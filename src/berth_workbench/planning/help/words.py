@@ -12,9 +12,11 @@ import msgspec
 import yaml
 
 from berth.api.pod import Pod
+from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.result import Change, Help
 
-IN_PLACE = frozenset({"toleration", "schedulingGate"})
+GATE = "schedulingGate"
+IN_PLACE = frozenset({"toleration", GATE})
 """Edits that the API server takes of a pod that exists. For all others the pod has to be made anew."""
 NAMES_SHOWN = 4
 INDENT = "      "
@@ -23,27 +25,37 @@ SHELL_WORD = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\])+")
 TAKES_PATCH = frozenset({"-p", "<<<"})
 
 
-def pod_command(pod: Pod, kinds: Sequence[str], patch_type: str, patch: Any, *, is_there: bool = True) -> str:
+def pod_command(group: Group, kinds: Sequence[str], patch_type: str, patch: Any) -> str:
     """Return how a pod is changed: patched, through its workload's template, or made anew from its manifest.
 
-    `is_there` says whether the cluster has it; otherwise its manifest is what can be changed.
+    Of pods that the cluster does not have yet, the manifest is what can be changed.
     """
+    pod = group.pod
     namespace, name = quote(pod.metadata.namespace), quote(pod.metadata.name)
-    if not is_there:
+    if not group.is_there:
         is_made = any(owner.controller for owner in pod.metadata.owner_references)
         text = shell_quoted(_of_template(patch) if is_made else patch)
         return f"kubectl patch --local -f MANIFEST --type {patch_type} -o yaml -p {text} > new.yaml"
-    if set(kinds) <= IN_PLACE:
-        return f"kubectl -n {namespace} patch pod {name} --type {patch_type} -p {shell_quoted(patch)}"
     workload = _workload_of(pod)
+    if set(kinds) <= IN_PLACE and (workload is None or GATE in kinds):
+        pods = group.waiting if GATE in kinds else (pod,)
+        names = " ".join(quote(each.metadata.name) for each in pods)
+        return f"kubectl -n {namespace} patch pod {names} --type {patch_type} -p {shell_quoted(patch)}"
     if workload is not None:
         template = _of_template(patch)
-        return f"kubectl -n {namespace} patch {workload} --type {patch_type} -p {shell_quoted(template)}"
-    return (
-        f"kubectl -n {namespace} get pod {name} -o yaml > pod.yaml; "
+        command = f"kubectl -n {namespace} patch {workload} --type {patch_type} -p {shell_quoted(template)}"
+        if group.waits_for_each:
+            names = " ".join(quote(each.metadata.name) for each in group.waiting if each.key not in group.missing)
+            command += f" && kubectl -n {namespace} delete pod {names}"
+        return command
+    names = " ".join(quote(each.metadata.name) for each in group.waiting)
+    is_one = len(group.waiting) < 2
+    once = (
+        f"kubectl -n {namespace} get pod {name if is_one else '$pod'} -o yaml > pod.yaml; "
         f"kubectl patch --local -f pod.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
         f"kubectl replace --force -f new.yaml"
     )
+    return once if is_one else f"for pod in {names}; do {once}; done"
 
 
 def _workload_of(pod: Pod) -> str | None:
@@ -86,24 +98,25 @@ def names_in_words(names: Sequence[str], of_all: int = 0) -> str:
 
 def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     """Yield the report line by line."""
-    yield from _wrapped(f"{found.pod}: {found.message}", width, "", "  ")
+    yield from _wrapped(f"{whom(found)}: {found.message}", width, "", "  ")
     if found.state in ("fits", "runs") or not (found.changes or found.state == "pending"):
         return
     yield ""
     if found.never:
-        yield from _wrapped("Never with this cluster: even if all pods that may be evicted were gone, no node would "
-                            "take it.", width)  # fmt: skip
+        yield from _wrapped(f"Never with this cluster: {why_never(found)}.", width)
     else:
         yield "Not now."
     if found.changes:
         yield ""
-        yield "Any one of these would help, the cheapest first:"
+        yield ("Nothing was found that places all of them. Any one of these places more:"
+               if found.changes[0].still_pending else "Any one of these would help, the cheapest first:")  # fmt: skip
     elif found.is_complete:
         yield from _wrapped("No change was found that would help.", width)
     for number, change in enumerate(found.changes, 1):
         head = f"{number:>2}. "
         yield from _wrapped(f"{_capital(change.what)}.", width, head, " " * len(head))
-        yield from _wrapped(f"Then it fits on {_where(change)}.", width, "    ", "    ")
+        for sentence in consequences(found, change):
+            yield from _wrapped(sentence, width, "    ", "    ")
         for command in (change.command, *(part.command for part in change.with_)):
             yield from _command_lines(command, width)
     for told in (*found.said, *found.notes):
@@ -118,6 +131,53 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
         yield ""
         yield from _wrapped(f"The search ended at its bound, after {found.trials} trials; there may be other changes.",
                             width)  # fmt: skip
+
+
+def why_never(found: Help) -> str:
+    """Return why it does not help to wait, in a clause."""
+    if found.too_few:
+        return f"{found.replicas} replicas, {found.too_few}, and no two of them may be in the same"
+    whom = "no node would take it" if found.most is None else f"{found.most} of the {found.replicas} would fit"
+    return f"even if all other pods that may be evicted were gone, {whom}"
+
+
+def whom(found: Help) -> str:
+    """Return whom an answer is about."""
+    if not found.workload:
+        return found.pod
+    kind, _, key = found.workload.partition("/")
+    if not found.pods:
+        return f"{kind} {key}"
+    few = "its pod" if found.replicas == 1 else f"{len(found.pods)} of {found.replicas} pods"
+    return f"{kind} {key}, {few} pending ({names_in_words(found.pods)})"
+
+
+def consequences(found: Help, change: Change) -> Iterable[str]:
+    """Yield what comes of a change, in sentences."""
+    is_named = not change.replaces or found.workload.startswith("StatefulSet/")  # others get new names
+    all_of_them = "both" if found.replicas == 2 else f"all {found.replicas}"
+    if found.replicas == 1:
+        yield f"Then it fits on {_where(change)}."
+    elif change.still_pending:
+        left = change.still_pending
+        yield f"Then {found.replicas - left} of {found.replicas} have a place, on {_where(change)}; {left} still wait."
+    elif change.kind == "replicas":
+        yield "Then all of them have a place."
+    else:
+        yield f"Then {all_of_them} have a place{', the pending ones' if is_named else ','} on {_where(change)}."
+    if change.replaces:
+        yield f"{'The one that runs is' if change.replaces == 1 else f'The {change.replaces} that run are'} made anew."
+    for part in change.with_:
+        if part.on == "cluster":
+            yield f"The rollout stops, since pods of the old template keep the new ones away, until you {part.what}."
+    if change.gains:
+        yield f"So {'has' if len(change.gains) == 1 else 'have'} {names_in_words(change.gains)}, waiting as well."
+    if change.moves:
+        yield f"It costs {names_in_words(change.moves)} a restart."
+    if change.leaves:
+        is_one = len(change.leaves) == 1
+        yield (f"No place is left for {names_in_words(change.leaves)}, which {'is' if is_one else 'are'} less "
+               "important.")  # fmt: skip
 
 
 def _where(change: Change) -> str:

@@ -196,7 +196,7 @@ def gang_of_two_that_wants_three():
 
 
 def only_high_priority_is_heard():
-    """All nodes are full. A pod of the class `high` may evict the pods of n199, which are the least important."""
+    """All nodes are full. A pod of the class `high` would evict that of n199, which is more important."""
     classes = [{"kind": "PriorityClass", "metadata": {"name": name, "uid": name}, "value": number}
                for name, number in (("low", 50), ("high", 150), ("highest", 9000))]  # fmt: skip
     return World(a_pod("1m").priority(0), *nodes(), *classes,
@@ -250,7 +250,10 @@ QUESTIONS = {
     ),
     every_node_runs_one_already: Known(
         "pod", "podAntiAffinity",
-        {"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}}},
+        {"spec": {"affinity": {"podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": {
+                "topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "w"}}}}]}}}},
         everywhere(), False, frozenset({"podsGone", "node"}),
     ),
     # The volume can only be used in zone b, so the wish for zone a has to go.
@@ -285,8 +288,8 @@ QUESTIONS = {
         "pod", "nodeAffinity",
         {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "a", "operator": "Exists", "values": []},
-                                      {"key": "b", "operator": "In", "values": ["1"]}], "matchFields": []},
+                {"matchExpressions": [{"key": "a", "operator": "Exists"},
+                                      {"key": "b", "operator": "In", "values": ["1"]}]},
                 {"matchExpressions": [{"key": "d", "operator": "In", "values": ["2"]}]},
             ]}}}}},
         names(5), True, frozenset({"label"}),
@@ -311,7 +314,7 @@ QUESTIONS = {
     ),
     # The pod on n199 is the only one below the class `high`, and there is no cheaper class above it.
     only_high_priority_is_heard: Known(
-        "cluster", "podsGone", {"pods": ["default/w199"]}, names(199), False, frozenset({"priority", "node"}),
+        "cluster", "podsGone", {"pods": ["default/w199"]}, names(199), False, frozenset({"node"}),
     ),
     claim_is_missing: Known(
         "cluster", "missing", {"manifests": [{

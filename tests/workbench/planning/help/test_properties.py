@@ -127,9 +127,9 @@ def undone(before, after):
 
 
 def plain(document):
-    """Return a document without what means nothing: empty lists, mappings and texts."""
+    """Return a document without what no filter looks at: preferences, empty lists, mappings and texts."""
     if isinstance(document, dict):
-        found = {key: plain(each) for key, each in document.items()}
+        found = {key: plain(each) for key, each in document.items() if not key.startswith("preferred")}
         return {key: each for key, each in found.items() if each not in (None, [], {}, "")}
     return [plain(each) for each in document] if isinstance(document, list) else document
 

@@ -9,7 +9,7 @@ from berth.api.node import Node
 from berth.api.pod_resources import CPU, PODS, supports_pod_level
 from berth.api.quantity import milli_value, value
 from berth.plugins.resources.names import is_extended
-from berth_workbench.planning.help.needs import POD_COST, Need, NodeEdit, PodEdit, Question, setting
+from berth_workbench.planning.help.needs import POD_COST, Amounts, Need, NodeEdit, PodEdit, Question, setting
 
 Json = dict[str, Any]
 
@@ -61,10 +61,21 @@ class _Lowered:
         left = min(int(self._free[row]), self._amount)
         if left <= 0:
             return None  # nothing at all is left to ask for
+        return self._leaving(left)
+
+    def _leaving(self, left: int) -> PodEdit:
         resource, amount = self._resource, self._amount
         what = f"request at most {words_of(resource, left)} instead of {words_of(resource, amount)}"
         cost = POD_COST + (amount - left) / amount
-        return PodEdit("requests", what, _Lowering(resource, left), cost, ("requests", resource))
+        amounts = Amounts(amount, _round_step(amount, resource), self._leaving)
+        return PodEdit("requests", what, _Lowering(resource, left), cost, ("requests", resource), amounts=amounts)
+
+
+def _round_step(amount: int, resource: str) -> int:
+    """Return about a hundredth of an amount, as people would round it."""
+    if resource == CPU or is_extended(resource):
+        return max((step for step in (1, 10, 50, 100, 500, 1000) if step * 100 <= amount), default=1)
+    return 1 << max(amount.bit_length() - 8, 0)
 
 
 class _Lowering:

@@ -13,6 +13,7 @@ Json = dict[str, Any]
 
 PLUGIN = "PodTopologySpread"
 FIELD = "topologySpreadConstraints"
+HOSTNAME = "kubernetes.io/hostname"
 MAX_SKEW = 2**31 - 1
 
 
@@ -36,6 +37,8 @@ class SpreadingNeeds:
             is_readable = _is_readable(question.info.spec.topology_spread_constraints[index].label_selector)
             edits: tuple[PodEdit, ...] = ((_anyway if is_readable else _without)(index, constraint),)
             skew = _least_skew(question, index, constraint) if failing.any() else None
+            if constraint["topologyKey"] != HOSTNAME and is_readable:
+                edits = (_over_nodes(index, constraint), *edits)
             if skew is not None:
                 edits = (_skewed(index, constraint, skew), *edits)
             labelled = question.table.label(constraint["topologyKey"]).ids != ABSENT
@@ -83,6 +86,12 @@ def _skewed(index: int, constraint: Json, skew: int) -> PodEdit:
     before = constraint["maxSkew"]
     what = f"raise maxSkew of {_name(constraint)} from {before} to {skew}"
     return PodEdit("maxSkew", what, edit, POD_COST * (1 - 1 / (1 + skew - before)))
+
+
+def _over_nodes(index: int, constraint: Json) -> PodEdit:
+    edit = setting("spec", FIELD, index, "topologyKey", to=HOSTNAME)
+    what = f"spread over {HOSTNAME} instead of {constraint['topologyKey']}"
+    return PodEdit("spreadKey", what, edit, POD_COST * 0.9)
 
 
 def _is_readable(selector: LabelSelector | None) -> bool:

@@ -1,0 +1,282 @@
+"""What a change comes to on the whole cluster: carried out, with controllers and the scheduler at work, and taken back.
+
+The filters have said that one pod fits once a change is made. Here all pods of its workload get the change as its
+controller brings it to them, pods that are deleted are made again, whoever has more priority evicts others, and the
+pods that wait beside them are tried as well. So it shows whether all get a place, and who pays for it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from berth.api.codec import ObjectError
+from berth.api.pod import Pod
+from berth.state.cache import on_node
+from berth_workbench.planning.help.group import Group, group_of, make_missing
+from berth_workbench.planning.help.proof import ChangeProver, Proposal, TrialsUsedUpError, document_of
+from berth_workbench.planning.help.proposals import more_unavailable, pods_deleted
+from berth_workbench.planning.help.result import Change, Part
+from berth_workbench.planning.whatif import natural
+from berth_workbench.simulation.admission import UnknownPriorityClassError, with_priority
+from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
+from berth_workbench.simulation.changes import ChangeError
+from berth_workbench.simulation.claims import made_claims
+from berth_workbench.simulation.cluster import BACKOFF_S, StuckError, pending_again
+from berth_workbench.simulation.daemons import pinned
+from berth_workbench.simulation.rehearsal import Rehearsal
+from berth_workbench.simulation.rollouts import roll_out
+from berth_workbench.simulation.scale import find_by_key, scale
+from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.workloads import ManifestError, WorkloadManifest
+from berth_workbench.snapshot.documents import Document
+
+LOOK_EVERY = 32
+"""After so many attempts of the scheduler it is asked whether somebody wants the search to end."""
+MOST_ATTEMPTS = 40_000
+"""So many attempts of the scheduler a search may take."""
+LEFT_COST = 5.0
+"""What it costs that another pod has no place then, though it is less important."""
+MOVED_COST = 1.0
+
+
+class Consequences:
+    """Tries changes on a cluster where nothing else happens: whoever waits beside the group has been tried before."""
+
+    __slots__ = ("_attempts", "_base", "_besides", "_importance", "_prover", "_site", "group", "placed")
+
+    def __init__(self, prover: ChangeProver, documents: Iterable[Document]) -> None:
+        """`documents` are those that the cluster was made of, as far as they are known: workloads are among them."""
+        self._prover = prover
+        self._site = Site(prover.cluster, documents, progress=self._count)
+        self._attempts = 0
+        self._importance = 0
+        self._besides: tuple[Part, ...] = ()
+        """What has to be done in this trial so that a rollout goes on."""
+        self._base: dict[str, str] = {}
+        """Where other pods come to be even if nothing is changed, as far as that is not where they are."""
+        self.group = Group(Pod())
+        """Whom the question is about; those that get a node by themselves count as running."""
+        self.placed: dict[str, str] = {}
+        """The pods of the group that get a node by themselves."""
+
+    @contextmanager
+    def of_group(self, pod: Pod, *, is_there: bool) -> Iterator[None]:
+        """Let everybody find a place who does, for the length of a block; the pods that then have none are waiting.
+
+        Where the group's own would preempt others, that is not done yet, and they come to each change anew.
+        """
+        cluster, site = self._site.cluster, self._site
+        self._importance = self._prover.info(pod).priority
+        with self._prover.search_as_it_was(), Rehearsal(site):
+            missing = make_missing(site, pod)
+            group = self.group = group_of(site, pod, is_there=is_there)._replace(missing=missing)
+            with Rehearsal(site) as tried:
+                evictions = len(cluster.evictions)
+                self._let_wait(group.waiting)
+                site.settle()
+                is_preempting = len(cluster.evictions) > evictions
+                if not is_preempting:
+                    tried.keep()
+                    now = (cluster.objects["Pod", each.key] for each in group.waiting)
+                    self._place([each for each in now if each.spec.node_name])
+                else:
+                    changed = tried.changed_pods()
+            if is_preempting:
+                for each in group.waiting:
+                    if ("Pod", each.key) in cluster.objects:
+                        cluster.withdraw(each.key)
+                site.settle()
+                own = {each.key for each in group.waiting}
+                self._base = {
+                    key: "" if after is None else after.spec.node_name
+                    for key, (_, after) in changed.items()
+                    if key not in own
+                }
+            yield
+
+    def _place(self, pods: Sequence[Pod]) -> None:
+        """Take the pods of the group that find a place by themselves for running ones."""
+        group = self.group
+        self.placed = {pod.key: pod.spec.node_name for pod in pods}
+        waiting = tuple(pod for pod in group.waiting if pod.key not in self.placed)
+        pod = group.pod if group.pod.key not in self.placed or not waiting else waiting[0]
+        self.group = group._replace(pod=pod, waiting=waiting, running=(*group.running, *pods))
+
+    def _let_wait(self, pods: Iterable[Pod]) -> None:
+        """Have pods wait that are not in the cluster; by now, all that wait may be tried at once."""
+        cluster = self._site.cluster
+        for pod in pods:
+            if ("Pod", pod.key) not in cluster.objects:
+                cluster.put(with_priority(pod, cluster.priority_classes))
+        cluster.now += BACKOFF_S
+
+    def _count(self, steps: int) -> None:
+        self._attempts += steps
+        if self._attempts > MOST_ATTEMPTS or (self._attempts % LOOK_EVERY < steps and self._prover.is_stopped):
+            raise TrialsUsedUpError
+
+    # -- one change --------------------------------------------------------------------------------------------------
+
+    def of(self, proposal: Proposal) -> Change | None:
+        """Return a change with all that comes of it; None where it cannot be made, or others as important lose by it.
+
+        Raises `TrialsUsedUpError`. A rollout may be stuck because pods of the old template keep the new ones away. Then
+        it is tried how it goes on: a Deployment with more pods that may be unavailable, a StatefulSet with pods that
+        are deleted by hand.
+        """
+        change = self._tried(proposal, 0)
+        is_stuck = change is not None and change.still_pending and change.replaces < len(self.group.running)
+        if proposal.pod is None or not self.group.is_rolled_out or not is_stuck:
+            return change
+        for missing in dict.fromkeys((len(self.group.waiting) + 1, self.group.size)):
+            further = self._tried(proposal, missing)
+            if further is not None and not further.still_pending:
+                return further
+        return change
+
+    def _tried(self, proposal: Proposal, missing: int) -> Change | None:
+        replicas, self._besides = dict(self._site.replicas), ()
+        try:
+            with Rehearsal(self._site) as rehearsal:
+                self._let_wait(self.group.waiting)
+                expected = self._carry_out(proposal, missing)
+                self._site.settle()
+                return self._outcome(rehearsal, proposal.change, expected)
+        except (ManifestError, ChangeError, ObjectError, StuckError, UnknownPriorityClassError):
+            return None
+        finally:
+            self._site.replicas.clear()
+            self._site.replicas.update(replicas)
+
+    def _carry_out(self, proposal: Proposal, missing: int) -> int:
+        """Do what a proposal says; return how many pods the group is to have then.
+
+        So many pods may be `missing` in a rollout, even if some of them have to be deleted by hand; 0 for as many as
+        the workload itself allows.
+        """
+        cluster, change = self._site.cluster, proposal.change
+        for each in (proposal, *proposal.also):
+            cluster.create(each.objects)
+            if each.node is not None:
+                cluster.put(each.node)
+                for info in each.pods:
+                    cluster.put(on_node(info, each.node.metadata.name).pod)
+        for key in change.patch["pods"] if change.patch_type == "delete" else ():
+            self._delete(cluster.objects["Pod", key])
+        if proposal.pod is not None:
+            self._replace(proposal.pod, missing)
+        if proposal.replicas is None:
+            return self.group.size
+        self._scale(proposal.replicas)
+        return proposal.replicas
+
+    def _delete(self, pod: Pod) -> None:
+        """Delete a pod; its controller makes another, also a DaemonSet's on the same node, and so does a kubelet."""
+        if is_daemon(pod):
+            self._site.cluster.delete("Pod", pod.key)
+            self._site.cluster.put(pinned(pending_again(pod), pod.spec.node_name))
+        elif not is_mirror(pod):
+            self._site.send_away(pod, "its deletion")
+
+    def _scale(self, replicas: int) -> None:
+        owner = self.group.owner
+        found = None if owner is None else find_by_key(self._site, *owner)
+        if found is None:
+            raise ChangeError("there is nothing to scale")
+        scale(self._site, found, replicas, "scaling")
+
+    def _replace(self, after: Pod, missing: int) -> None:
+        """Bring a changed pod to all of its group: by a rollout where its controller makes one, else one by one."""
+        group, cluster = self.group, self._site.cluster
+        if group.is_rolled_out and group.owner is not None:
+            manifest = group.with_template(document_of(after), max_unavailable=missing)
+            if missing and group.owner[0] == "StatefulSet":
+                self._replace_by_hand(manifest)
+                return
+            if missing:
+                self._besides = (more_unavailable(group.owner, missing),)
+            found = find_by_key(self._site, *group.owner)
+            assert found is not None, "its pods wait, so there is a workload"
+            roll_out(self._site, found, manifest)
+            return
+        for each in group.waiting:
+            cluster.withdraw(each.key)
+            cluster.put(with_priority(like(after, each, group.pod), cluster.priority_classes))
+
+    def _replace_by_hand(self, manifest: WorkloadManifest) -> None:
+        """Replace the pods that wait, then those that run, one by one, as the controller does whenever it can go on.
+
+        While one of the new pods has no place it does not, and the next of the old ones has to be deleted by hand.
+        """
+        cluster = self._site.cluster
+        fresh = {pod.key: pod for pod, _ in manifest.pods(self.group.size)}
+        running = sorted(self.group.running, key=lambda pod: natural(pod.key), reverse=True)
+        new: list[str] = []
+        deleted: list[str] = []
+        for old in (*self.group.waiting, *running):
+            if old in running and any(not cluster.objects["Pod", key].spec.node_name for key in new):
+                deleted.append(old.key)
+            metadata = msgspec.structs.replace(fresh[old.key].metadata, uid=f"{old.metadata.uid}/new")
+            cluster.withdraw(old.key)
+            pod, own = made_claims(msgspec.structs.replace(fresh[old.key], metadata=metadata), self._site.templates)
+            cluster.create([*own, pod])
+            new.append(pod.key)
+            self._site.settle()
+        self._besides = (pods_deleted(deleted),) if deleted else ()
+
+    # -- what came of it ---------------------------------------------------------------------------------------------
+
+    def _outcome(self, rehearsal: Rehearsal, change: Change, expected: int) -> Change | None:
+        changed, running = rehearsal.changed_pods(), {pod.key for pod in self.group.running}
+        of_itself = set(change.patch["pods"]) if change.patch_type == "delete" else set[str]()
+        fits_on = set[str]()
+        leaves, moves, gains = list[Pod](), list[str](), list[str]()
+        have = sum(key not in changed for key in running)
+        for key, (before, after) in changed.items():
+            node = after.spec.node_name if after is not None else ""
+            if self._is_own(after if after is not None else before):
+                if after is not None and node and is_active(after):
+                    have += 1
+                    fits_on |= {node} if key not in running else set()
+            elif before is not None and is_active(before):
+                was = self._base.get(key, before.spec.node_name)
+                if was and not node and (key not in of_itself or owner_of(before) is not None):
+                    leaves.append(before)
+                elif was and node and (was != node or _is_another(before, after)):
+                    moves.append(key)
+                elif node and not was:
+                    gains.append(key)
+        if any((pod.spec.priority or 0) >= self._importance for pod in leaves):
+            return None
+        cost = change.cost + LEFT_COST * len(leaves) + MOVED_COST * len(set(moves) - of_itself)
+        return msgspec.structs.replace(
+            change,
+            fits_on=change.fits_on if self.group.size == 1 and change.fits_on else tuple(sorted(fits_on)),
+            cost=round(cost, 6),
+            with_=(*change.with_, *self._besides),
+            replaces=sum(key in changed and _is_another(*changed[key]) for key in running),
+            moves=tuple(moves),
+            leaves=tuple(pod.key for pod in leaves),
+            gains=tuple(gains),
+            still_pending=max(expected - have, 0),
+        )
+
+    def _is_own(self, pod: Pod | None) -> bool:
+        group = self.group
+        if pod is None or group.owner is None:
+            return pod is not None and pod.key == group.pod.key
+        return workload_of(pod, self._site.cluster.objects) == group.owner
+
+
+def like(after: Pod, pod: Pod, before: Pod) -> Pod:
+    """Return a pod made anew as another of its workload is, which was like `before`; it keeps its own volumes."""
+    spec = after.spec
+    if after.spec.volumes == before.spec.volumes:
+        spec = msgspec.structs.replace(spec, volumes=pod.spec.volumes)
+    metadata = msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}~")
+    return Pod(metadata=metadata, spec=msgspec.structs.replace(spec, node_name=pod.spec.node_name), status=pod.status)
+
+
+def _is_another(before: Pod | None, after: Pod | None) -> bool:
+    return before is None or after is None or before.metadata.uid != after.metadata.uid
