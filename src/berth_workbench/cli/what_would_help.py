@@ -1,12 +1,12 @@
-"""`berth explain POD --what-would-help`: the least changes after which a pending pod fits, each proven.
+"""`berth explain [POD]... --what-would-help`: the least changes after which pending pods fit, each tried.
 
-The cluster is read from files or through a kubeconfig, into memory; nothing in it is changed. The pod is one of the
-cluster's, or what a manifest makes: of a workload its first pod.
+The cluster is read from files or through a kubeconfig, into memory; nothing in it is changed. Asked about are pods or
+workloads of the cluster, what a manifest makes, or without a name all that is pending: of each workload once.
 """
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from berth.api.pod import Pod
     from berth_workbench.planning.help.result import Help
     from berth_workbench.simulation.cluster import SimulatedCluster
+    from berth_workbench.simulation.site import Site
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -64,8 +65,16 @@ def extend(explain: click.Command) -> click.Command:
         if what_would_help:
             where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
             printed = "json" if given.get("as_json") else output
-            namespace = given.get("namespace") or "default"
-            tell(given.get("pods", ()), namespace, manifests, where, config_file, plugins, feature_gates, printed)
+            tell(
+                given.get("pods", ()),
+                given.get("namespace") or "",
+                manifests,
+                where,
+                config_file,
+                plugins,
+                feature_gates,
+                printed,
+            )
             return
         if cluster or manifests or config_file or plugins or feature_gates:
             raise click.UsageError(
@@ -85,7 +94,8 @@ def _options() -> list[click.Option]:
         click.Option(
             ["--what-would-help"],
             is_flag=True,
-            help="Look for the least changes of the pod, of a node or of the cluster after which it fits.",
+            help="Look for the least changes of a pod, of its workload, of a node or of the cluster after which it "
+            "fits; without a name, for all that is pending.",
         ),
         click.Option(
             ["--cluster"],
@@ -132,29 +142,42 @@ def tell(
     output: Output,
 ) -> None:
     """Print what would help pods. Raises `click.ClickException`."""
-    from berth_workbench.planning.help.search import what_would_help
+    from berth_workbench.planning.help.result import Help
     from berth_workbench.simulation.site import Site
 
-    if bool(pods) == bool(manifests):
+    if pods and manifests:
         raise click.UsageError("name a pod, or give its manifest with -f")
     snapshot, _, setup, assumed = read_asked(*where, config_file, plugins, feature_gates)
-    cluster = Site.of(snapshot, config=setup.config, registry=setup.registry).cluster
+    site = Site.of(snapshot, config=setup.config, registry=setup.registry)
+    cluster = site.cluster
+    asked: Sequence[Pod | Help]
     if manifests:
-        asked = list(_of_manifests(cluster, snapshot, manifests, namespace))
+        asked = list(_of_manifests(cluster, snapshot, manifests, namespace or "default"))
+    elif pods:
+        asked = [_of(site, pod, namespace or "default") for pod in pods]
     else:
-        asked = [_of(cluster, pod, namespace) for pod in pods]
+        asked = _pending(site, namespace)
     ending, found = pods_that_end(snapshot), list["Help"]()
-    for each in asked:
-        found.append(_searched(what_would_help, cluster, each, ending))
+    if not is_structured(output):
+        tell_assumed(assumed)
+        if not asked:
+            click.echo(f"No pod{f' of namespace {namespace}' if namespace else ''} stays pending.")
+    for number, each in enumerate(asked):
+        if not isinstance(each, Help):
+            each = _searched(cluster, each, snapshot, ending, is_there=not manifests)
+        found.append(each)
+        if not is_structured(output):
+            _print(found[-1], output, is_first=not number)
     if is_structured(output):
-        print_structured(found[0] if len(found) == 1 else found, output, (each.pod for each in found), assumed=assumed)
-        return
-    tell_assumed(assumed)
-    _print(found, output)
+        is_one = len(found) == 1 and bool(pods or manifests)
+        print_structured(found[0] if is_one else found, output, (each.pod for each in found), assumed=assumed)
 
 
-def _searched(search: Callable[..., "Help"], cluster: "SimulatedCluster", pod: "Pod", ending: Any) -> "Help":
+def _searched(
+    cluster: "SimulatedCluster", pod: "Pod", snapshot: "Snapshot", ending: Mapping[str, str], *, is_there: bool
+) -> "Help":
     from berth_workbench.cli.progress import working
+    from berth_workbench.planning.help.search import what_would_help
 
     with working(f"looking for what would help {pod.key}") as work:
 
@@ -162,27 +185,45 @@ def _searched(search: Callable[..., "Help"], cluster: "SimulatedCluster", pod: "
             work.advance()
             return work.is_stopped
 
-        return search(cluster, pod, ending=ending, is_stopped=is_stopped)
+        documents = snapshot.documents
+        return what_would_help(
+            cluster, pod, documents=documents, is_there=is_there, ending=ending, is_stopped=is_stopped
+        )
 
 
-def _print(found: "Sequence[Help]", output: Output) -> None:
+def _print(found: "Help", output: Output, *, is_first: bool) -> None:
     from berth.runtime.observing.logs import legible
     from berth_workbench.planning.help.words import lines_of
 
-    width = console_for(output).width
-    for number, each in enumerate(found):
-        if number:
-            click.echo()
-        for line in lines_of(each, width):
-            click.echo(legible(line))
+    if not is_first:
+        click.echo()
+    for line in lines_of(found, console_for(output).width):
+        click.echo(legible(line))
 
 
-def _of(cluster: "SimulatedCluster", name: str, namespace: str) -> "Pod":
-    chosen = chosen_by([name], namespace)
-    for kind, _, workload in chosen.workloads:
-        raise click.UsageError(
-            f"--what-would-help is about single pods: name one of {kind.kind} {workload}, or give its manifest with -f"
-        )
+def _pending(site: "Site", namespace: str) -> "list[Pod]":
+    """Return a pod of each group of pods that stay pending, the most important first, then the largest group.
+
+    Whoever gets a place by itself once the scheduler comes to it needs no help, unless it is others that pay for it.
+    """
+    from berth_workbench.planning.help.group import groups_of
+    from berth_workbench.simulation.budgets import is_active
+    from berth_workbench.simulation.rehearsal import Rehearsal
+
+    with Rehearsal(site) as settling:
+        site.settle()
+        if not site.cluster.evictions:
+            settling.keep()
+    pods = (pod for pod in site.cluster.pods.values() if not pod.spec.node_name and is_active(pod))
+    groups = groups_of(site.cluster, (pod for pod in pods if namespace in ("", pod.metadata.namespace)))
+    firsts = sorted(groups.values(), key=lambda group: (-(group[0].spec.priority or 0), -len(group), group[0].key))
+    return [group[0] for group in firsts]
+
+
+def _of(site: "Site", name: str, namespace: str) -> "Pod | Help":
+    chosen, cluster = chosen_by([name], namespace), site.cluster
+    for resource, of_namespace, workload in chosen.workloads:
+        return _of_workload(site, resource.kind, f"{of_namespace}/{workload}")
     ((namespace, name, _),) = chosen.names
     found: Pod | None = cluster.objects.get(("Pod", f"{namespace}/{name}"))
     if found is None:
@@ -193,10 +234,37 @@ def _of(cluster: "SimulatedCluster", name: str, namespace: str) -> "Pod":
     return found
 
 
+def _of_workload(site: "Site", kind: str, key: str) -> "Pod | Help":
+    """Return a pending pod of a workload, or what is to be said where it has none."""
+    from berth.api.near_names import nearest
+    from berth_workbench.planning.help.result import Help
+    from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
+
+    pods = dict[tuple[str, str], list["Pod"]]()
+    for pod in filter(is_active, site.cluster.pods.values()):
+        for owner in {owner_of(pod), workload_of(pod, site.cluster.objects)}:
+            if owner is not None:
+                pods.setdefault(owner, []).append(pod)
+    made = pods.get((kind, key), ())
+    if not made:
+        hint = nearest(key, [name for of_kind, name in pods if of_kind == kind])
+        raise click.ClickException(f"{kind} {key} has no pods in the cluster{hint or '; -f asks about its manifest'}")
+    pending = next((pod for pod in made if not pod.spec.node_name), None)
+    if pending is not None:
+        return pending
+    manifest = site.manifest(kind, key)
+    wanted = 0 if manifest is None else manifest.replicas or 0
+    message = "all that its controller has made run, and need no help"
+    if wanted > len(made):
+        message += f"; it has made {len(made)} of {wanted}, and its events say why not more, such as a quota"
+    return Help(made[0].key, "runs", message, workload=f"{kind}/{key}", replicas=len(made))
+
+
 def _of_manifests(
     cluster: "SimulatedCluster", snapshot: "Snapshot", manifests: Sequence[str], namespace: str
 ) -> "Iterator[Pod]":
     """Yield a pod for each pod and each workload of manifests; what goes with them is put into the cluster."""
+    from berth_workbench.planning.help.group import groups_of
     from berth_workbench.simulation.workloads import claim_templates, expand
 
     templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
@@ -205,15 +273,13 @@ def _of_manifests(
     cluster.add(expansion.objects)
     for name in expansion.passed_over:
         warn(f"{name} does not matter to decisions, and is passed over")
-    owners = set[tuple[str, str]]()
-    for pod in expansion.pods:
-        owner = next(((each.kind, each.uid) for each in pod.metadata.owner_references if each.controller), None)
-        if owner is None or owner not in owners:
-            yield pod
-        if owner is not None:
-            owners.add(owner)
     if not expansion.pods:
         raise click.ClickException(f"-f {' '.join(manifests)}: no pod and no workload in it")
+    known = set(groups_of(cluster, cluster.pods.values()))
+    for owner, pods in groups_of(cluster, expansion.pods).items():
+        if owner not in known:  # of one that the cluster has, a pod more is asked about
+            cluster.add(pods)
+        yield pods[0]
 
 
 # --- pods that end by themselves --------------------------------------------------------------------------------------

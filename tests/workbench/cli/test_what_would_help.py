@@ -76,6 +76,51 @@ def test_a_workload_of_a_manifest(cluster, tmp_path):
     assert '{"spec":{"template":{"spec":' in found["changes"][0]["command"]
 
 
+@pytest.fixture
+def shop(tmp_path):
+    """Two workloads that lack room, one of them more important, and a pod that needs none of it."""
+    nodes = [make_node(f"n{i}").capacity(cpu="4", memory="8Gi").document for i in range(2)]
+    pods = [make_pod(f"web-{i}").label("app", "web").request(cpu="3").owned_by("ReplicaSet", "web") for i in range(4)]
+    pods = [*(pod.node(f"n{i}") if i < 2 else pod for i, pod in enumerate(pods)), make_pod("small")]
+    pods.append(make_pod("db-0").request(cpu="3").priority(-1).owned_by("StatefulSet", "db"))
+    file = tmp_path / "shop.json"
+    file.write_text(json.dumps({"kind": "List", "items": [*nodes, *(pod.document for pod in pods)]}))
+    return str(file)
+
+
+@pytest.mark.parametrize("asked", ["rs/web", "web-2", "web-3"])
+def test_a_workload_of_the_cluster(shop, asked):
+    code, printed = run(asked, "--what-would-help", "--cluster", shop, "-o", "json")
+    found = json.loads(printed)
+    assert (code, found["workload"], found["replicas"]) == (0, "ReplicaSet/default/web", 4)
+    assert found["pods"] == ["default/web-2", "default/web-3"]
+    assert all(change["stillPending"] == 0 for change in found["changes"])
+
+
+def test_a_workload_that_runs(tmp_path):
+    """Its controller has not made the others: no pod is pending that somebody could ask about."""
+    node = make_node("n0").capacity(cpu="4", memory="8Gi").document
+    pods = [make_pod(f"web-{i}").owned_by("ReplicaSet", "web").node("n0").document for i in range(2)]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"kind": "List", "items": [node, replica_set, *pods]}))
+    code, printed = run("rs/web", "--what-would-help", "--cluster", str(file))
+    assert code == 0
+    assert "it has made 2 of 3, and its events say why not more" in " ".join(printed.split())
+
+
+def test_without_a_name_all_that_stays_pending(shop):
+    code, printed = run("--what-would-help", "--cluster", shop, "-o", "json")
+    assert (code, [found["workload"] for found in json.loads(printed)]) == (
+        0, ["ReplicaSet/default/web", "StatefulSet/default/db"])  # fmt: skip
+    printed = run("--what-would-help", "--cluster", shop)[1]
+    assert "ReplicaSet default/web, 2 of 4 pods pending (default/web-2, default/web-3)" in " ".join(printed.split())
+    assert "small" not in printed
+    assert "No pod of namespace x stays pending." in run("-n", "x", "--what-would-help", "--cluster", shop)[1]
+
+
 def test_a_pod_that_needs_no_help(cluster):
     assert "runs on n1" in run("w1", "--what-would-help", "--cluster", cluster)[1]
 
@@ -84,7 +129,8 @@ def test_a_pod_that_needs_no_help(cluster):
     ("arguments", "said"),
     [
         (("nobody", "--what-would-help"), "no pod default/nobody in the cluster; its pending pods are default/big"),
-        (("--what-would-help",), "name a pod, or give its manifest with -f"),
+        (("big", "-f", "big.yaml", "--what-would-help"), "name a pod, or give its manifest with -f"),
+        (("deployment/nobody", "--what-would-help"), "Deployment default/nobody has no pods in the cluster"),
         (("big",), "go with --what-would-help: add it, or leave them out to ask the scheduler"),
         ((), "go with --what-would-help"),
     ],
