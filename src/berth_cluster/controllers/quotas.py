@@ -44,9 +44,9 @@ def _has_ended(change: ObjectChange) -> bool:
 
 
 def _may_shrink(change: ObjectChange) -> bool:
-    """A pod is resized, or a service is of another type: an update that may free something."""
+    """A pod is resized or is given a deadline, or a service is of another type: an update that may free something."""
     if change.kind not in ("Pod", "Service") or change.old is None:
         return False
     before, after = change.old.get("spec") or {}, change.obj.get("spec") or {}
-    fields = ("containers", "resources") if change.kind == "Pod" else ("type", "ports")
+    fields = ("containers", "resources", "activeDeadlineSeconds") if change.kind == "Pod" else ("type", "ports")
     return any(before.get(field) != after.get(field) for field in fields)

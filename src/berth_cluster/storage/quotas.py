@@ -11,7 +11,7 @@ from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY, PODS, ResourceType
 from berth_cluster.strategies.pod_defaults import containers_of
-from berth_cluster.strategies.quota_usage import ZERO, counts, kind_of_resource, usage_of, used_of, written
+from berth_cluster.strategies.quota_usage import ZERO, counts, usage_of, used_of, written
 from berth_workloads.amounts import Amount, amounts, total
 from berth_workloads.quotas import MUST_BE_GIVEN, excess
 
@@ -29,16 +29,20 @@ def charge(store: "Store", kind: ResourceType, new: Object, old: Object | None, 
         return
     quotas.sort(key=lambda one: str(one["metadata"]["name"]))
     usage, before = usage_of(kind, new), usage_of(kind, old) if old is not None else {}
-    wanted = {name: Amount(each.value - before.get(name, ZERO).value, each.is_binary) for name, each in usage.items()}
+    growth = {name: Amount(each.value - before.get(name, ZERO).value, each.is_binary) for name, each in usage.items()}
     charged = []
     for quota in quotas:
         name, hard = quota["metadata"]["name"], amounts((quota.get("spec") or {}).get("hard"))
-        more = {each: wanted[each] for each in wanted if each in hard and wanted[each].value > 0}
-        is_pod = kind is PODS and any(kind_of_resource(each) is PODS for each in hard)
-        if not (more or is_pod) or not counts(quota, kind, new):
+        if not counts(quota, kind, new):
             continue
-        if is_pod and old is None:
+        # A pod that is given a deadline comes into other scopes, and is to the quotas of these as if it were new.
+        is_new = old is None or not counts(quota, kind, old)
+        wanted = usage if is_new else growth
+        if is_new and kind is PODS:
             _refuse_unsaid(new, name, hard)
+        more = {each: wanted[each] for each in wanted if each in hard and wanted[each].value > 0}
+        if not more:
+            continue
         status = quota.get("status") or {}
         if status.get("hard") != quota["spec"].get("hard"):  # nobody has counted yet
             status = used_of(quota, store.custom.stored(), partial(store.objects, namespace=namespace))

@@ -146,7 +146,33 @@ def test_should_verify_resource_quota_with_terminating_and_best_effort_scopes(wo
         name: used(world, name)["pods"] for name in ("terminating", "notterminating", "besteffort", "notbesteffort")
     }
     assert set(counted.values()) == {"1"}
-    assert "exceeded quota: besteffort" in refusal(world, pod("c", activeDeadlineSeconds=100)) or "terminating"
+    assert "exceeded quota: besteffort" in refusal(world, pod("c", activeDeadlineSeconds=100))
+
+
+def test_a_pod_that_is_given_a_deadline_counts_in_other_scopes_from_then_on(world):
+    for scope in ("Terminating", "NotTerminating"):
+        world.create(quota(scope.lower(), {"pods": "1", "requests.cpu": "1"}, scopes=[scope]))
+    world.create(pod("a", {"cpu": "500m"}))
+    world.run()
+    world.patch("Pod", "a", {"spec": {"activeDeadlineSeconds": 3600}})
+    assert used(world, "terminating") == {"pods": "1", "requests.cpu": "500m"}
+    assert "exceeded quota: terminating" in refusal(world, pod("b", {"cpu": "100m"}, activeDeadlineSeconds=100))
+    world.run()
+    assert used(world, "notterminating") == {"pods": "0", "requests.cpu": "0"}
+    world.create(pod("c", {"cpu": "100m"}))
+    with pytest.raises(StoreError) as refused:
+        world.patch("Pod", "c", {"spec": {"activeDeadlineSeconds": 3600}})
+    assert refused.value.status_code == 403
+    assert refused.value.message.partition(" is forbidden: ")[2] == (
+        "exceeded quota: terminating, requested: pods=1, used: pods=1, limited: pods=1"
+    )
+
+
+def test_a_pod_that_is_given_a_deadline_has_to_say_what_it_wants(world):
+    world.create(quota(hard={"requests.cpu": "1"}, scopes=["Terminating"]))
+    world.create(pod("a"))
+    with pytest.raises(StoreError, match=r"failed quota: one: must specify requests\.cpu for: m$"):
+        world.patch("Pod", "a", {"spec": {"activeDeadlineSeconds": 3600}})
 
 
 @pytest.mark.parametrize(
