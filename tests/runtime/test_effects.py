@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from berth.api.errors import ApiError
+from berth.core.builders import make_pod
 from berth.framework.effects import (
     Answer,
     ApiCall,
@@ -49,9 +50,11 @@ class Bench:
         self.transport = self.world.transport
         self.pods = [PodRef("default", name, self._create(name)) for name in map("web-{}".format, range(pods))]
         self.answers, self.said, self.bugs, self.written = [], [], [], []
+        self.shown = {pod: make_pod(pod.name).uid(pod.uid).build() for pod in self.pods}
+        """The pods as the watch has shown them."""
         self.recorder = EventRecorder(self.transport, reporting_controller="berth", reporting_instance="berth-here")
         self.effects = Effects(
-            self.transport, self.recorder, answer=self.answers.append, lookup=lambda _: None, report=self.said.append,
+            self.transport, self.recorder, answer=self.answers.append, lookup=self.shown.get, report=self.said.append,
             bug=self.bugs.append, rng=random.Random(1), sleep=at_once, extenders=extenders,
             timer=CallTimer(metrics, count().__next__), pod_written=lambda: self.written.append(1),
         )  # fmt: skip
@@ -85,6 +88,17 @@ async def test_the_watch_of_pods_is_to_show_what_was_bound_and_evicted_and_nothi
     bench.transport.refuse("delete", ApiError(403, "Forbidden", "may not delete"))
     await bench.do(Request(5, EvictPod(bench.pods[1], "preempting", bench.pods[0])))
     assert len(bench.written) == 2
+
+
+async def test_nothing_is_to_be_shown_that_the_watch_has_shown_before_the_answer():
+    bench = Bench(3)
+    bound, going, gone = bench.pods
+    bench.shown[bound] = make_pod(bound.name).uid(bound.uid).node("node-0").build()
+    bench.shown[going] = make_pod(going.name).uid(going.uid).terminating().build()
+    del bench.shown[gone]
+    await bench.do(Request(1, Bind(bound, "node-0")), Request(2, Bind(gone, "node-0")))
+    await bench.do(*(Request(3 + i, EvictPod(pod, "preempting", bound)) for i, pod in enumerate((going, gone))))
+    assert not bench.written
 
 
 async def test_a_failed_binding_is_answered_with_why():

@@ -55,7 +55,8 @@ class Effects:
 
     __slots__ = (
         "_acting_for", "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups",
-        "_pod_written", "_recorder", "_report", "_statuses", "_timer", "_transport", "prioritizing", "work_queues",
+        "_lookup", "_pod_written", "_recorder", "_report", "_statuses", "_timer", "_transport", "prioritizing",
+        "work_queues",
     )  # fmt: skip
 
     def __init__(
@@ -76,9 +77,11 @@ class Effects:
     ) -> None:
         """`acting_for` gives the transport for what is done on behalf of a namespace; by default the same for all.
 
-        `pod_written` is called whenever a binding or an eviction was answered: the watch of pods must have news of it.
+        `pod_written` is called when a binding or an eviction was answered that `lookup` does not show yet: the watch of
+        pods must have news of it.
         """
         self._pod_written = pod_written
+        self._lookup = lookup
         self._acting_for = acting_for or (lambda _: transport)
         self._transport = transport
         self._extenders = extenders or ExtenderClient(())
@@ -192,7 +195,9 @@ class Effects:
             error = await self._binder.bind(bind)
             self._timer.over(BINDING, started, has_failed=bool(error))
             # Where it was refused, the pod has gone or is elsewhere, as a rule, which the watch must show as well.
-            self._pod_written()
+            known = self._lookup(bind.pod)
+            if known is not None and not known.spec.node_name:
+                self._pod_written()
         except Exception as bug:
             self._bug(bug)
         self._answer(Answer(request.ticket, error=error))
@@ -227,7 +232,10 @@ class Effects:
         """Carry out one of the other effects: not a binding, status patch or event. Raises `TransportError`."""
         if isinstance(effect, EvictPod):
             await evict(self._acting_for(effect.preemptor.namespace), effect)
-            return self._pod_written()
+            known = self._lookup(effect.pod)
+            if known is not None and known.metadata.deletion_timestamp is None:
+                self._pod_written()
+            return None
         if isinstance(effect, ReadPod):
             return await read_pod(self._transport, effect.pod)
         if isinstance(effect, ApiCall):
