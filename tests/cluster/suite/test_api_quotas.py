@@ -178,8 +178,13 @@ def test_terminating_scopes(cluster, used, selecting):
     cluster.create(pod("long", resources=BIG))
     used("not", **amounts)
     used("terminating", pods="0")
+    if selecting:
+        cluster.patch("Pod", "long", {"spec": {"activeDeadlineSeconds": 3600}})
+        used("terminating", **amounts)
+        used("not", pods="0", requests__cpu="0")
     cluster.delete("Pod", "long", gracePeriodSeconds=0)
     used("not", pods="0", limits__memory="0")
+    used("terminating", pods="0")
     cluster.create(pod("short", resources=BIG, activeDeadlineSeconds=3600))
     used("terminating", **amounts)
     used("not", pods="0")
