@@ -206,7 +206,7 @@ def test_hints_are_told_of_for_every_pod_whoever_was_asked(by_shape):
     waiting, shapes = UnschedulablePods(), PodShapes()
     for index in range(12):
         pod = make_pod(f"w{index}").build()
-        queued = QueuedPod(PodInfo(pod, shapes.of(pod)), 0.0)
+        queued = QueuedPod(PodInfo.of(pod, shapes.of(pod)), 0.0)
         queued.unschedulable_plugins = frozenset({("Yes", "No", "Buggy")[index % 3]})
         waiting[queued.pod.uid] = queued
     woken = dict(strategies(waiting, InFlightEvent(NODE_ADD, None, None), {NAME: timed}))

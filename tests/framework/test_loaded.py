@@ -38,6 +38,8 @@ NOT_ON_PLUGINS = {
     ("read_only.py", "found"),  # an API object, field by field
     ("read_only.py", "kind"),
     ("several.py", "each"),  # an instrument
+    ("faces.py", "kind"),  # a class of the scheduler's
+    ("faces.py", "self._of"),  # an object of it
     ("timed_runner.py", "result"),
     ("read_only.py", "kind"),  # a struct
     ("read_only.py", "found"),

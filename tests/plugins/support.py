@@ -23,7 +23,7 @@ def handle_of(*objects, gates=None):
         if isinstance(obj, Node):
             cache.put_node(obj)
         else:
-            cache.add_pod(PodInfo(obj))
+            cache.add_pod(PodInfo.of(obj))
     return Handle(
         cache=cache,
         objects=ObjectStore(),

@@ -45,7 +45,7 @@ def table_of(asked):
 
 def info(name, cpu, shapes):
     pod = make_pod(name).request(cpu=cpu).build()
-    return PodInfo(pod, shapes.of(pod))
+    return PodInfo.of(pod, shapes.of(pod))
 
 
 def rejected(pod, unschedulable=(), pending=(), gate=""):

@@ -81,12 +81,12 @@ def test_taints():
 def test_resources(runs):
     table = WritableNodeTable(capacity=4)
     row = table.put_node(NODE)
-    stays = PodInfo(make_pod("stays").request({"example.com/stays": "2"}).build())
+    stays = PodInfo.of(make_pod("stays").request({"example.com/stays": "2"}).build())
     table.add_pod(row, stays)
     for number in range(MANY):
         name = f"example.com/res-{number}"
         if runs:
-            pod = PodInfo(make_pod("p").request({name: "3"}).build())
+            pod = PodInfo.of(make_pod("p").request({name: "3"}).build())
             table.add_pod(row, pod)
             assert table.requested[table.resource_index[name], row] == 3
             table.remove_pod(row, pod)

@@ -123,7 +123,7 @@ def test_each_resize_counts_as_it_stands():
         pod("d", cpu="5", containerStatuses=[held("1")]),
         pod("e", cpu="5", containerStatuses=[held("1")], conditions=infeasible),
     ]
-    asked = [PodInfo(one, shapes.of(one)).requests["cpu"] for one in pods]
+    asked = [PodInfo.of(one, shapes.of(one)).requests["cpu"] for one in pods]
     # KEP-1287: the most of what is asked, allocated and in force; what is infeasible is not asked.
     assert asked == [1000, 3000, 2000, 5000, 1000]
 

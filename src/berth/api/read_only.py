@@ -1,4 +1,4 @@
-"""Maps that cannot be changed in place: what labels, annotations and amounts of API objects are made of.
+"""Maps, lists and arrays that cannot be changed in place: what objects that many read are made of.
 
 Objects are shared, by everybody who reads them and (their equal parts) among each other. Their structs are frozen, and
 lists are decoded as tuples; `make_read_only` does the rest, once the core takes an object in and before a plugin sees
@@ -10,8 +10,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import inspect
 from msgspec.structs import force_setattr
+from numpy.typing import NDArray
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -39,6 +41,23 @@ class ReadOnlyDict(dict[Key, Value]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self),)
+
+
+class ReadOnlyList(list[Value]):
+    """A list that refuses to be changed, read as fast as a plain one. Its keeper writes by the methods of `list`."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_arguments: Any, **_more: Any) -> NoReturn:
+        raise TypeError("this list belongs to the scheduler, and cannot be changed; take a copy")
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+
+def read_only_array(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of the same memory that cannot be written to, whatever flags are asked for."""
+    return np.asarray(memoryview(array).toreadonly())  # type: ignore[arg-type] # an array is one
 
 
 EMPTY: ReadOnlyDict[Any, Any] = ReadOnlyDict()

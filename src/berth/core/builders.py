@@ -106,7 +106,7 @@ class PodBuilder(ObjectBuilder):
 
     def info(self) -> PodInfo:
         """Return the pod as plugins see it."""
-        return PodInfo(self.build())
+        return PodInfo.of(self.build())
 
     def request(self, amounts: Mapping[str, str] | None = None, **more: str) -> Self:
         """Add a container with these requests; names that are not Python identifiers go into the mapping."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
@@ -154,9 +155,9 @@ class Intake:
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
-        info = PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
+        info = PodInfo.of(pod, self._shapes.of(pod, is_placed=is_placed))
         if self._routes is not None:
-            info.profile_name = self._routes.name_for(info)
+            force_setattr(info, "profile_name", self._routes.name_for(info))
         return info
 
     def latest(self, pod: PodInfo) -> PodInfo | None:

@@ -12,11 +12,12 @@ for each feasible node. Not counted are calls on top of that: the second look at
 what preemption tries out.
 """
 
-from collections.abc import Callable, Container, Generator, Iterable, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Sequence, Set
 from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import force_setattr
 
 from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.instrument import Instrument, Times
@@ -69,7 +70,8 @@ class TimedRunner(PointRunner):
 
     def attempt_begins(self, state: CycleState) -> None:
         """Decide whether the attempt's plugins are timed."""
-        state.is_timed = self._is_timed = next(self._turns)
+        self._is_timed = next(self._turns)
+        force_setattr(state, "is_timed", self._is_timed)
 
     def run(self, point: str, method: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
         """Run a point, and tell how long it took."""
@@ -138,7 +140,7 @@ class TimedRunner(PointRunner):
     # -- how often who was asked ---------------------------------------------------------------------------
 
     def asked(
-        self, point: str, plugins: Sequence[Named], skipped: set[str], ended: Status | None = None, times: int = 1
+        self, point: str, plugins: Sequence[Named], skipped: Set[str], ended: Status | None = None, times: int = 1
     ) -> None:
         """Count how often the plugins had their say: those that did not skip, up to the one that ended it, if any."""
         stopper = "" if ended is None else ended.plugin

@@ -150,7 +150,7 @@ class Attempt:
         self.started = stopwatch()
         self.laps: list[tuple[str, float]] = []
         """The steps done so far, each with the stopwatch's reading at its end."""
-        self.state = CycleState(work) if state is None else state
+        self.state = state or CycleState(work or WorkBudget())
         """What plugins keep from one point to the next."""
         self.found = SearchResult()
         self.outcome = UNDECIDED

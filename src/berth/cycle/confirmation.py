@@ -20,6 +20,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from msgspec.structs import force_setattr
+
 from berth.api.pod import Pod
 from berth.cycle.attempt import Attempt
 from berth.cycle.dispatcher import Dispatcher
@@ -81,13 +83,14 @@ class BindingConfirmer:
         """A pod's Binding was answered; unless the watch has confirmed it already, look for it in time."""
         state = self._cache.assumed_state(uid)
         if self.after_s is not None and state is not None:
-            state.bound = bound
+            force_setattr(state, "bound", bound)
             self._put(uid, state)
 
     def _put(self, uid: str, state: PodState) -> None:
         assert self.after_s is not None
-        state.look_at = self._dispatcher.now() + self.after_s
-        self._due.append((state.look_at, uid))
+        look_at = self._dispatcher.now() + self.after_s
+        force_setattr(state, "look_at", look_at)
+        self._due.append((look_at, uid))
 
     def next_deadline(self) -> float | None:
         """Return when there is a pod to read, or None while there is none, or enough of them are being read."""

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from berth.cycle.attempt import Attempt
 from berth.cycle.dispatcher import THROWN_IN, Dispatcher, Interruption
 from berth.engine.profile import Profile
@@ -40,11 +42,11 @@ def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bo
         status = ask("PreBindPreFlight", plugin, pre_flight.pre_bind_pre_flight, attempt.state, attempt.pod, node_name)
         if isinstance(status, PreBindPreFlightResult):
             if status.allow_parallel:
-                attempt.state.parallel_pre_bind.add(plugin.name)
+                force_setattr(attempt.state, "parallel_pre_bind", attempt.state.parallel_pre_bind | {plugin.name})
             announced = True
             continue
         if status is not None and status.code is Code.SKIP:
-            attempt.state.skip_pre_bind.add(plugin.name)
+            force_setattr(attempt.state, "skip_pre_bind", attempt.state.skip_pre_bind | {plugin.name})
         elif status is None or is_success(status):
             announced = True
         elif status.code is Code.ERROR:

@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from berth.api.pod import Pod
@@ -160,9 +161,9 @@ class DividedDecision:
             if isinstance(answer, PreFilterResult):
                 self._note(plugin.name, ~searched_rows(table, answer.node_names))
             elif answer is not None and answer.code is Code.SKIP:
-                self._state.skip_filter.add(plugin.name)
+                force_setattr(self._state, "skip_filter", self._state.skip_filter | {plugin.name})
             elif not is_success(answer):
-                self._state.skip_filter.add(plugin.name)
+                force_setattr(self._state, "skip_filter", self._state.skip_filter | {plugin.name})
                 self._note(plugin.name, table.valid)
         verdicts = self._profile.run_filter(self._state, self._pod, table, table.valid)
         for verdict in verdicts.by_plugin:
@@ -184,7 +185,7 @@ class DividedDecision:
 
     def scores(self, mask: Mask) -> dict[str, Scores] | None:
         """Return by plugin the weighted scores of these rows as if they were the feasible ones; None after an error."""
-        self._state.skip_score.clear()
+        force_setattr(self._state, "skip_score", frozenset())
         nodes = FeasibleNodes(self.table, mask)
         if self._profile.run_pre_score(self._state, self._pod, nodes) is not None:
             return None

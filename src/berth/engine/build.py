@@ -20,6 +20,7 @@ from berth.engine.profile import Profile
 from berth.framework.answers import wrong_events
 from berth.framework.blame import contained, described
 from berth.framework.extenders import Extender
+from berth.framework.faces import shown
 from berth.framework.guard import Report, guarded
 from berth.framework.handle import Handle
 from berth.framework.health import HealthBook
@@ -154,7 +155,7 @@ def _made(
 def _make(registry: Registry, name: str, args: Any, handle: Handle) -> Any:
     factory: Callable[[Any, Handle], Any] = registry.factory(name)
     try:
-        return factory(args, handle)
+        return factory(args, handle if registry.origin(name) == IN_TREE else shown(handle))
     except BaseException as raised:
         bug = contained(raised)
         if registry.origin(name) == IN_TREE and isinstance(bug, TypeError | ValueError):  # it refuses its args

@@ -4,7 +4,7 @@ A profile is given one. This one runs everything as it is; `berth.core.timed_run
 long points and plugins take, so that nothing is measured where nobody wants to know.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar, TypeVarTuple
 
 from berth.engine.scores import ScoreRunner
@@ -56,7 +56,7 @@ class PointRunner:
         """PreFilter is about to be run, the first point of an attempt."""
 
     def asked(
-        self, point: str, plugins: Sequence[Named], skipped: set[str], ended: Status | None = None, times: int = 1
+        self, point: str, plugins: Sequence[Named], skipped: Set[str], ended: Status | None = None, times: int = 1
     ) -> None:
         """These plugins had their say so many times: all that did not skip, up to the one that said `ended`."""
 

@@ -122,4 +122,4 @@ class Preparation(Generic[PluginT]):
 
     def _settle(self) -> None:
         self.to_ask = tuple([plugin for plugin in self._unsettled if plugin.name not in self._skipping])
-        self.skipped = self._skipped_for_good | self._skipping.keys()
+        self.skipped = self._skipped_for_good.union(self._skipping)

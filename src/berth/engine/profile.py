@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
+from msgspec.structs import force_setattr
 
 from berth.api.recent import Recent
 from berth.config.types import ExtensionPoint as Point
@@ -251,8 +252,8 @@ class Profile:
         names: frozenset[str] | None = None
         narrowing: list[str] = []
         if self._optional:
-            state.taken_out = frozenset(health.name for health in self._optional if health.is_out())
-            state.skip_filter |= state.taken_out
+            force_setattr(state, "taken_out", frozenset(health.name for health in self._optional if health.is_out()))
+            force_setattr(state, "skip_filter", state.skip_filter | state.taken_out)
         # What a plugin would say that is out must not be kept, so nothing is prepared meanwhile.
         prepared = (
             None
@@ -262,7 +263,7 @@ class Profile:
             )
         )
         if prepared is not None:
-            state.skip_filter |= prepared.skipped
+            force_setattr(state, "skip_filter", state.skip_filter | prepared.skipped)
         for plugin in _without(self.pre_filter, state) if prepared is None else prepared.to_ask:
             answer = _pre_filter(plugin, state, pod)
             if isinstance(answer, PreFilterResult):
@@ -273,7 +274,7 @@ class Profile:
                 if not names:
                     return PreFiltered(_nothing_left(sorted(narrowing)), names, tuple(sorted(narrowing)))
             elif answer is not None and answer.code is Code.SKIP:
-                state.skip_filter.add(plugin.name)
+                force_setattr(state, "skip_filter", state.skip_filter | {plugin.name})
                 if prepared is not None:
                     prepared.note_skip(plugin, pod)
             elif answer is not None and not is_success(answer):
@@ -484,7 +485,7 @@ class Profile:
 
     def _pre_scored(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         if state.taken_out:
-            state.skip_score |= state.taken_out
+            force_setattr(state, "skip_score", state.skip_score | state.taken_out)
         prepared = (
             None
             if state.taken_out
@@ -497,14 +498,14 @@ class Profile:
             )
         )
         if prepared is not None:
-            state.skip_score |= prepared.skipped
+            force_setattr(state, "skip_score", state.skip_score | prepared.skipped)
         for plugin in _without(self.pre_score, state) if prepared is None else prepared.to_ask:
             status = _pre_score(plugin, state, pod, nodes)
             if status is None or is_success(status):
                 continue
             if status.code is not Code.SKIP:
                 return status.by(plugin.name)
-            state.skip_score.add(plugin.name)
+            force_setattr(state, "skip_score", state.skip_score | {plugin.name})
             if prepared is not None:
                 prepared.note_skip(plugin, pod)
         return None
@@ -610,14 +611,14 @@ class Profile:
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
         # Pods of one shape may be skipped by different plugins: what exists in the cluster decides that, too.
-        key = (self.name, Point.FILTER, frozenset(state.skip_filter))
+        key = (self.name, Point.FILTER, state.skip_filter)
         plan: FilterPlan | None = pod.shape.plans.get(key)
         if plan is None:
             plan = pod.shape.plans[key] = FilterPlan(self.filters, self.name, state.skip_filter, pod)
         return plan
 
     def _score_plan(self, state: CycleState, pod: PodInfo) -> ScorePlan:
-        key = (self.name, Point.SCORE, frozenset(state.skip_score))
+        key = (self.name, Point.SCORE, state.skip_score)
         plan: ScorePlan | None = pod.shape.plans.get(key)
         if plan is None:
             plan = pod.shape.plans[key] = ScorePlan(self.scorers, self.name, state.skip_score, pod)

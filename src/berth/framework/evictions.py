@@ -24,7 +24,7 @@ class Evictions:
 
     def __init__(self, cache: Cache) -> None:
         self.searches = 0
-        """How often victims were looked for, found or not. The plugins that look increase it."""
+        """How often victims were looked for, found or not."""
         self._cache = cache
         self._under_way: dict[str, set[str]] = {}
         self._preemptors_of: dict[str, set[str]] = {}
@@ -33,6 +33,10 @@ class Evictions:
 
     def __len__(self) -> int:
         return len(self._under_way)
+
+    def note_search(self) -> None:
+        """Note that a plugin looks for victims."""
+        self.searches += 1
 
     def preemptors(self) -> Iterable[str]:
         """Return the preemptors with victims that are not seen to go yet."""

@@ -137,4 +137,4 @@ def _consulted(answer: ExtenderAnswer, read: Callable[[bytes], Any]) -> Extender
 
 def note(state: CycleState, asked: ExtenderCallRecord) -> None:
     """Keep what came of a call for the trace of the attempt."""
-    state.asked.append(asked)
+    list.append(state.asked, asked)

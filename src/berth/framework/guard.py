@@ -1,8 +1,9 @@
 """Guards out-of-tree plugins: every answer is checked, and a bug is reported once with its traceback.
 
 `guarded` gives a plugin that was just made a class of its own, which overrides the methods of the contract: each calls
-the plugin's, and passes the answer on if it is one that the contract allows. An answer that is not becomes a
-`WrongAnswer`, which the engine treats like any exception of a plugin, and which says who answered what.
+the plugin's with faces of what the engine goes on with (`berth.framework.faces`), and passes the answer on if it is one
+that the contract allows. An answer that is not becomes a `WrongAnswer`, which the engine treats like any exception of a
+plugin, and which says who answered what.
 
 Berth's own plugins are not guarded, so that the main path pays nothing: the type checker holds them to the contract.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from berth.framework import faces
 from berth.framework.answers import shown
 from berth.framework.blame import contained, origin_of, place_of, raise_again
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
@@ -30,7 +32,7 @@ from berth.framework.interface import (
     PreBindPreFlightResult,
     PreFilterResult,
 )
-from berth.framework.loader import STEPWISE
+from berth.framework.loader import STEPWISE, contract
 from berth.framework.promises import promises_of
 from berth.framework.registry import fills
 from berth.framework.status import SKIP, Code, Status, unschedulable
@@ -127,10 +129,17 @@ def _guard(
 
     is_stepwise, may_be_none, is_handler = method in STEPWISE, method in _MAY_BE_NONE, method in _HANDLERS
     may_be_int = check is _score
+    parameters = [each for each in contract()[method].parameters if each != "self"]
+    kept = [(place, _KEPT[name]) for place, name in enumerate(parameters) if name in _KEPT]
 
     @functools.wraps(getattr(own, method))
     def guard(self: Any, *arguments: Any) -> Any:
         call = getattr(own, method)
+        if kept:
+            given = list(arguments)
+            for place, face in kept:
+                given[place] = face(given[place])
+            arguments = tuple(given)
         try:
             answer = call(*arguments) if is_bound else call(self, *arguments)
         except BaseException as raised:
@@ -149,6 +158,18 @@ def _guard(
         return passed(answer, arguments)
 
     return guard
+
+
+_KEPT: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("a", "assignments", "b", "diagnosis", "load", "nodes", "parent", "queued", "rows", "scores", "table"),
+            faces.shown,
+        ),
+        "heads": faces.each_shown,
+    }
+)
+"""What stands for an argument, by the parameter's name in the contract. All others are data that nobody can change."""
 
 
 def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Callable[..., Any]:
@@ -486,6 +507,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         **dict.fromkeys(_HANDLERS, lambda _answer, _arguments: None),
         "pre_enqueue": _status(),
         "less": _true_or_false,
+        "sort_key": lambda _answer, _arguments: None,
         "tenant_of": _signature,
         "next_tenant": _next_tenant,
         "pre_filter": _pre_filter,
@@ -493,6 +515,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "remove_pod": _status(),
         "filter": _status(),
         "filter_columns": _filter_column,
+        "load_limits": lambda _answer, _arguments: None,
         "filter_loaded_columns": _filter_column,
         "filter_row": _row_answer,
         "filter_domains": _filter_domains,

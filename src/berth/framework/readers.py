@@ -139,8 +139,8 @@ class PodGroupReader(Protocol):
 class EvictionReader(Protocol):
     """Victims that are not seen to go yet, by preemptor (`berth.framework.evictions`)."""
 
-    searches: int
-    """How often victims were looked for, found or not. The plugins that look increase it."""
+    def note_search(self) -> None:
+        """Note that victims are looked for, found or not: to be called by the plugins that look."""
 
     def is_under_way(self, preemptor_uid: str) -> bool:
         """Say whether some victim is counted as running that was asked to go, and did not refuse."""

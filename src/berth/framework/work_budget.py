@@ -13,7 +13,8 @@ The cycle makes one budget for each attempt. Plugins find it in `CycleState.work
 budget, and on what, and it is tried again after its backoff.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from berth.state.pod_info import PodInfo
 
@@ -61,23 +62,28 @@ class OutOfBudgetError(Exception):
 class WorkBudget:
     """How much work one attempt may still do, and who has done how much."""
 
-    __slots__ = ("_left", "_spent", "_told", "limit")
+    __slots__ = ("_left", "_limit", "_spent", "_told")
 
     def __init__(self, limit: int = DEFAULT_STEPS) -> None:
-        self.limit = limit
+        self._limit = limit
         self._left = limit
         self._spent: dict[str, int] = {}
         self._told = ""
 
     @property
-    def spent(self) -> int:
-        """How many steps were taken so far; more than the limit where the last spender asked for more than was left."""
-        return self.limit - self._left
+    def limit(self) -> int:
+        """How many steps there are for the attempt."""
+        return self._limit
 
     @property
-    def by_plugin(self) -> dict[str, int]:
-        """How many steps each plugin took so far; not to be changed."""
-        return self._spent
+    def spent(self) -> int:
+        """How many steps were taken so far; more than the limit where the last spender asked for more than was left."""
+        return self._limit - self._left
+
+    @property
+    def by_plugin(self) -> Mapping[str, int]:
+        """How many steps each plugin took so far."""
+        return MappingProxyType(self._spent)
 
     @property
     def verdict(self) -> str:

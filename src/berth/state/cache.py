@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from berth.api.node import Node
 from berth.state.pod_index import PodIndex
@@ -32,21 +33,18 @@ class CacheError(RuntimeError):
     """A transition that the state machine does not have: a bug of the caller."""
 
 
-class PodState:
-    """Where a pod is counted, and how sure that is."""
+class PodState(msgspec.Struct, frozen=True, eq=False):
+    """Where a pod is counted, and how sure that is. The cache and the confirmer set it, with `force_setattr`."""
 
-    __slots__ = ("assumed", "binding_finished", "bound", "deadline", "look_at", "pod", "row")
-
-    def __init__(self, pod: PodInfo, row: int, assumed: bool) -> None:
-        self.pod = pod
-        self.row = row
-        self.assumed = assumed
-        self.binding_finished = False
-        self.deadline: float | None = None
-        self.bound: Any = None
-        """What undoing the binding takes, kept by `berth.cycle.confirmation` until the watch has confirmed the pod."""
-        self.look_at: float | None = None
-        """When the API server will be asked for the pod if the watch has not confirmed it by then."""
+    pod: PodInfo
+    row: int
+    assumed: bool
+    binding_finished: bool = False
+    deadline: float | None = None
+    bound: Any = None
+    """What undoing the binding takes, kept by `berth.cycle.confirmation` until the watch has confirmed the pod."""
+    look_at: float | None = None
+    """When the API server will be asked for the pod if the watch has not confirmed it by then."""
 
 
 class Expired(NamedTuple):
@@ -137,9 +135,9 @@ class Cache:
         # A what-if may have lifted the pod; the answer is about it all the same.
         state = self._states.get(uid) or self._lifted.get(uid)
         if state is not None and state.assumed:
-            state.binding_finished = True
+            force_setattr(state, "binding_finished", True)
             if self.assumed_ttl_s is not None:
-                state.deadline = now + self.assumed_ttl_s
+                force_setattr(state, "deadline", now + self.assumed_ttl_s)
 
     def forget(self, uid: str) -> None:
         """Take an assumed pod back. A pod that the watch has confirmed meanwhile stays."""
@@ -174,13 +172,15 @@ class Cache:
         if state is None:
             self._count(pod, pod.node_name, assumed=False)
             return
-        state.assumed, state.deadline, state.bound = False, None, None
+        force_setattr(state, "assumed", False)
+        force_setattr(state, "deadline", None)
+        force_setattr(state, "bound", None)
         self._assumed.pop(pod.uid, None)
         # Confirmed as it was assumed, by far the most frequent: nothing is counted anew, so nothing derived becomes
         # stale.
         if self.table.names[state.row] == pod.node_name and same_for_scheduling(state.pod, pod):
             self.table.replace_pod(state.row, pod)
-            state.pod = pod
+            force_setattr(state, "pod", pod)
             return
         # Changed, or on another node than was assumed: the API server is right.
         self._uncount(pod.uid, state)
@@ -245,7 +245,7 @@ def on_node(pod: PodInfo, node_name: str) -> PodInfo:
     if pod.node_name == node_name:
         return pod
     spec = msgspec.structs.replace(pod.spec, node_name=node_name)
-    return PodInfo(msgspec.structs.replace(pod.pod, spec=spec), pod.shape)
+    return PodInfo.of(msgspec.structs.replace(pod.pod, spec=spec), pod.shape)
 
 
 def same_for_scheduling(old: PodInfo, new: PodInfo) -> bool:

@@ -10,6 +10,7 @@ Code that keeps something computed by id therefore keeps the column beside it, a
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ Mask = NDArray[np.bool_]
 class LabelColumn:
     """One label key: the interned value of each row, and the values by id."""
 
-    __slots__ = ("_id_of", "ids", "position", "values")
+    __slots__ = ("_id_of", "face", "ids", "position", "values")
 
     def __init__(self, capacity: int) -> None:
         self.ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)
@@ -39,6 +40,8 @@ class LabelColumn:
         self.position = 0
         """How far in the log of changed nodes the column has been brought up to date."""
         self._id_of: dict[str, int] = {}
+        self.face: Any = None
+        """What stands for it before other people's plugins (`berth.framework.faces`)."""
 
     def set(self, row: int, value: str | None) -> None:
         """Note that `row` now has this value, or none."""

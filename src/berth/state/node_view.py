@@ -5,35 +5,24 @@
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from berth.api.node import Node
 from berth.api.pod_resources import Requests
 from berth.api.read_only import ReadOnlyDict
 from berth.state.pod_info import HostPort, PodInfo
 
 
-class NodeView:
-    """A node as of one moment. Never changed once made; its maps cannot be."""
+class NodeView(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """A node as of one moment. Never changed once made, and neither are its maps."""
 
-    __slots__ = ("allocatable", "allowed_pods", "node", "pods", "requested", "row", "scoring_requested")
-
-    def __init__(
-        self,
-        *,
-        row: int,
-        node: Node,
-        pods: Mapping[str, PodInfo],
-        allocatable: Requests,
-        requested: Requests,
-        scoring_requested: tuple[int, int],
-        allowed_pods: int,
-    ) -> None:
-        self.row = row
-        self.node = node
-        self.pods = pods
-        self.allocatable = allocatable
-        self.requested = requested
-        self.scoring_requested = scoring_requested
-        self.allowed_pods = allowed_pods
+    row: int
+    node: Node
+    pods: ReadOnlyDict[str, PodInfo]
+    allocatable: Requests
+    requested: ReadOnlyDict[str, int]
+    scoring_requested: tuple[int, int]
+    allowed_pods: int
 
     def __repr__(self) -> str:
         return f"NodeView({self.name}, {len(self.pods)} pods)"
@@ -62,18 +51,15 @@ class NodeView:
         there = {uid: other for uid, other in self.pods.items() if uid != pod.uid}
         return self._changed(ReadOnlyDict(there), pod, -1)
 
-    def _changed(self, pods: Mapping[str, PodInfo], pod: PodInfo, sign: int) -> "NodeView":
+    def _changed(self, pods: ReadOnlyDict[str, PodInfo], pod: PodInfo, sign: int) -> "NodeView":
         requested = dict(self.requested)
         for resource, amount in pod.requests.items():
             requested[resource] = requested.get(resource, 0) + sign * amount
         cpu_milli, memory_bytes = pod.scoring_requests
         before_cpu, before_memory = self.scoring_requested
-        return NodeView(
-            row=self.row,
-            node=self.node,
+        return msgspec.structs.replace(
+            self,
             pods=pods,
-            allocatable=self.allocatable,
             requested=ReadOnlyDict(requested),
             scoring_requested=(before_cpu + sign * cpu_milli, before_memory + sign * memory_bytes),
-            allowed_pods=self.allowed_pods,
         )

@@ -11,6 +11,7 @@ def put_in_order(mapping: dict[Any, Any], keys: Iterable[Any]) -> bool:
         return False
     entries = {key: mapping[key] for key in wanted}
     entries.update(mapping)
-    mapping.clear()
-    mapping.update(entries)
+    # As a map that is read-only to others is changed, too.
+    dict.clear(mapping)
+    dict.update(mapping, entries)
     return True

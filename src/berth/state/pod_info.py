@@ -368,23 +368,37 @@ _NEW = PodStatus(phase="Pending")
 _NOTHING = ResourceRequirements()
 
 
-class PodInfo:
+class PodInfo(msgspec.Struct, frozen=True, eq=False):
     """The pod that plugins see."""
 
-    def __init__(self, pod: Pod, shape: PodShape | None = None) -> None:
-        self.pod = pod
-        self.shape = shape if shape is not None else PodShape(pod)
-        if type(pod.metadata.annotations) is dict:  # what pods of a shape share is read-only already
-            force_setattr(pod.metadata, "annotations", ReadOnlyDict(pod.metadata.annotations))
+    pod: Pod
+    shape: PodShape
+    metadata: ObjectMeta
+    spec: PodSpec
+    status: PodStatus
+    name: str
+    namespace: str
+    uid: str
+    key: str
+    labels: Mapping[str, str]
+    profile_name: str
+    """The profile that schedules the pod: the one it names, unless `berth.core.routes` says another."""
+    priority: int
+    fragments: dict[object, Hashable]
+
+    @classmethod
+    def of(cls, pod: Pod, shape: PodShape | None = None) -> "PodInfo":
+        """Return what plugins see of an object, whose shape is known where it shares one."""
+        shape = PodShape(pod) if shape is None else shape
+        meta, spec = pod.metadata, pod.spec
+        if type(meta.annotations) is dict:  # what pods of a shape share is read-only already
+            force_setattr(meta, "annotations", ReadOnlyDict(meta.annotations))
         make_read_only(pod.status)
-        self.metadata, self.spec, self.status = pod.metadata, pod.spec, pod.status
-        self.name, self.namespace, self.uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
-        self.key = f"{self.namespace}/{self.name}"
-        self.labels = pod.metadata.labels
-        self.profile_name = pod.spec.scheduler_name
-        """The profile that schedules the pod: the one it names, unless `berth.core.routes` says another."""
-        self.priority = pod.spec.priority or 0
-        self.fragments = self.shape.fragments
+        key = f"{meta.namespace}/{meta.name}"
+        return cls(
+            pod, shape, meta, spec, pod.status, meta.name, meta.namespace, meta.uid, key, meta.labels,
+            spec.scheduler_name, spec.priority or 0, shape.fragments,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"

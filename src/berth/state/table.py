@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from berth.api.node import Node
 from berth.api.pod_resources import CPU, MEMORY, PODS
 from berth.api.quantity import counted, milli_value, value
-from berth.api.read_only import ReadOnlyDict, make_read_only
+from berth.api.read_only import ReadOnlyDict, ReadOnlyList, make_read_only
 from berth.api.taints import Taint
 from berth.state.change_log import ChangeLog
 from berth.state.image_index import ImageIndex
@@ -49,9 +49,10 @@ class NodeTable:
 
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
-        self.names: list[str] = [""] * capacity
-        self.nodes: list[Node | None] = [None] * capacity
-        self.pods: list[dict[str, PodInfo]] = [{} for _ in range(capacity)]
+        # Plugins read lists, and the maps in them, as they are; the keeper writes by methods of `list` and `dict`.
+        self.names: ReadOnlyList[str] = ReadOnlyList([""] * capacity)
+        self.nodes: ReadOnlyList[Node | None] = ReadOnlyList([None] * capacity)
+        self.pods: ReadOnlyList[ReadOnlyDict[str, PodInfo]] = ReadOnlyList(ReadOnlyDict() for _ in range(capacity))
         self.row_of: dict[str, int] = {}
         self.valid: Mask = np.zeros(capacity, dtype=np.bool_)
         self.resource_index: dict[str, int] = {CPU: 0, MEMORY: 1}
@@ -62,7 +63,7 @@ class NodeTable:
         self.pod_count: Int64 = np.zeros(capacity, dtype=np.int64)
         self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
         self.taint_set_ids: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
-        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self.taint_sets: ReadOnlyList[tuple[Taint, ...]] = ReadOnlyList([()])
         self.version: Int64 = np.zeros(capacity, dtype=np.int64)
         self.node_log: ChangeLog[int] = ChangeLog()
         self.pod_log: ChangeLog[int] = ChangeLog()
@@ -85,6 +86,8 @@ class NodeTable:
         self._views: dict[int, tuple[int, NodeView]] = {}
         self._next_version = 0
         self.node_count = 0
+        self.face: Any = None
+        """What stands for it before other people's plugins (`berth.framework.faces`)."""
 
     def __len__(self) -> int:
         return self.node_count
@@ -139,7 +142,7 @@ class WritableNodeTable(NodeTable):
         known = self.row_of.get(node.metadata.name)
         # A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
         if known is not None and _is_alike(self.nodes[known], node):
-            self.nodes[known] = node
+            list.__setitem__(self.nodes, known, node)
             return known
         # Before anything is written, since a quantity that cannot be read must change nothing.
         amounts = _amounts(node.status.allocatable)
@@ -151,7 +154,7 @@ class WritableNodeTable(NodeTable):
         # First the new object's resources are counted, then the old one's released: a resource of both keeps its
         # column.
         self._write_allocatable(row, amounts)
-        self.nodes[row] = node
+        list.__setitem__(self.nodes, row, node)
         if before is not None:
             self._release(before.status.allocatable)
         self.unschedulable[row] = node.spec.unschedulable
@@ -166,7 +169,7 @@ class WritableNodeTable(NodeTable):
         row = self.row_of.get(name)
         if row is None:
             row = self.row_of[name] = self._take_row()
-            self.names[row] = name
+            list.__setitem__(self.names, row, name)
         return row
 
     def remove_node(self, name: str) -> None:
@@ -175,7 +178,8 @@ class WritableNodeTable(NodeTable):
         if self.valid[row]:
             self.valid[row] = False
             self.node_count -= 1
-        before, self.nodes[row] = self.nodes[row], None
+        before = self.nodes[row]
+        list.__setitem__(self.nodes, row, None)
         self.allocatable[:, row] = 0
         if before is not None:
             self._release(before.status.allocatable)
@@ -191,12 +195,12 @@ class WritableNodeTable(NodeTable):
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Count a pod on a row."""
-        self.pods[row][pod.uid] = pod
+        dict.__setitem__(self.pods[row], pod.uid, pod)
         self._count(row, pod, 1)
 
     def remove_pod(self, row: int, pod: PodInfo) -> None:
         """Take a pod off a row."""
-        del self.pods[row][pod.uid]
+        dict.__delitem__(self.pods[row], pod.uid)
         self._count(row, pod, -1)
         self._free_if_unused(row)
 
@@ -209,7 +213,7 @@ class WritableNodeTable(NodeTable):
 
         So nothing is logged, but the row has another version: it may say now when the pod has started, for example.
         """
-        self.pods[row][pod.uid] = pod
+        dict.__setitem__(self.pods[row], pod.uid, pod)
         self._renew_version(row)
 
     def order(self) -> TableOrder:
@@ -221,7 +225,7 @@ class WritableNodeTable(NodeTable):
         for name, row in order.rows.items():
             if name not in self.row_of and not self.names[row]:
                 self.row_of[name] = row
-                self.names[row] = name
+                list.__setitem__(self.names, row, name)
         self._free = [row for row in self._free if not self.names[row]]
 
     def put_in_order(self, order: TableOrder) -> None:
@@ -284,7 +288,7 @@ class WritableNodeTable(NodeTable):
         # All that was counted on the row has been taken off, and each step was logged. The node that takes the row next
         # logs it again, so nothing that was derived for the old node outlives it.
         del self.row_of[self.names[row]]
-        self.names[row] = ""
+        list.__setitem__(self.names, row, "")
         self._free.append(row)
 
     def _write_allocatable(self, row: int, amounts: Mapping[str, int]) -> None:
@@ -348,7 +352,7 @@ class WritableNodeTable(NodeTable):
             # The last row has given the set up. Its number is free from here on, and not before: the new set has one
             # already.
             del self._taint_set_of[self.taint_sets[before]]
-            self.taint_sets[before] = ()
+            list.__setitem__(self.taint_sets, before, ())
             self._free_taint_sets.append(before)
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
@@ -356,10 +360,10 @@ class WritableNodeTable(NodeTable):
         if found is None:
             if not self._free_taint_sets:
                 self._free_taint_sets.append(len(self.taint_sets))
-                self.taint_sets.append(())
+                list.append(self.taint_sets, ())
                 self._taint_set_users.append(0)
             found = self._taint_set_of[taints] = self._free_taint_sets.pop()
-            self.taint_sets[found] = taints
+            list.__setitem__(self.taint_sets, found, taints)
         return found
 
     def _take_row(self) -> int:
@@ -370,9 +374,9 @@ class WritableNodeTable(NodeTable):
 
     def _grow(self, capacity: int) -> None:
         more = capacity - self.capacity
-        self.names += [""] * more
-        self.nodes += [None] * more
-        self.pods += [{} for _ in range(more)]
+        list.extend(self.names, [""] * more)
+        list.extend(self.nodes, [None] * more)
+        list.extend(self.pods, [ReadOnlyDict() for _ in range(more)])
         self.allocatable, self.requested, self.scoring_requested = (
             np.pad(column, ((0, 0), (0, more))) for column in (self.allocatable, self.requested, self.scoring_requested)
         )

@@ -102,7 +102,7 @@ def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, regi
     """Compare what plugins remember of volumes, devices and pods to plugins made anew over the same state."""
     afresh = rebuilt_profiles(core, config, registry)[pod.profile_name]
     kept = _shown(decide(core, pod, memos=False))
-    fresh = _shown(decide(core, PodInfo(pod.pod), memos=False, profile=afresh))
+    fresh = _shown(decide(core, PodInfo.of(pod.pod), memos=False, profile=afresh))
     assert kept == fresh, f"pod {pod.key}: its plugins say {kept}, new ones {fresh}"
 
 

@@ -464,7 +464,7 @@ def is_countable(profile: Profile, state: CycleState, pod: PodInfo, what_if: Wha
 
 def _copy(pod: PodInfo) -> PodInfo:
     metadata = msgspec.structs.replace(pod.metadata, name=f"{pod.name}-copy", uid=f"{pod.uid}/copy")
-    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata), pod.shape)
+    return PodInfo.of(msgspec.structs.replace(pod.pod, metadata=metadata), pod.shape)
 
 
 def _is_prepared_alike(core: Core, profile: Profile, state: CycleState, pod: PodInfo, pre: PreFiltered) -> bool:

@@ -126,7 +126,7 @@ def _requested_by_namespace(snapshot: Snapshot) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for obj in snapshot.structs():
         if isinstance(obj, Pod) and not is_pending(obj) and obj.status.phase not in FINISHED:
-            found.setdefault(obj.metadata.namespace, Counter()).update(PodInfo(obj).requests)
+            found.setdefault(obj.metadata.namespace, Counter()).update(PodInfo.of(obj).requests)
     return found
 
 

@@ -142,7 +142,7 @@ def pod_with(*claims, name="p", **fields):
         "spec": {"containers": containers, "resourceClaims": uses, **fields},
         "status": {"resourceClaimStatuses": statuses},
     }
-    return PodInfo(decode("Pod", document))
+    return PodInfo.of(decode("Pod", document))
 
 
 def answered(steps, *answers):

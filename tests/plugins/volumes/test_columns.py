@@ -161,12 +161,12 @@ def test_plain_and_column_forms_agree(cluster, wanted, news, other):
         VolumeZone(None, handle),
     ]
     for plugin in plugins:
-        agree(plugin, PodInfo(wanted), handle)
+        agree(plugin, PodInfo.of(wanted), handle)
     for new in news:
         take_in(handle, new)
-    reserve(plugins[2], PodInfo(other), handle)
+    reserve(plugins[2], PodInfo.of(other), handle)
     for plugin in plugins:
-        agree(plugin, PodInfo(wanted), handle)
+        agree(plugin, PodInfo.of(wanted), handle)
 
 
 def take_in(handle, obj):
@@ -174,7 +174,7 @@ def take_in(handle, obj):
     if kind == "Node":
         handle.cache.put_node(obj)
     elif kind == "Pod":
-        handle.cache.add_pod(PodInfo(obj))
+        handle.cache.add_pod(PodInfo.of(obj))
     else:
         handle.objects.put(kind, obj)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding_cycle import undo
@@ -121,7 +122,7 @@ class GroupTrial:
                 attempt = Attempt(self._profile, queued.pod, tools.stopwatch, within=self._within, work=tools.work)
                 member = Member(queued, attempt)
                 self.members.append(member)
-                member.attempt.state.skip_post_filter = not makes_room
+                force_setattr(member.attempt.state, "skip_post_filter", not makes_room)
                 failure = yield from self._try(member)
                 member.seconds = self._tools.stopwatch() - member.attempt.started
                 if failure is not None:

@@ -81,7 +81,7 @@ class GroupWhatIf:
             pods = table.pods[row]
             for uid in uids:  # the order of pods on a row decides between otherwise equal victims
                 if uid in pods:
-                    pods[uid] = pods.pop(uid)
+                    dict.__setitem__(pods, uid, dict.pop(pods, uid))
         for queued in self._queued_pods:
             self._tools.nominator.nominate(queued.pod, self._promised[queued.pod.uid] or "")
 

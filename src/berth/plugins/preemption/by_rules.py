@@ -65,7 +65,7 @@ class PreemptionByRules:
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
         """Name the node to free and the victims, or say why there is none; an ineligible pod keeps its nomination."""
-        self._handle.evictions.searches += 1
+        self._handle.evictions.note_search()
         row = nominated_row(self._handle, pod)
         is_open = row is not None and code_of(diagnosis, row) is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         nominated = self._table.view(row) if row is not None and is_open else None

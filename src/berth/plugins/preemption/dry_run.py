@@ -7,6 +7,10 @@ time. A pod that cannot be put back is a victim. This is the specification; `col
 
 from collections.abc import Sequence
 
+import msgspec
+from msgspec.structs import force_setattr
+
+from berth.api.read_only import ReadOnlyDict
 from berth.framework.cycle_state import CycleState
 from berth.framework.preemption import VictimRules, VictimSets
 from berth.framework.status import Code, Status, error, is_success, unresolvable
@@ -25,39 +29,32 @@ NO_VICTIM_NEEDED = 'expected at least one victim pod on node "{}"'
 NO_VICTIMS_FOUND = unresolvable(NO_VICTIMS)
 
 
-class WhatIfNode(NodeView):
+class WhatIfNode(NodeView, frozen=True, eq=False):
     """A copy of a node on which pods come and go in place. A new `NodeView` for every pod would cost too much."""
 
-    __slots__ = ("_pods", "_requested")
-
-    def __init__(self, node: NodeView) -> None:
-        self._pods, self._requested = dict(node.pods), dict(node.requested)
-        super().__init__(
-            row=node.row,
-            node=node.node,
-            pods=self._pods,
-            allocatable=node.allocatable,
-            requested=self._requested,
-            scoring_requested=node.scoring_requested,
-            allowed_pods=node.allowed_pods,
-        )
+    @classmethod
+    def of(cls, node: NodeView) -> "WhatIfNode":
+        """Return a copy of a node."""
+        fields = msgspec.structs.asdict(node)
+        return cls(**fields | {"pods": ReadOnlyDict(node.pods), "requested": ReadOnlyDict(node.requested)})
 
     def put(self, pod: PodInfo) -> None:
         """Add a pod."""
-        self._pods[pod.uid] = pod
+        dict.__setitem__(self.pods, pod.uid, pod)
         self._count(pod, 1)
 
     def take(self, pod: PodInfo) -> None:
         """Take a pod off."""
-        del self._pods[pod.uid]
+        dict.__delitem__(self.pods, pod.uid)
         self._count(pod, -1)
 
     def _count(self, pod: PodInfo, sign: int) -> None:
         for resource, amount in pod.requests.items():
-            self._requested[resource] = self._requested.get(resource, 0) + sign * amount
+            dict.__setitem__(self.requested, resource, self.requested.get(resource, 0) + sign * amount)
         cpu_milli, memory_bytes = pod.scoring_requests
         before_cpu, before_memory = self.scoring_requested
-        self.scoring_requested = (before_cpu + sign * cpu_milli, before_memory + sign * memory_bytes)
+        after = before_cpu + sign * cpu_milli, before_memory + sign * memory_bytes
+        force_setattr(self, "scoring_requested", after)
 
 
 class _Stopped(Exception):  # noqa: N818 - not an error: it ends a what-if that a plugin cannot follow
@@ -114,7 +111,7 @@ class DryRun:
     def _without(self, node: NodeView, potential: Sequence[PodInfo]) -> Candidate | Status:
         """Return who of these pods would have to leave, or why the pod does not fit without them."""
         self._spend_on(node, len(potential))
-        trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode(node), self._rules)
+        trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode.of(node), self._rules)
         try:
             return self._tried(trial, by_importance(potential))
         except _Stopped as stopped:

@@ -119,7 +119,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         barred = self._bar_of_groups(pod)
         if barred:
             return None, unschedulable(barred)
-        self._handle.evictions.searches += 1
+        self._handle.evictions.note_search()
         nominated = nominated_row(self._handle, pod)
         refusal = ineligibility(pod, nominated, diagnosis, self._table, self._handle.evictions)
         if refusal is not None:

@@ -92,7 +92,7 @@ class ExtenderAnswers:
             pod = decode("Pod", raw)
         except ObjectError as error:
             raise AnswerError(f"the request's Pod cannot be read: {error}") from None
-        return PodInfo(pod, self._shapes.of(pod))
+        return PodInfo.of(pod, self._shapes.of(pod))
 
     def _rejected(self, pod: PodInfo, names: Sequence[str]) -> dict[str, Status]:
         """Return the nodes that the pod does not fit on, each with the status of the first plugin that rejects it."""
@@ -135,7 +135,7 @@ class ExtenderAnswers:
         """Return the pods that must leave a node, including those given; None where that would not help."""
         if not self._is_known(name):
             return None
-        node, state = WhatIfNode(self._core.cache.table.view(self._core.cache.table.row_of[name])), state.clone()
+        node, state = WhatIfNode.of(self._core.cache.table.view(self._core.cache.table.row_of[name])), state.clone()
         for uid in [victim.uid for victim in given.pods if victim.uid in node.pods]:
             victim = node.pods[uid]
             node.take(victim)

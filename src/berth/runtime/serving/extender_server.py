@@ -192,7 +192,7 @@ class ExtenderServer:
         if self._transport is None:
             raise AnswerError(f"{NO_CLUSTER}, so that it cannot bind")
         key = f"{args.pod_namespace}/{args.pod_name}"
-        pod = PodInfo(await self._find(args.pod_namespace, args.pod_name))
+        pod = PodInfo.of(await self._find(args.pod_namespace, args.pod_name))
         if args.pod_uid and pod.uid != args.pod_uid:
             raise AnswerError(f"pod {key} is not the one that was meant: its uid is {pod.uid}, not {args.pod_uid}")
         attempt = attempt_for(self.core, pod, profile=next(iter(self.core.profiles.values())))

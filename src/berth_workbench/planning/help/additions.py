@@ -196,7 +196,7 @@ def _elsewhere(pod: PodInfo, node_name: str) -> PodInfo:
     metadata = msgspec.structs.replace(
         pod.metadata, name=f"{pod.name}-{node_name}", uid=f"{pod.uid}/{node_name}", annotations={}
     )
-    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata), pod.shape)
+    return PodInfo.of(msgspec.structs.replace(pod.pod, metadata=metadata), pod.shape)
 
 
 def _words(node: Node) -> str:
