@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks.scenarios import write  # noqa: E402 - runs from any directory
-from berth_workbench.plots.picture import COLOURS, write_picture  # noqa: E402
+from berth_workbench.showing.picture import COLOURS, write_picture  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

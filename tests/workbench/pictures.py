@@ -23,9 +23,9 @@ COMPARED = "/compare?all=true"
 VIEWS = {
     "overview": ("/", "section[aria-label='Fullest nodes'] tbody tr"),
     "map": ("/map?node=general-eu-a-002", ".node-details table.pods"),
-    "what-if": ("/what-if?changes=lose-zone+eu-a", "section[aria-label=Measures]"),
-    "rebalance": ("/rebalance?moves=30", "section[aria-label=Figures]"),
-    "compare": (COMPARED, "section[aria-label=Measures]"),
+    "what-if": ("/what-if?changes=lose-zone+eu-a", "section[aria-label='The cluster']"),
+    "rebalance": ("/rebalance?moves=30", "section[aria-label='The cluster']"),
+    "compare": (COMPARED, "section[aria-label=Answer]"),
     "time-line": ("/time-line", ".chart"),
 }
 """By the picture's name: the address, and what is there once it can be taken."""

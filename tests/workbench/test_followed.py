@@ -21,10 +21,7 @@ from berth_cluster.storage.store import Store
 from berth_plugins.cli import definitions
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page import cluster_file
-from berth_workbench.planning.capacity import capacity_after
-from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
-from berth_workbench.planning.whatif import what_if
 from berth_workbench.simulation.followed import resources_followed
 from berth_workbench.simulation.steps import Manifests
 from berth_workbench.snapshot.anonymizer import anonymized
@@ -33,6 +30,7 @@ from berth_workbench.snapshot.header import NOT_SERVED, Missing
 from berth_workbench.snapshot.snapshot import read_cluster
 from berth_workbench.snapshot.writer import taken_from_cluster, taken_from_files, write_snapshot
 from tests.guests import registry_with_guests
+from tests.workbench.asking import capacity_after, rebalance, what_if
 
 DOCUMENT = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -17,7 +17,10 @@ from berth.cli import main
 from berth.core.builders import make_node, make_pod
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.cluster_file import ClusterFileSource
-from berth_workbench.page.views.what_if import tried
+from berth_workbench.questions.whatif import QUESTION as WHAT_IF
+from berth_workbench.questions.whatif import WhatIfRequest
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.snapshot import read_cluster
 
 V1 = "kubescheduler.config.k8s.io/v1"
@@ -364,7 +367,8 @@ def page_pending(asked):
 
 
 def page_what_if(asked):
-    found = tried(read_cluster([asked.cluster]), [], asked.source, lambda _: None).result
+    about = Situation(read_cluster([asked.cluster]), asked.source.load())
+    found = WHAT_IF.answer(about, WhatIfRequest(), WorkWatch()).result
     asked.notes = " ".join(found.notes)
     return found.after.pending
 

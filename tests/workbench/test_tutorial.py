@@ -245,7 +245,9 @@ def without_a_node_more_there_is_room_for_all_but_the_model(t):
     assert [each["pod"] for each in lost["pods"] if each["node"] is None] == ["default/model"]
     assert [lost[at]["utilisation"]["cpu"] for at in ("before", "after")] == [0.625, 0.9375]
     line = next(
-        line for line in t.printed[f"berth whatif {SNAPSHOT} --lose-zone zone-a"].splitlines() if "cpu used" in line
+        line
+        for line in t.printed[f"berth whatif {SNAPSHOT} --lose-zone zone-a"].splitlines()
+        if "CPU requested " in line
     )
     assert line.split()[-2:] == ["62.5%", "93.8%"]
     assert round(lost["after"]["nodes"] * CPUS * (1 - lost["after"]["utilisation"]["cpu"])) == 4

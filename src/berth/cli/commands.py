@@ -23,9 +23,11 @@ class CommandEntry(NamedTuple):
     """Where a command lives, its line in the help, and how it is used."""
 
     module: str
-    """The module that has the click command as `command`."""
+    """The module that has the click command as `command`, or what `made_by` makes it of."""
     help: str
     examples: tuple[CommandExample, ...] = ()
+    made_by: str = ""
+    """The module whose `command_of(module)` makes the command, where many are made in the same way."""
 
 
 class CommandTable(NamedTuple):
@@ -185,7 +187,10 @@ class Commands:
         entry = self._entries.get(name)
         if entry is None:
             return None
-        command: click.Command = importlib.import_module(entry.module).command
+        module = importlib.import_module(entry.module)
+        command: click.Command = (
+            importlib.import_module(entry.made_by).command_of(module) if entry.made_by else module.command
+        )
         for table in self._tables:
             if name in table.extensions:
                 command = importlib.import_module(table.extensions[name]).extend(command)

@@ -14,8 +14,9 @@ import click
 import msgspec
 
 from berth.cli.output import Output, console_for, is_structured, output_option_naming, print_structured
-from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, config_option, gates_option, plugin_option, read_setup
+from berth.cli.setup import EXIT_BAD_CONFIGURATION, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
+from berth.framework.setup import Setup
 
 if TYPE_CHECKING:
     from rich.console import Console

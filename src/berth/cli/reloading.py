@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.setup import Setup, registry_of
+from berth.cli.setup import registry_of
+from berth.framework.setup import Setup
 
 if TYPE_CHECKING:
     from berth.config.types import SchedulerConfiguration

@@ -24,9 +24,10 @@ from berth.cli.decision_log_flags import DecisionLogOptions, Kept, decision_log_
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
 from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
 from berth.cli.reloading import on_signal, setup_followed
-from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
+from berth.cli.setup import EXIT_BAD_CONFIGURATION, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
+from berth.framework.setup import Setup
 from berth.runtime.serving.options import ServingOptions
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ what was typed into a `Setup`: the configuration and the registry. What cannot b
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from berth.framework.setup import Setup
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -26,13 +27,6 @@ class BadConfigurationError(click.ClickException):
     """A configuration or a plugin that cannot be used."""
 
     exit_code = EXIT_BAD_CONFIGURATION
-
-
-class Setup(NamedTuple):
-    """What a scheduler is made from."""
-
-    config: "SchedulerConfiguration"
-    registry: "Registry"
 
 
 def plugin_option(command: Command) -> Command:

@@ -16,9 +16,10 @@ import yaml
 from rich.console import Console
 
 from berth.cli.output import console_for
-from berth.cli.setup import Setup, plugin_option, read_setup
+from berth.cli.setup import plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 from berth.decisions.explanation import Explanation
+from berth.framework.setup import Setup
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.cli.placement_table import placement_table
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster, create_nodes

@@ -16,10 +16,11 @@ import msgspec
 from berth.cli.decision_log_flags import Kept
 from berth.cli.recording_flags import Build
 from berth.cli.reloading import setup_followed
-from berth.cli.setup import Setup, read_setup, registry_of, scheduler_configuration
+from berth.cli.setup import read_setup, registry_of, scheduler_configuration
 from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
 from berth.decisions.explanation import Explanation, explain
+from berth.framework.setup import Setup
 from berth.kube.credentials.access import load_access
 from berth.kube.http.client import HttpTransport
 from berth.kube.trouble import Report

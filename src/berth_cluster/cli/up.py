@@ -24,7 +24,7 @@ from berth.cli.setup import config_option, gates_option, plugin_option, read_set
 from berth_cluster.cli.server_options import ServerOptions, server_options
 
 if TYPE_CHECKING:
-    from berth.cli.setup import Setup
+    from berth.framework.setup import Setup
     from berth.kube.trouble import InformerTrouble
     from berth_cluster.cli.in_process import TypedSetup
     from berth_cluster.embedded import EmbeddedCluster

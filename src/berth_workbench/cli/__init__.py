@@ -3,6 +3,8 @@
 from berth.cli.commands import CommandEntry, CommandTable
 from berth.cli.help_text import CommandExample
 
+ASKING = "berth_workbench.cli.asking"
+
 COMMANDS = CommandTable(
     "Look, ask and try things out",
     {
@@ -38,7 +40,7 @@ COMMANDS = CommandTable(
             ),
         ),
         "whatif": CommandEntry(
-            "berth_workbench.cli.whatif",
+            "berth_workbench.questions.whatif",
             "What happens to a cluster if: drains, lost zones, new nodes and workloads.",
             (
                 CommandExample(
@@ -51,9 +53,10 @@ COMMANDS = CommandTable(
                 ),
                 CommandExample("A rollout on three more nodes.", "berth whatif --add-nodes 3=node-1 -f web.yaml"),
             ),
+            made_by=ASKING,
         ),
         "capacity": CommandEntry(
-            "berth_workbench.cli.capacity",
+            "berth_workbench.questions.capacity",
             "How many more pods of a shape fit, and what limits them.",
             (
                 CommandExample("How many more pods like this fit?", "berth capacity -f web.yaml"),
@@ -62,6 +65,7 @@ COMMANDS = CommandTable(
                     "berth capacity -f web.yaml --remove-nodes node-1 --cluster now.snapshot.gz",
                 ),
             ),
+            made_by=ASKING,
         ),
         "quotas": CommandEntry(
             "berth_workbench.cli.quotas",
@@ -86,15 +90,16 @@ COMMANDS = CommandTable(
             ),
         ),
         "survive": CommandEntry(
-            "berth_workbench.cli.survive",
+            "berth_workbench.questions.survive",
             "Which nodes, zones and pools can be lost, and what it takes.",
             (
                 CommandExample("Which nodes and zones can be lost?", "berth survive --cluster now.snapshot.gz"),
                 CommandExample("And two of them at once?", "berth survive --pairs --cluster now.snapshot.gz"),
             ),
+            made_by=ASKING,
         ),
         "autoscale": CommandEntry(
-            "berth_workbench.cli.autoscale",
+            "berth_workbench.questions.autoscale",
             "Which nodes a backlog takes, which nobody needs, and what spot can cost.",
             (
                 CommandExample(
@@ -103,14 +108,16 @@ COMMANDS = CommandTable(
                 ),
                 CommandExample("And for these pods, too?", "berth autoscale --groups groups.yaml -f web.yaml"),
             ),
+            made_by=ASKING,
         ),
         "wait": CommandEntry(
-            "berth_workbench.cli.wait",
+            "berth_workbench.questions.wait",
             "How long pending pods will wait, and for whom.",
             (
                 CommandExample("How long will pending pods wait?", "berth wait --cluster now.snapshot.gz"),
                 CommandExample("And this one?", "berth wait shop/web-0 --cluster now.snapshot.gz"),
             ),
+            made_by=ASKING,
         ),
         "rebalance": CommandEntry(
             "berth_workbench.cli.rebalance",
@@ -131,7 +138,7 @@ COMMANDS = CommandTable(
             ),
         ),
         "upgrade-plan": CommandEntry(
-            "berth_workbench.cli.upgrade_plan",
+            "berth_workbench.questions.upgrade_plan",
             "In which batches to upgrade nodes, with how many surge nodes.",
             (
                 CommandExample(
@@ -141,6 +148,7 @@ COMMANDS = CommandTable(
                     "Some of them, without a single node more?", 'berth upgrade-plan --nodes "gpu-*" --max-surge 0'
                 ),
             ),
+            made_by=ASKING,
         ),
         "compare": CommandEntry(
             "berth_workbench.cli.compare",

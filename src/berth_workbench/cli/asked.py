@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from berth.cli.setup import BadConfigurationError, Setup, read_registry, read_setup, tell_odd_plugins, warn
+from berth.cli.setup import BadConfigurationError, read_registry, read_setup, tell_odd_plugins, warn
+from berth.framework.setup import Setup
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.cluster_input import read_cluster_given
 
@@ -138,7 +139,7 @@ def _with(found: _InUse, plugins: Sequence[str], feature_gates: str) -> tuple[_I
     source = msgspec.structs.replace(source, document=document, plugins=tuple(plugins), feature_gates=gates)
     words = found.words + (f", with {', '.join(named)}" if named else "")
     try:
-        setup = Setup(*source.load())
+        setup = source.load()
     except ConfigError as error:
         raise BadConfigurationError(str(error)) from None
     _refuse_missing(names_enabled(setup.config) - set(registry.names), found.words)

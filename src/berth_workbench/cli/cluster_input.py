@@ -14,8 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from berth.api.custom import CustomResource
-    from berth.cli.setup import Setup
-    from berth_workbench.comparison.configurations import LoadedConfiguration
+    from berth.framework.setup import Setup
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -130,7 +129,7 @@ def _take(kubeconfig: str, context: str, custom: "Sequence[CustomResource]") -> 
     return snapshot
 
 
-def followed_by(setup: "Setup | LoadedConfiguration | None") -> "Sequence[CustomResource]":
+def followed_by(setup: "Setup | None") -> "Sequence[CustomResource]":
     """Return what the plugins of a configuration follow. Raises `ConfigError`."""
     from berth_workbench.simulation.followed import resources_followed
 

@@ -9,10 +9,11 @@ import msgspec
 
 from berth.api.codec import ObjectError
 from berth.api.untrusted import UNREADABLE, problem_of
-from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_registry, read_setup, warn
+from berth.cli.setup import config_option, gates_option, plugin_option, read_registry, read_setup, warn
 from berth.config.errors import ConfigError
 from berth.config.load import document_enabling
 from berth.core.generation import GENERATIONS
+from berth.framework.setup import Setup
 from berth_workbench.cases.cases import CaseError, case_for
 from berth_workbench.cases.decide import told
 from berth_workbench.cases.queue_lives import is_life, replay_life

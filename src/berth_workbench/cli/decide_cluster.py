@@ -14,8 +14,8 @@ from berth_workbench.cli.progress import working
 
 if TYPE_CHECKING:
     from berth.api.pod import Pod
-    from berth.cli.setup import Setup
     from berth.core.core import Core
+    from berth.framework.setup import Setup
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 

@@ -21,7 +21,7 @@ def plot_option(command: Command) -> Command:
 
 
 def _checked(_context: click.Context, _param: click.Parameter, path: str) -> str:
-    from berth_workbench.plots.picture import check_picture
+    from berth_workbench.showing.picture import check_picture
 
     if path:
         check_picture(path)

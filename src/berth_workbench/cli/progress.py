@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.runtime.observing.logs import legible
+from berth_workbench.simulation.watch import WorkWatch
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -33,24 +34,22 @@ LOOK_EVERY_S = 0.1
 """How often the bar is drawn anew at most."""
 
 
-class Work:
-    """A piece of work that tells how far it is."""
+class Work(WorkWatch):
+    """A piece of work that is drawn as a bar; Ctrl-C stops it."""
 
-    __slots__ = ("_bar", "_begun", "_done", "_looked", "_task", "_what", "is_stopped", "total")
+    __slots__ = ("_bar", "_begun", "_looked", "_task", "_what")
 
     def __init__(self, what: str, total: int | None) -> None:
+        super().__init__()
         self.total = total
-        self.is_stopped = False
-        """Whether somebody has pressed Ctrl-C: end soon, and keep what is done."""
         self._what = what
-        self._done = 0
         self._begun = self._looked = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
     def advance(self, steps: int = 1) -> None:
         """Say that this much more is done; cheap enough for an inner loop."""
-        self._done += steps
+        super().advance(steps)
         now = time.monotonic()
         if now - self._looked < LOOK_EVERY_S:
             return
@@ -58,7 +57,7 @@ class Work:
         if self._bar is None and now - self._begun >= PATIENCE_S and sys.stderr.isatty():
             self._begin()
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self._done, total=self.total)
+            self._bar.update(self._task, completed=self.done, total=self.total)
 
     def _begin(self) -> None:
         from rich.console import Console
@@ -91,7 +90,7 @@ def working(what: str, total: int | None = None) -> Iterator[Work]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         if work.is_stopped:
             raise KeyboardInterrupt
-        work.is_stopped = True
+        work.stop()
         click.echo("stopping; what is done is kept (Ctrl-C again ends at once)", err=True)
 
     if is_main:

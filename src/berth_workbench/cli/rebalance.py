@@ -1,7 +1,7 @@
 """`berth rebalance`: which running pods to move, in which order, so that the cluster becomes better."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,11 @@ import click
 from berth.api.near_names import nearest
 from berth.cli.numbers import FiniteFloatRange
 from berth.cli.option_rules import only_with
-from berth.cli.output import Output, console_for, is_structured, output_option_naming, plain, print_structured
+from berth.cli.output import Output, is_structured, output_option_naming
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option
-from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth_workbench.cli.asked import read_asked
+from berth_workbench.cli.asking import answered, tell
 from berth_workbench.cli.cluster_input import (
     cluster_options,
     followed_by,
@@ -26,20 +26,16 @@ from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.cli.progress import working
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from berth.cli.setup import Setup
+    from berth.framework.setup import Setup
     from berth.kube.credentials.sources import ClusterAccess
     from berth_workbench.planning.rebalance.execution import Executed
-    from berth_workbench.planning.rebalance.plan import Balance, RebalancePlan
+    from berth_workbench.planning.rebalance.plan import RebalancePlan
+    from berth_workbench.simulation.watch import WorkWatch
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
 GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending")
 ALSO_MOVE = ("bare", "critical", "empty-dir", "jobs")
-DISRUPTION_SHOWN = 10
-"""How many workloads and reasons are listed in the table; JSON has all of them."""
-NAMES_SHOWN = 6
 
 
 @click.command("rebalance", short_help="Which pods to move so that the cluster becomes better.")
@@ -125,8 +121,9 @@ def command(
     """
     from berth.config.errors import ConfigError
     from berth_workbench.planning.rebalance.commands import commands_of
-    from berth_workbench.planning.rebalance.rebalance import rebalance
     from berth_workbench.planning.rebalance.request import RebalanceRequest
+    from berth_workbench.questions.rebalance import QUESTION
+    from berth_workbench.simulation.situation import Situation
 
     if commands and is_structured(output):
         raise click.UsageError("--commands and -o are two ways to print the plan; choose one")
@@ -155,35 +152,15 @@ def command(
             method=method,
             effort_s=effort,
         )
-        with working("rebalancing") as work:
-
-            def is_stopped() -> bool:
-                work.advance(0)  # the search asks often, so that the bar moves on
-                return work.is_stopped
-
-            plan = rebalance(
-                snapshot,
-                request,
-                config=setup.config,
-                registry=setup.registry,
-                seed=seed,
-                is_stopped=is_stopped,
-                say=lambda _: work.advance(),
-            )
+        pictured = answered(QUESTION, Situation(snapshot, setup, seed=seed), request)
     except ConfigError as error:
         raise BadConfigurationError(str(error)) from None
-    if is_structured(output):
-        print_structured(plan, output, (each.pod for each in plan.steps if each.pod), assumed=assumed)
-    elif commands:
+    plan = pictured.plan
+    if commands:
         for line in commands_of(plan):
             click.echo(legible(line))
     else:
-        tell_assumed(assumed)
-        print_plan(plan, console_for(output))
-    if plot:
-        from berth_workbench.plots.rebalance import plot_plan
-
-        plot_plan(plan, plot)
+        tell(QUESTION, pictured, output, plot, assumed)
     if execute and plan.steps:
         if not yes:
             click.confirm("Carry this out?", abort=True)
@@ -214,7 +191,7 @@ def _execute(
                 work.advance()
 
             access = load_access(kubeconfig, context=context)
-            executed = asyncio.run(_executed(plan, access, created, setup, seed, lambda: work.is_stopped, say))
+            executed = asyncio.run(_executed(plan, access, created, setup, seed, work, say))
     except TransportError as error:
         raise click.ClickException(f"the cluster cannot be asked: {error}; what was done stays done") from None
     if executed.stopped:
@@ -231,7 +208,7 @@ async def _executed(
     created: Mapping[str, Any],
     setup: "Setup",
     seed: int,
-    is_stopped: Callable[[], bool],
+    watch: "WorkWatch",
     say: Callable[[str], None],
 ) -> "Executed":
     from berth.kube.http.client import HttpTransport
@@ -245,10 +222,9 @@ async def _executed(
             transport,
             lambda: taken_from_cluster(transport, access.server, custom=followed_by(setup)),
             manifests=created,
-            config=setup.config,
-            registry=setup.registry,
+            setup=setup,
             seed=seed,
-            is_stopped=is_stopped,
+            watch=watch,
             say=say,
         ).run()
     finally:
@@ -304,109 +280,3 @@ def _prices(path: str) -> dict[str, float]:
         raise click.ClickException(f"--prices {path}: {error.strerror}") from None
     except (PriceError, ConfigError) as error:
         raise click.ClickException(f"--prices {path}: {error}") from None
-
-
-# -- the table --------------------------------------------------------------------------------------------------------
-
-
-def print_plan(plan: "RebalancePlan", console: "Console") -> None:
-    """Print a plan for people."""
-    from berth_workbench.planning.rebalance.plan import in_groups
-
-    console.print(plain(headline(plan)))
-    if plan.steps:
-        table = Table(TableColumn("#", "number"), "Step", "Pod or node", "From", "To", TableColumn("Why", "text"))
-        for number, group in enumerate(in_groups(plan.steps), 1):
-            step = group[0]
-            moves = bool(step.to)
-            placed = "".join(f"; then {each.pod} goes to {each.node}" for each in step.placed)
-            table.add(
-                number,
-                step.action,
-                step.pod if moves else ", ".join(each.node for each in group),
-                step.node if moves else "",
-                step.to,
-                step.reason + placed,
-            )
-        table.print(console)
-        console.print("Each step begins when the pod of the one before runs again.")
-    for line in _places(plan):
-        console.print(plain(line))
-    console.print()
-    _print_balance(plan.before, plan.after, console)
-    _print_counts(plan, console)
-    console.print(plain(f"Considered: {plan.considered}."))
-    for note in plan.notes:
-        console.print(plain(f"Note: {note}."))
-
-
-def headline(plan: "RebalancePlan") -> str:
-    """Say in one sentence what the plan does."""
-    how = {"cp-sat": "CP-SAT", "greedy": "greedy search"}[plan.method]
-    if plan.method == "cp-sat":
-        how += ", nothing better exists" if plan.proven_best else ", not proven to be the best"
-    placed, wanted = sum(each.node is not None for each in plan.shapes), len(plan.shapes)
-    if not plan.moves:
-        if wanted and placed == wanted:
-            where = "; the steps only settle where" if plan.steps else ""
-            return f"No moves are needed: there is room for {_pods(wanted)}{where}."
-        if wanted:
-            return f"No moves: none were found within the limits that make room for {_pods(wanted)} ({how})."
-        return f"No moves: nothing better was found within the limits ({how})."
-    moves = "1 move" if plan.moves == 1 else f"{plan.moves} moves"
-    if plan.emptied:
-        return f"{moves} empty {', '.join(plan.emptied)} ({how})."
-    if wanted:
-        room = "makes room" if plan.moves == 1 else "make room"
-        return f"{moves} {room} for {f'{placed} of ' if placed < wanted else ''}{_pods(wanted)} ({how})."
-    return f"{moves} for {plan.goal} ({how})."
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
-
-
-def _places(plan: "RebalancePlan") -> Iterator[str]:
-    """Say where the pods go that room is made for, who has none, and who would take it before them."""
-    for each in plan.shapes:
-        if each.node:
-            yield f"{each.pod} goes to {each.node}."
-    without = [each.pod for each in plan.shapes if not each.node]
-    if without:
-        more = len(without) - NAMES_SHOWN
-        yield f"Still without a place: {', '.join(without[:NAMES_SHOWN])}{f' and {more} more' if more > 0 else ''}."
-    placed = sum(each.placed for each in plan.taken_first)
-    if plan.taken_first and (without or placed):
-        who = ", ".join(f"{each.pods} of {each.workload}" for each in plan.taken_first)
-        told = f", and {placed} of them do here" if placed else "; --goal place-pending makes room for them"
-        yield f"Pods that are pending already take such room first: {who}{told}."
-
-
-def _print_balance(before: "Balance", after: "Balance", console: "Console") -> None:
-    def percent(share: float) -> str:
-        return f"{100 * share:.1f}%"
-
-    table = Table("", TableColumn("Before", "number"), TableColumn("After", "number"))
-    for label, one, other in (
-        ("nodes used", f"{before.nodes_used} of {before.nodes}", f"{after.nodes_used} of {after.nodes}"),
-        ("cost of the used nodes", f"{before.cost:g}", f"{after.cost:g}"),
-        ("CPU requested on used nodes", percent(before.cpu), percent(after.cpu)),
-        ("memory requested on used nodes", percent(before.memory), percent(after.memory)),
-        ("fullest node", percent(before.highest), percent(after.highest)),
-        ("deviation between nodes", percent(before.deviation), percent(after.deviation)),
-        ("free CPU of no use to these pods", percent(before.fragmentation), percent(after.fragmentation)),
-        ("pods that break own rules", str(before.violations), str(after.violations)),
-        ("pending pods", str(before.pending), str(after.pending)),
-    ):
-        table.add(label, one, other)
-    table.print(console)
-
-
-def _print_counts(plan: "RebalancePlan", console: "Console") -> None:
-    if plan.disruption:
-        shown = [f"{each.workload} {each.moves} of {each.pods}" for each in plan.disruption[:DISRUPTION_SHOWN]]
-        more = len(plan.disruption) - len(shown)
-        console.print(plain(f"Evictions: {', '.join(shown)}{f', and {more} more workloads' if more else ''}."))
-    if plan.left_alone:
-        shown = [f"{each.pods} ({each.reason})" for each in plan.left_alone[:DISRUPTION_SHOWN]]
-        console.print(plain(f"Left alone: {', '.join(shown)}."))

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
-from berth.cli.setup import config_option, gates_option, plugin_option, warn
-from berth.cli.table import Table, TableColumn
-from berth.runtime.observing.logs import legible
-from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth.cli.output import Output, output_option
+from berth.cli.setup import config_option, gates_option, plugin_option
+from berth_workbench.cli.asked import read_asked
+from berth_workbench.cli.asking import answered, tell
 from berth_workbench.cli.cluster_input import cluster_options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from berth_workbench.planning.shrink import Amounts, Shrinking
     from berth_workbench.planning.usage import Usage
 
 ROWS_SHOWN = 20
@@ -56,25 +52,16 @@ def command(
     Usage is held against requests with a margin, the highest of a workload's pods. Tells what would be freed, a command
     for each workload, and how many of the pending pods would then fit. Nothing is changed.
     """
-    from berth_workbench.cli.progress import working
-    from berth_workbench.planning.shrink import shrinking
     from berth_workbench.planning.usage import read_usage
-    from berth_workbench.simulation.site import Site
+    from berth_workbench.questions.shrink import QUESTION, ShrinkRequest
+    from berth_workbench.simulation.situation import Situation
 
     if cluster and not usage_files:
         raise click.UsageError("--usage: a cluster in a file has no metrics; give what its pods use")
     usage = read_usage(usage_files) if usage_files else take_usage(kubeconfig, context)
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
-    with working("placing what is pending"):
-        simulated = Site.of(snapshot, config=setup.config, registry=setup.registry)
-        found = shrinking(simulated, usage, margin)
-    for note in found.notes:
-        warn(note)
-    if is_structured(output):
-        print_structured(found, output, assumed=assumed)
-    else:
-        tell_assumed(assumed)
-        print_shrinking(found, console_for(output), None if output == "wide" else ROWS_SHOWN)
+    found = answered(QUESTION, Situation(snapshot, setup), ShrinkRequest(usage, margin))
+    tell(QUESTION, found, output, assumed=assumed)
 
 
 def take_usage(kubeconfig: str, context: str) -> "Usage":
@@ -107,43 +94,3 @@ async def _taken(access: "object") -> bytes:
         return await transport.list(Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True))
     finally:
         await transport.close()
-
-
-# -- what is printed ---------------------------------------------------------------------------------------------------
-
-
-def print_shrinking(found: "Shrinking", console: "Console", shown: int | None) -> None:
-    """Print what would be freed, and the commands."""
-    if not found.workloads:
-        console.print("no workload requests more than it uses, with the margin")
-    else:
-        count = len(found.workloads)
-        who = "1 workload requests" if count == 1 else f"{count} workloads request"
-        words = f"{who} too much, by {_amounts(found.freed)}"
-        console.print(words, markup=False)
-        table = Table(
-            "Workload", TableColumn("Pods", "number"), TableColumn("CPU", "number"), TableColumn("Memory", "number")
-        )
-        for each in found.workloads:
-            table.add(f"{each.kind} {each.name}", each.pods, *_cells(each.freed))
-        table.print(console, shown)
-    if found.pending:
-        fits = f"of {found.pending} pending pods {found.fit_now} fit now, {found.fit_then} would fit then"
-        console.print(fits, markup=False)
-    if found.not_measured:
-        console.print(f"of {len(found.not_measured)} workloads no usage is known", markup=False)
-    for each in found.workloads[:shown]:
-        if each.loses_guaranteed:
-            warn(legible(f"{each.kind} {each.name}: its pods would be Burstable, and are Guaranteed"))
-        console.print(legible(each.command), markup=False, highlight=False, soft_wrap=True)
-
-
-def _cells(amounts: "Amounts") -> tuple[str, str]:
-    from berth_workbench.planning.capacity import amount
-
-    return f"{amounts['cpu'] / 1000:g}", amount(amounts["memory"])
-
-
-def _amounts(amounts: "Amounts") -> str:
-    cpu, memory = _cells(amounts)
-    return f"{cpu} CPU and {memory} of memory"

@@ -15,7 +15,6 @@ from berth_workbench.cli.asked import warn_of_extenders
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth_workbench.comparison.executors import Finished
     from berth_workbench.comparison.sweep import SweepResult, SweepSummary
 
 USUAL = ("pending", "waiting.p99", "cost", "nodesUsed", "packing.cpu", "fragmentation.cpu", "spread.zone.evenness")
@@ -51,17 +50,12 @@ def command(file: str, results: str, jobs: int | None, dask: str, measures: tupl
         sweep = Sweep.read(file)
         directory = ResultsDirectory(results or Path(file).with_name(f"{Path(file).stem}-results"))
         with working("sweeping", total=len(sweep.runs)) as work:
-
-            def told(_finished: "Finished") -> None:
-                work.advance()
-
             found = carry_out_sweep(
                 sweep,
                 directory,
                 jobs=jobs or os.cpu_count() or 1,
                 dask=dask,
-                told=told,
-                is_stopped=lambda: work.is_stopped,
+                watch=work,
             )
     except OSError as error:
         raise click.ClickException(f"{error.filename or results}: {error.strerror or error}") from None
@@ -120,7 +114,7 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
 
 
 def _cell(summary: "SweepSummary | None") -> str:
-    from berth_workbench.comparison.figures import shown_figure
+    from berth_workbench.showing.figures import shown_figure
 
     if summary is None:
         return ""

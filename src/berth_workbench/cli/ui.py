@@ -13,7 +13,7 @@ import click
 
 from berth.api.user_error import UserError
 from berth.cli.option_rules import never_with, only_with
-from berth.cli.setup import Setup, config_option, gates_option, plugin_option
+from berth.cli.setup import config_option, gates_option, plugin_option
 
 if TYPE_CHECKING:
     import ssl
@@ -245,7 +245,7 @@ def _taking(kubeconfig: str, context: str) -> "Callable[[ConfigurationSource | N
     from berth_workbench.planning.quotas import ELASTIC
 
     def take(configuration: "ConfigurationSource | None") -> "Snapshot":
-        setup = None if configuration is None else Setup(*configuration.load())
+        setup = None if configuration is None else configuration.load()
         return read_cluster_given((), kubeconfig, context, setup=setup, custom=[ELASTIC])
 
     return lambda configuration: asyncio.to_thread(take, configuration)

@@ -148,7 +148,7 @@ def tell(
     if pods and manifests:
         raise click.UsageError("name a pod, or give its manifest with -f")
     snapshot, _, setup, assumed = read_asked(*where, config_file, plugins, feature_gates)
-    site = Site.of(snapshot, config=setup.config, registry=setup.registry)
+    site = Site.of(snapshot, setup)
     cluster = site.cluster
     asked: Sequence[Pod | Help]
     if manifests:
@@ -180,15 +180,8 @@ def _searched(
     from berth_workbench.planning.help.search import what_would_help
 
     with working(f"looking for what would help {pod.key}") as work:
-
-        def is_stopped() -> bool:
-            work.advance()
-            return work.is_stopped
-
         documents = snapshot.documents
-        return what_would_help(
-            cluster, pod, documents=documents, is_there=is_there, ending=ending, is_stopped=is_stopped
-        )
+        return what_would_help(cluster, pod, documents=documents, is_there=is_there, ending=ending, watch=work)
 
 
 def _print(found: "Help", output: Output, *, is_first: bool) -> None:

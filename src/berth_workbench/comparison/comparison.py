@@ -13,14 +13,15 @@ from typing import Literal
 
 import msgspec
 
-from berth_workbench.comparison.configurations import ConfigurationSource, LoadedConfiguration
+from berth.framework.setup import Setup
+from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import Decisions, decide
 from berth_workbench.comparison.decisions_over_time import decide_over_time
 from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, Load
-from berth_workbench.comparison.progress import StoppedError, Watch, stepping, unwatched
 from berth_workbench.comparison.run import RunResult, run
 from berth_workbench.simulation.measures import better
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.traces.generator import daily_pattern
 
 NAMES = ("a", "b")
@@ -66,26 +67,19 @@ def compare(
     *,
     seeds: Sequence[int] = (0, 1, 2),
     prices: Prices | None = None,
-    watch: Watch = unwatched,
+    watch: WorkWatch = UNWATCHED,
 ) -> ConfigurationsCompared:
-    """Return what differs. `watch` may stop it, and what is done by then is returned.
+    """Return what differs. Where it is stopped, what is done by then is returned.
 
     Raises `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
     """
     loaded = [each.load() for each in (a, b)]
-    is_stopped = False
-
-    def noting(steps: int) -> bool:
-        nonlocal is_stopped
-        is_stopped = is_stopped or watch(steps)
-        return is_stopped
-
     if isinstance(load, ClusterLoad):
-        decisions = decide(load, loaded[0], loaded[1], watch=noting)
+        decisions = decide(load, loaded[0], loaded[1], watch=watch)
     else:
         trace = daily_pattern(load.pattern, seeds[0]) if isinstance(load, DrawnLoad) else load
-        decisions = decide_over_time(trace, loaded[0], loaded[1], seed=seeds[0], watch=noting)
-    results = [] if is_stopped else _results(load, loaded, seeds, prices, noting)
+        decisions = decide_over_time(trace, loaded[0], loaded[1], seed=seeds[0], watch=watch)
+    results = [] if watch.is_stopped else _results(load, loaded, seeds, prices, watch)
     blamed: Counter[str] = Counter()
     for change in decisions.changes:
         blamed.update(change.plugins)
@@ -97,19 +91,18 @@ def compare(
         measures=compared([pair[0].figures for pair in results], [pair[1].figures for pair in results]),
         seeds=tuple(seeds[: len(results)]),
         notes=tuple(_notes(a, b, loaded)),
-        is_complete=not is_stopped,
+        is_complete=not watch.is_stopped,
     )
 
 
 def _results(
-    load: Load, loaded: Sequence[LoadedConfiguration], seeds: Sequence[int], prices: Prices | None, watch: Watch
+    load: Load, loaded: Sequence[Setup], seeds: Sequence[int], prices: Prices | None, watch: WorkWatch
 ) -> list[tuple[RunResult, RunResult]]:
     """Run both configurations with each seed, up to where somebody stops it."""
     found = []
-    step = stepping(watch)
     for seed in seeds:
         try:
-            first, second = (run(load, each, seed, prices=prices, progress=step) for each in loaded)
+            first, second = (run(load, each, seed, prices=prices, watch=watch) for each in loaded)
         except StoppedError:
             break
         found.append((first, second))
@@ -148,7 +141,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _notes(a: ConfigurationSource, b: ConfigurationSource, loaded: Sequence[LoadedConfiguration]) -> list[str]:
+def _notes(a: ConfigurationSource, b: ConfigurationSource, loaded: Sequence[Setup]) -> list[str]:
     found = []
     if any(source.asks_extenders for source in (a, b)):
         found.append("extenders are not asked; the configurations are compared without them")
@@ -163,6 +156,6 @@ def _notes(a: ConfigurationSource, b: ConfigurationSource, loaded: Sequence[Load
     return found
 
 
-def _percentage(made: LoadedConfiguration, index: int) -> int | None:
+def _percentage(made: Setup, index: int) -> int | None:
     own = made.config.profiles[index].percentage_of_nodes_to_score
     return made.config.percentage_of_nodes_to_score if own is None else own

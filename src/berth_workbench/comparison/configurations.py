@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -11,10 +11,9 @@ from berth.config.document import parse_document
 from berth.config.errors import ConfigError
 from berth.config.feature_gates import parse_feature_gates
 from berth.config.load import document_enabling, load_config
-from berth.config.types import SchedulerConfiguration
 from berth.config.v1 import API_VERSION
 from berth.framework.loader import plugins_named
-from berth.framework.registry import Registry
+from berth.framework.setup import Setup
 from berth.plugins.registry import full_registry
 
 DEFAULT = "default"
@@ -30,13 +29,6 @@ _DECIDING: Final = (
     "podMaxBackoffSeconds",
 )
 """The fields of a configuration that decisions depend on, but for the extenders."""
-
-
-class LoadedConfiguration(NamedTuple):
-    """What a core is made from."""
-
-    config: SchedulerConfiguration
-    registry: Registry
 
 
 class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,13 +76,13 @@ class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
         gates = ",".join(f"{name}={str(on).lower()}" for name, on in (told.get("featureGates") or {}).items())
         return cls.of_document("the scheduler's", _deciding(document), feature_gates=gates)
 
-    def load(self) -> LoadedConfiguration:
+    def load(self) -> Setup:
         """Return the checked configuration, and all plugins there are. Raises `ConfigError`."""
         gates = parse_feature_gates(self.feature_gates)
         named = plugins_named(self.plugins)
         document = msgspec.json.decode(self.document) if self.document else document_enabling(named.names)
         config = load_config(document, self.name, gates)
-        return LoadedConfiguration(config, full_registry(named))
+        return Setup(config, full_registry(named))
 
     def deciding(self) -> dict[str, Any]:
         """Return the document as far as decisions depend on it."""

@@ -13,11 +13,12 @@ import msgspec
 
 from berth.api.pod import Pod
 from berth.decisions.exchange import AMONG_EQUALS, SUCCESSORS, ComparedDecision, DecisionComparer, Side
-from berth_workbench.comparison.configurations import LoadedConfiguration
+from berth.framework.setup import Setup
 from berth_workbench.comparison.loads import ClusterLoad
-from berth_workbench.comparison.progress import Watch, unwatched
 from berth_workbench.simulation.admission import with_priority
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.snapshot.snapshot import EMPTY
 
 GATED = "has scheduling gates"
 NOT_OURS = "no profile of either configuration schedules it"
@@ -39,7 +40,7 @@ class DecisionTally:
 
     __slots__ = ("_changes", "_comparer", "_decided", "_left_out")
 
-    def __init__(self, a: LoadedConfiguration, b: LoadedConfiguration, side_a: Side, side_b: Side) -> None:
+    def __init__(self, a: Setup, b: Setup, side_a: Side, side_b: Side) -> None:
         successors = SUCCESSORS if a.config.generation != b.config.generation else {}
         self._comparer = DecisionComparer(side_a, side_b, AMONG_EQUALS, successors)
         self._decided = 0
@@ -61,23 +62,20 @@ class DecisionTally:
         return Decisions(self._decided, tuple(self._changes), dict(sorted(self._left_out.items())))
 
 
-def decide(
-    load: ClusterLoad, a: LoadedConfiguration, b: LoadedConfiguration, *, memos: bool = True, watch: Watch = unwatched
-) -> Decisions:
+def decide(load: ClusterLoad, a: Setup, b: Setup, *, memos: bool = True, watch: WorkWatch = UNWATCHED) -> Decisions:
     """Decide a load's pods, by priority and then in their order, with both configurations.
 
-    Ends early where `watch` says so. Raises `ConfigError`, `RegistryError`, and `PluginBrokenError` for a plugin that
+    Ends early where it is stopped. Raises `ConfigError`, `RegistryError`, and `PluginBrokenError` for a plugin that
     raises.
     """
-    clusters = [
-        load.stand(SimulatedCluster(config=each.config, registry=each.registry, memos=memos)) for each in (a, b)
-    ]
+    clusters = [load.stand(Site.of(EMPTY, each, memos=memos).cluster) for each in (a, b)]
     for each in clusters:
         each.add(load.pods)  # nobody schedules them here, but plugins know of them as they would in a live core
     classes = clusters[0].priority_classes
     tally = DecisionTally(a, b, *(Side.of(each.core) for each in clusters))
     for pod in in_queue_order(with_priority(pod, classes) for pod in load.pods):
-        if watch(1):
+        watch.advance()
+        if watch.is_stopped:
             break
         tally.compare(pod, stands=True)
     return tally.result()

@@ -19,11 +19,11 @@ from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.decisions.exchange import Side
 from berth.framework.blame import ask
+from berth.framework.setup import Setup
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
-from berth_workbench.comparison.configurations import LoadedConfiguration
 from berth_workbench.comparison.decisions import Decisions, DecisionTally
-from berth_workbench.comparison.progress import Watch, unwatched
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.traces.run import TraceRun
 from berth_workbench.traces.trace import TimedWorkload
 
@@ -34,28 +34,20 @@ STEPS = 1000
 
 def decide_over_time(
     trace: TimedWorkload,
-    a: LoadedConfiguration,
-    b: LoadedConfiguration,
+    a: Setup,
+    b: Setup,
     *,
     seed: int = 0,
     samples: int = SAMPLES,
-    watch: Watch = unwatched,
+    watch: WorkWatch = UNWATCHED,
 ) -> Decisions:
     """Live through a workload with the first configuration, and compare decisions about `samples` of its pods.
 
-    Ends early where `watch` says so, which is told of a run's steps. Raises `ConfigError`, `RegistryError`,
+    Ends early where it is stopped. Raises `ConfigError`, `RegistryError`,
     `StuckError`, and `PluginBrokenError` for a plugin that raises.
     """
     run = _ComparedRun(trace, a, b, seed, every=max(1, trace.pods // samples))
-    told = 0
-
-    def progress(share: float) -> bool:
-        nonlocal told
-        done = int(share * STEPS)
-        steps, told = done - told, done
-        return watch(steps) or run.sampler.broken is not None
-
-    run.live(progress)
+    run.live(watch)
     if run.sampler.broken is not None:
         raise run.sampler.broken
     return run.tally.result()
@@ -64,7 +56,7 @@ def decide_over_time(
 class _CoreBeside:
     """A core that follows another one without scheduling: it is told the same, and counts pods where that puts them."""
 
-    def __init__(self, configuration: LoadedConfiguration, now: Callable[[], float]) -> None:
+    def __init__(self, configuration: Setup, now: Callable[[], float]) -> None:
         """Raises `ConfigError`, `RegistryError`."""
         self._now = now
         self.core = build_core(configuration.config, configuration.registry, rng=random.Random(0))
@@ -149,9 +141,7 @@ class _Sampler(Instrument):
 class _ComparedRun(TraceRun):
     """A run with another core beside it, which is told of everything that the run's own core is told."""
 
-    def __init__(
-        self, trace: TimedWorkload, a: LoadedConfiguration, b: LoadedConfiguration, seed: int, every: int
-    ) -> None:
+    def __init__(self, trace: TimedWorkload, a: Setup, b: Setup, seed: int, every: int) -> None:
         """Raises `ConfigError`, `RegistryError`."""
         self._beside = _CoreBeside(b, lambda: self.cluster.now)
         self.sampler = _Sampler(self._beside, lambda pod: self.tally.compare(pod), every)

@@ -17,11 +17,10 @@ import msgspec
 
 from berth_workbench.comparison.loads import Load
 from berth_workbench.comparison.tasks import TaskDescription, TaskError, carry_out, carry_out_on, load_of
+from berth_workbench.simulation.watch import WorkWatch
 
 LOOK_EVERY_S = 0.2
 """How often is looked whether to stop while nothing comes back."""
-
-IsStopped = Callable[[], bool]
 
 
 class Finished(NamedTuple):
@@ -39,7 +38,7 @@ Done = Callable[[Finished], None]
 class Carry(Protocol):
     """Carries tasks out, and returns once all have ended or it was stopped. Raises `TaskError`."""
 
-    def __call__(self, tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None: ...
+    def __call__(self, tasks: Sequence[TaskDescription], done: Done, watch: WorkWatch) -> None: ...
 
 
 DASK_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx", "inproc")
@@ -63,9 +62,9 @@ def _here(inputs: Mapping[str, Path]) -> Iterator[Carry]:
     """Carry tasks out one after the other; each load is read once."""
     loads: dict[str, Load] = {}
 
-    def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+    def carry(tasks: Sequence[TaskDescription], done: Done, watch: WorkWatch) -> None:
         for task in tasks:
-            if is_stopped():
+            if watch.is_stopped:
                 return
             try:
                 if task.load not in loads:
@@ -83,12 +82,12 @@ def _in_processes(inputs: Mapping[str, Path], jobs: int) -> Iterator[Carry]:
     """Carry tasks out in processes; where one of them dies, nothing more can be run."""
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_first_interrupt)
 
-    def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+    def carry(tasks: Sequence[TaskDescription], done: Done, watch: WorkWatch) -> None:
         try:
             submitted = {
                 pool.submit(_carry_out_file, msgspec.json.encode(task), str(inputs[task.load])): task for task in tasks
             }
-            _gather(submitted, done, is_stopped)
+            _gather(submitted, done, watch)
         except BrokenExecutor:
             raise TaskError("a worker process has died, perhaps for want of memory; try fewer --jobs") from None
 
@@ -115,7 +114,7 @@ def _on_dask(inputs: Mapping[str, Path], address: str) -> Iterator[Carry]:
         with _lost(address):
             contents = {name: client.scatter(content) for name, content in given.items()}
 
-        def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+        def carry(tasks: Sequence[TaskDescription], done: Done, watch: WorkWatch) -> None:
             with _lost(address):
                 submitted = {
                     client.submit(
@@ -123,7 +122,7 @@ def _on_dask(inputs: Mapping[str, Path], address: str) -> Iterator[Carry]:
                     ): task
                     for task in tasks
                 }
-            _gather(submitted, done, is_stopped)
+            _gather(submitted, done, watch)
 
         yield carry
     finally:
@@ -143,7 +142,7 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _gather(submitted: Mapping[Any, TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+def _gather(submitted: Mapping[Any, TaskDescription], done: Done, watch: WorkWatch) -> None:
     """Hand on results as they come; with many tasks, nothing here looks at all of them more than once."""
     ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for future in submitted:
@@ -151,7 +150,7 @@ def _gather(submitted: Mapping[Any, TaskDescription], done: Done, is_stopped: Is
     left = len(submitted)
     has_cancelled = False
     while left:
-        if not has_cancelled and is_stopped():
+        if not has_cancelled and watch.is_stopped:
             has_cancelled = True
             _cancel(submitted)
         try:

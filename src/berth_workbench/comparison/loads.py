@@ -16,14 +16,16 @@ from berth.api.node import Node
 from berth.api.pod import Pod, PodStatus
 from berth_workbench.planning.scenario import APPLY
 from berth_workbench.simulation.changes import read_step
-from berth_workbench.simulation.cluster import Progress, SimulatedCluster
+from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.measures import controller_of, follows_its_node, is_pending
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.steps import Manifests, Step, take_steps
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.traces.generator import DailyPattern
+from berth_workbench.traces.run import STEPS
 from berth_workbench.traces.trace import AnyRecord, TimedWorkload, TraceHeader
 
 Json = dict[str, Any]
@@ -92,16 +94,16 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     def _documents(self) -> list[Document]:
         return [Document(each["kind"], each, "the cluster", each["apiVersion"]) for each in self.others]
 
-    def put_into(self, cluster: SimulatedCluster, progress: Progress | None = None) -> None:
+    def put_into(self, cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> None:
         """Put everything into an empty cluster, have the pods placed, and carry the steps out.
 
         Raises `ChangeError`, `ManifestError`, `StuckError`.
         """
         self.stand(cluster)
         cluster.add(self.pods)
-        cluster.settle(progress=progress)
+        cluster.settle(watch=watch)
         if self.steps:
-            site = Site(cluster, self._documents(), progress=progress)
+            site = Site(cluster, self._documents(), watch=watch)
             take_steps(site, [_read(*each, f"steps[{number}]") for number, each in enumerate(self.steps)])
 
 
@@ -138,13 +140,10 @@ class DrawnLoad(msgspec.Struct, frozen=True):
 
 Load = ClusterLoad | TimedWorkload | DrawnLoad
 
-STEPS_OVER_TIME = 1000
-"""In how many steps progress is told of a run through a workload over time."""
-
 
 def steps_of(load: Load) -> int:
     """Return about how many steps a run tells of."""
-    return len(load.pods) if isinstance(load, ClusterLoad) else STEPS_OVER_TIME
+    return len(load.pods) if isinstance(load, ClusterLoad) else STEPS
 
 
 _ENCODE = msgspec.json.Encoder().encode

@@ -2,15 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from berth_workbench.comparison.configurations import LoadedConfiguration
-from berth_workbench.comparison.loads import STEPS_OVER_TIME, ClusterLoad, DrawnLoad, Load
-from berth_workbench.simulation.cluster import Progress, SimulatedCluster
+from berth.framework.setup import Setup
+from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, Load
 from berth_workbench.simulation.measures import (
     EVICTED_AGAIN_AND_AGAIN,
     cost_of,
@@ -21,6 +19,9 @@ from berth_workbench.simulation.measures import (
     utilisation,
 )
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
+from berth_workbench.snapshot.snapshot import EMPTY
 from berth_workbench.traces.generator import daily_pattern
 from berth_workbench.traces.result import SimulatedTime
 from berth_workbench.traces.run import TraceRun
@@ -41,11 +42,11 @@ class RunResult(msgspec.Struct, frozen=True, rename="camel"):
 
 def run(
     load: Load,
-    configuration: LoadedConfiguration,
+    configuration: Setup,
     seed: int,
     *,
     prices: Prices | None = None,
-    progress: Progress | None = None,
+    watch: WorkWatch = UNWATCHED,
 ) -> RunResult:
     """Place a load's pods and measure the cluster, or live through a workload over time.
 
@@ -53,20 +54,20 @@ def run(
     over the samples. Raises `ConfigError`, `RegistryError`, `ChangeError`, `StuckError`.
     """
     if isinstance(load, ClusterLoad):
-        return _run_cluster(load, configuration, seed, prices, progress)
+        return _run_cluster(load, configuration, seed, prices, watch)
     trace = daily_pattern(load.pattern, seed) if isinstance(load, DrawnLoad) else load
-    return RunResult(_run_trace(trace, configuration, seed, prices, progress))
+    return RunResult(_run_trace(trace, configuration, seed, prices, watch))
 
 
 def _run_cluster(
     load: ClusterLoad,
-    configuration: LoadedConfiguration,
+    configuration: Setup,
     seed: int,
     prices: Prices | None,
-    progress: Progress | None,
+    watch: WorkWatch,
 ) -> RunResult:
-    cluster = SimulatedCluster(config=configuration.config, registry=configuration.registry, seed=seed)
-    load.put_into(cluster, progress)
+    cluster = Site.of(EMPTY, configuration, seed=seed).cluster
+    load.put_into(cluster, watch)
     placements = cluster.placements
     return RunResult(
         figures=figures(measure(cluster, prices=prices)),
@@ -125,24 +126,13 @@ def _prices_of(trace: TimedWorkload) -> Prices | None:
 
 def _run_trace(
     trace: TimedWorkload,
-    configuration: LoadedConfiguration,
+    configuration: Setup,
     seed: int,
     prices: Prices | None,
-    progress: Progress | None,
+    watch: WorkWatch,
 ) -> dict[str, float]:
     measured = MeasuredRun(trace, prices, config=configuration.config, registry=configuration.registry, seed=seed)
-    return measured.figures(measured.live(None if progress is None else _in_steps(progress)))
-
-
-def _in_steps(progress: Progress) -> Callable[[float], bool]:
-    """Tell of a share of the time that has passed as of steps."""
-    told = 0
-
-    def step(share: float) -> bool:
-        nonlocal told
-        done = int(share * STEPS_OVER_TIME)
-        progress(done - told)
-        told = done
-        return False
-
-    return step
+    result = measured.live(watch)
+    if watch.is_stopped:
+        raise StoppedError
+    return measured.figures(result)

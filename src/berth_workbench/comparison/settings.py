@@ -17,7 +17,8 @@ from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
 from berth.config.v1 import API_VERSION, KIND
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.site import Site
+from berth_workbench.snapshot.snapshot import EMPTY
 
 GRID: Final = (0, 1, 2, 3, 5, 10, 20, 50)
 """The weights that are tried; 0 takes the plugin out of scoring. Only their ratios matter, so each is about twice the
@@ -61,7 +62,7 @@ class SettingSpace:
         loaded = base.load()
         if loaded.config.generation != "v1.36":
             raise SpaceError(f"{base.name}: only {API_VERSION} can be tuned, since that is what is written")
-        core = SimulatedCluster(config=loaded.config, registry=loaded.registry).core
+        core = Site.of(EMPTY, loaded).cluster.core
         weights = {each.name: each.weight for each in next(iter(core.profiles.values())).scorers}
         if unknown := [name for name in plugins if name not in weights]:
             hint = nearest(unknown[0], weights) or f"; it does by {', '.join(weights)}"

@@ -30,7 +30,7 @@ from berth.api.user_error import UserError
 from berth.config.document import parse_document
 from berth.config.errors import ConfigError
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
-from berth_workbench.comparison.executors import Done, Finished, IsStopped, workers
+from berth_workbench.comparison.executors import Finished, workers
 from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, hash_of, packed
 from berth_workbench.comparison.results import ResultRow, ResultsDirectory
 from berth_workbench.comparison.tasks import TaskDescription, TaskResult
@@ -38,6 +38,7 @@ from berth_workbench.planning.scenario import read_scenario
 from berth_workbench.simulation.changes import ChangeError, ClusterChange, read_step
 from berth_workbench.simulation.prices import PriceError, Prices
 from berth_workbench.simulation.steps import Step
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.simulation.workloads import ManifestError
 from berth_workbench.snapshot.documents import SnapshotError, read_manifests
 from berth_workbench.snapshot.snapshot import read_cluster
@@ -290,8 +291,7 @@ def carry_out_sweep(
     *,
     jobs: int = 1,
     dask: str = "",
-    told: Done | None = None,
-    is_stopped: IsStopped = bool,
+    watch: WorkWatch = UNWATCHED,
 ) -> SweepResult:
     """Carry out the runs that are not finished yet, and write the table once all are.
 
@@ -310,12 +310,11 @@ def carry_out_sweep(
         else:
             found = directory.keep(finished.result)
             results[found.key] = found
-        if told is not None:
-            told(finished)
+        watch.advance()
 
     if tasks:
         with workers(inputs, jobs=min(jobs, len(tasks)), dask=dask) as carry:
-            carry(tasks, done, is_stopped)
+            carry(tasks, done, watch)
     rows = list(_rows(sweep.runs, results))
     finished = sum(run.task.key in results for run in sweep.runs)
     table, is_parquet = directory.write_table(rows) if finished == len(sweep.runs) else ("", False)

@@ -25,13 +25,14 @@ import msgspec
 from berth_workbench.comparison.comparison import FigureCompared, compared, compared_figure
 from berth_workbench.comparison.concessions import given_up
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.comparison.executors import Carry, Finished, IsStopped
+from berth_workbench.comparison.executors import Carry, Finished
 from berth_workbench.comparison.loads import Load
 from berth_workbench.comparison.objectives import Objective, ObjectiveError
 from berth_workbench.comparison.settings import Point, SettingSpace, moved
 from berth_workbench.comparison.tasks import TaskDescription, TaskError, TaskResult
 from berth_workbench.simulation.measures import LOWER
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
 SHARE_OF_CORNERS = 0.6
 """How much of the budget the corners may use."""
@@ -91,6 +92,7 @@ class TuningResult(msgspec.Struct, frozen=True, rename="camel"):
     """Whether the best is better than the base, in the sum that it was chosen by, with every fresh seed."""
     given_up: tuple[str, ...] = ()
     """What the best gives up that no measure tells, in sentences."""
+    notes: tuple[str, ...] = ()
     is_complete: bool = True
 
     @property
@@ -126,8 +128,7 @@ class Tuner:
         seeds: int = 3,
         seed: int = 0,
         prices: Prices | None = None,
-        told: Callable[[int], None] | None = None,
-        is_stopped: IsStopped = bool,
+        watch: WorkWatch = UNWATCHED,
     ) -> None:
         """`load` is the hash of the load's content. The search uses `seeds` seeds, the check as many fresh ones."""
         self.space = space
@@ -137,7 +138,7 @@ class Tuner:
         self.found: dict[tuple[Point, int], Figures] = {}
         self._carry, self._load, self._prices = carry, load, prices
         self._rng = random.Random(f"tune {seed}")
-        self._told, self._is_stopped = told, is_stopped
+        self._watch = watch
         self._sources: dict[Point, ConfigurationSource] = {}
         self._tried: dict[Point, None] = {}
         """In the order of the search, which is always the same; results come in any."""
@@ -147,7 +148,7 @@ class Tuner:
     @property
     def is_stopped(self) -> bool:
         """Whether somebody wants it to end."""
-        return self._is_stopped()
+        return self._watch.is_stopped
 
     def run(self, points: Iterable[Point], seeds: Sequence[int]) -> None:
         """Run points with seeds, as far as they have not been. Raises `TaskError` where a run fails."""
@@ -168,10 +169,9 @@ class Tuner:
             for each in by_key[result.key]:
                 self.found[each] = result.figures
             self.runs += 1
-            if self._told is not None:
-                self._told(1)
+            self._watch.advance()
 
-        self._carry([tasks[some[0]] for some in by_key.values()], done, self._is_stopped)
+        self._carry([tasks[some[0]] for some in by_key.values()], done, self._watch)
 
     def cost(self, points: Iterable[Point], seeds: Sequence[int]) -> int:
         """Return how many runs that would take."""

@@ -53,8 +53,7 @@ class ClusterFileSource:
         self.title = title
         self._snapshot = snapshot
         self._configuration = configuration or ConfigurationSource(DEFAULT)
-        config, registry = self._configuration.load()
-        self._cluster = Site.of(snapshot, config=config, registry=registry).cluster
+        self._cluster = Site.of(snapshot, self._configuration.load()).cluster
         if self._cluster.leaves_out_extenders:
             self.title = f"{title}; {EXTENDERS_LEFT_OUT}"
         self._asking = asyncio.Lock()

@@ -7,10 +7,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-_T = TypeVar("_T")
+from berth_workbench.simulation.watch import WorkWatch
 
-Watch = Callable[[int], bool]
-"""Is told how many steps were done since it was told last, and says whether to stop."""
+_T = TypeVar("_T")
 
 
 class JobsBusy(Exception):  # noqa: N818 - it says what is the case
@@ -20,33 +19,28 @@ class JobsBusy(Exception):  # noqa: N818 - it says what is the case
 class Jobs:
     """Runs trials for the users of the page."""
 
-    __slots__ = ("_is_at_work", "_is_stopped", "steps")
+    __slots__ = ("_watch", "is_at_work")
 
     def __init__(self) -> None:
-        self._is_at_work = False
-        self._is_stopped = False
-        self.steps = 0
-        """How many steps the trial under way has done."""
+        self.is_at_work = False
+        """Whether a trial is under way."""
+        self._watch = WorkWatch()
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether a trial is under way."""
-        return self._is_at_work
+    def watch(self) -> WorkWatch:
+        """How far the trial under way is, or the last one."""
+        return self._watch
 
     def stop(self) -> None:
         """Have the trial under way end soon, with what is done."""
-        self._is_stopped = True
+        self._watch.stop()
 
-    async def run(self, work: Callable[[Watch], _T]) -> _T:
+    async def run(self, work: Callable[[WorkWatch], _T]) -> _T:
         """Run a trial; return what it returns, or raise what it raises. Raises `JobsBusy`."""
-        if self._is_at_work:
+        if self.is_at_work:
             raise JobsBusy("another trial is under way; try again when it has ended")
-        self._is_at_work, self._is_stopped, self.steps = True, False, 0
+        self.is_at_work, self._watch = True, WorkWatch()
         try:
             return await asyncio.to_thread(work, self._watch)
         finally:
-            self._is_at_work = False
-
-    def _watch(self, steps: int) -> bool:
-        self.steps += steps
-        return self._is_stopped
+            self.is_at_work = False

@@ -5,12 +5,13 @@ The columns of the cluster map (`NodeColumns`), pending pods by reason (`Pending
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from berth.decisions.explanation import Explanation
 from berth.runtime.serving.node_columns import NodeColumns
+from berth_workbench.showing.figures import share
 
 QUEUES = ("active", "backoff", "unschedulable", "gated")
 RESULTS = ("scheduled", "unschedulable", "error")
@@ -112,11 +113,6 @@ def node_lines(columns: NodeColumns) -> Iterator[NodeLine]:
             columns.unschedulable[at],
             columns.tainted[at],
         )
-
-
-def share(requested: Sequence[int], allocatable: Sequence[int]) -> list[float | None]:
-    """What part of each is requested; None where there is nothing to request."""
-    return [part / whole if whole > 0 else None for part, whole in zip(requested, allocatable, strict=True)]
 
 
 class ClusterTotals(msgspec.Struct, frozen=True, rename="camel"):

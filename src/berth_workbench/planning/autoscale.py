@@ -5,19 +5,17 @@
 let all of its pods go, everybody finds another place without preempting, and nothing on it would be lost.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from berth.api.pod import Pod
-from berth.config.types import SchedulerConfiguration
-from berth.framework.registry import Registry
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, cheapest_until_placed
 from berth_workbench.planning.node_groups import NodeGroup, NodeGroupSpec, groups_in
 from berth_workbench.planning.rebalance.movability import LocalVolumes, local_volumes
 from berth_workbench.planning.room_by_moving import MoveSearch, RoomByMoving
 from berth_workbench.planning.survival import Failure, loss_of
-from berth_workbench.planning.whatif import StoppedEarlyError, natural
+from berth_workbench.planning.whatif import natural
 from berth_workbench.simulation.budgets import is_active, owner_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending
@@ -26,8 +24,9 @@ from berth_workbench.simulation.node_changes import drain_node, remove_nodes, se
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
-from berth_workbench.simulation.steps import Step, take_steps
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.steps import take_steps
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 """With the value `false` the autoscaler leaves a pod, and so its node, alone."""
@@ -35,9 +34,6 @@ USED_AT_MOST = 0.5
 """Nodes of which more is requested are not tried for removal; the cluster autoscaler's own default."""
 TRIED_AT_MOST = 200
 """So many nodes are tried for removal, unless others are asked for."""
-
-Watch = Callable[[int], bool]
-"""Is told how many steps have been made since it was told last, and says whether to stop."""
 
 
 class RemovableNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,37 +81,27 @@ class AutoscalePlan(msgspec.Struct, frozen=True, rename="camel"):
     cost: float | None
     """What all nodes of the groups cost now; null where that is not known of all."""
     notes: tuple[str, ...] = ()
+    is_complete: bool = True
 
 
 def autoscale_of(
-    snapshot: Snapshot,
+    situation: Situation,
     specs: Sequence[NodeGroupSpec],
-    steps: Sequence[Step] = (),
     *,
-    config: SchedulerConfiguration | None = None,
-    registry: Registry | None = None,
-    seed: int = 0,
-    namespace: str = "default",
     prices: Prices | None = None,
     used_at_most: float = USED_AT_MOST,
     tried_at_most: int = TRIED_AT_MOST,
-    watch: Watch | None = None,
+    watch: WorkWatch = UNWATCHED,
 ) -> AutoscalePlan:
-    """Return what an autoscaler could do for a snapshot's cluster, after some changes and manifests.
+    """Return what an autoscaler could do for a cluster, after the situation's changes and manifests.
 
-    Raises `NodeGroupError`, `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, and `StoppedEarlyError` where
-    `watch` stops it.
+    Raises `NodeGroupError`, `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, `StoppedError`.
     """
-
-    def progress(steps: int) -> None:
-        if watch is not None and watch(steps):
-            raise StoppedEarlyError
-
-    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    site = situation.untouched(watch)
     groups = groups_in(specs, site.cluster.nodes.values(), prices)
     site.settle()
-    take_steps(site, steps, namespace)
-    local = local_volumes(snapshot.documents)
+    take_steps(site, situation.steps, situation.namespace)
+    local = local_volumes(situation.snapshot.documents)
     return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most, local=local)
 
 

@@ -8,7 +8,7 @@ it is that of the scheduler, whose ties the seed of the cluster breaks.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,7 +20,6 @@ from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
 from berth.api.pools import pool_of
 from berth.api.scheduling import PodGroup
-from berth.config.types import SchedulerConfiguration
 from berth.core.core import Core
 from berth.core.questions import Trial, judge, profile_of
 from berth.engine.profile import PreFiltered, Profile, searched_rows
@@ -28,21 +27,19 @@ from berth.engine.what_if import WhatIf
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import RowLoad
 from berth.framework.promises import Dependency
-from berth.framework.registry import Registry
 from berth.framework.status import Status, unschedulable
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.shapes import AskedShape, asked_by, gang_of
-from berth_workbench.planning.whatif import StoppedEarlyError
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import note_manifests, refuse_awaited
-from berth_workbench.simulation.site import Site
-from berth_workbench.simulation.steps import Step, take_step
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.steps import take_step
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.simulation.workloads import POD_MAKERS, WorkloadManifest
 from berth_workbench.snapshot.documents import Document
-from berth_workbench.snapshot.snapshot import Snapshot
 
 Rows = NDArray[np.intp]
 Counts = NDArray[np.int64]
@@ -120,10 +117,6 @@ class Capacity(msgspec.Struct, frozen=True, rename="camel"):
     """Whether sets were counted: of several shapes, or of a gang."""
 
 
-Watch = Callable[[int], bool]
-"""Is told how many pods have been placed since it was told last, and says whether to stop."""
-
-
 def amount(number: float) -> str:
     """Return an amount for people: `12.5`, `3.2Gi`."""
     if number < BYTES_FROM:
@@ -136,10 +129,6 @@ def amount(number: float) -> str:
     return f"{number:.4g}{units[0]}"
 
 
-def _never_stop(_placed: int) -> bool:
-    return False
-
-
 def capacity(
     cluster: SimulatedCluster,
     shapes: Sequence[AskedShape],
@@ -147,7 +136,7 @@ def capacity(
     pool_label: str = "",
     at_most: int = AT_MOST,
     by_placing: bool = False,
-    watch: Watch = _never_stop,
+    watch: WorkWatch = UNWATCHED,
 ) -> Capacity:
     """Return how many more pods of one shape fit, or how many sets of several; the cluster is left as it was.
 
@@ -179,30 +168,20 @@ def capacity(
 
 
 def capacity_after(
-    snapshot: Snapshot,
+    situation: Situation,
     documents: Sequence[Document],
-    steps: Sequence[Step] = (),
     *,
-    config: SchedulerConfiguration | None = None,
-    registry: Registry | None = None,
-    seed: int = 0,
-    namespace: str = "default",
     pool_label: str = "",
     at_most: int = AT_MOST,
     pending_first: bool = False,
-    watch: Watch = _never_stop,
+    watch: WorkWatch = UNWATCHED,
 ) -> Capacity:
-    """Return how many more pods of some manifests fit into a snapshot's cluster, after some changes.
+    """Return how many more pods of some manifests fit into a cluster, after the situation's steps.
 
-    What is pending there takes no room, unless there are changes, or with `pending_first`. Raises `ObjectError`,
-    `ManifestError`, `ChangeError`, `StuckError`; `StoppedEarlyError` where `watch` stops it before the count.
+    What is pending there takes no room, unless there are steps, or with `pending_first`. Raises `ObjectError`,
+    `ManifestError`, `ChangeError`, `StuckError`; `StoppedError` where it is stopped before the count.
     """
-
-    def progress(pods: int) -> None:
-        if watch(pods):
-            raise StoppedEarlyError
-
-    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    site, steps, namespace = situation.untouched(watch), situation.steps, situation.namespace
     cluster = site.cluster
     if steps or pending_first:
         site.settle()
@@ -276,7 +255,7 @@ class _Asker:
 
     __slots__ = ("_at_most", "_cluster", "_core", "_pool_label", "_watch")
 
-    def __init__(self, cluster: SimulatedCluster, pool_label: str, at_most: int, watch: Watch) -> None:
+    def __init__(self, cluster: SimulatedCluster, pool_label: str, at_most: int, watch: WorkWatch) -> None:
         self._cluster = cluster
         self._core = cluster.core
         self._pool_label = pool_label
@@ -326,7 +305,8 @@ class _Asker:
                     of_set: list[tuple[int, PodInfo]] = []
                     for source, count in sources:
                         for _ in range(count):
-                            if self._watch(1) or placed + len(of_set) >= self._at_most:
+                            self._watch.advance()
+                            if self._watch.is_stopped or placed + len(of_set) >= self._at_most:
                                 return _Filled(placed, counts, taken, [], is_complete=False, is_counted=False)
                             pod, claims = next(source)
                             self._create(claims)

@@ -75,6 +75,7 @@ class Shrinking(msgspec.Struct, frozen=True, rename="camel"):
     not_measured: tuple[str, ...]
     """`Kind namespace/name` of the workloads of which nothing is known."""
     notes: tuple[str, ...] = ()
+    is_complete: bool = True
 
 
 WorkloadKey = tuple[str, str]

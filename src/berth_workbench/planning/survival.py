@@ -9,7 +9,7 @@ are lost in a simulated cluster, decided by the scheduler, and put back. Where t
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, Literal
 
@@ -20,31 +20,30 @@ from berth.api.dra import ResourceSlice
 from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.pools import pool_of
-from berth.config.types import SchedulerConfiguration
 from berth.core.core import Core
 from berth.core.questions import profile_of
 from berth.framework.cycle_state import CycleState
-from berth.framework.registry import Registry
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.certain_room import CertainRoom, LeavingPods
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, content_of, kinds_of, nodes_in_words
-from berth_workbench.planning.whatif import StoppedEarlyError, natural
-from berth_workbench.simulation.budgets import is_active, owner_of
+from berth_workbench.planning.whatif import natural
+from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.node_changes import remove_nodes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
-from berth_workbench.simulation.steps import Step, take_steps
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 Kind = Literal["node", "zone", "pool"]
 KINDS: Final[tuple[Kind, ...]] = ("node", "zone", "pool")
 Answered = Literal["proven", "simulated", "alike", "bound"]
 SIMULATED_AT_MOST = 200
 """So many failures are simulated, unless others are asked for."""
+PODS_NAMED = 2
+"""How many pods of a workload are named of those that are lost."""
 WORKLOADS_NAMED = 3
 """How many workloads are named of those that are lost."""
 PAIRS_AT_MOST = 500
@@ -52,17 +51,16 @@ PAIRS_AT_MOST = 500
 NODES_AT_MOST = 64
 """It is tried to prove that any nodes can be lost at once up to so many."""
 
-Watch = Callable[[int], bool]
-"""Is told how many failures have been answered since it was told last, and says whether to stop."""
-
 
 class LostPods(msgspec.Struct, frozen=True, rename="camel"):
     """Pods of one workload that have no place for the same reason."""
 
     workload: str
-    """Kind and `namespace/name` of their controller; `Pod` and its own where it has none."""
+    """Kind and `namespace/name` of what makes them, such as a Deployment; `Pod` and its own where nothing does."""
     pods: int
     message: str
+    names: tuple[str, ...] = ()
+    """Of the first few of them, as `namespace/name`."""
 
 
 class ShortBudget(msgspec.Struct, frozen=True, rename="camel"):
@@ -138,44 +136,6 @@ class Survival(msgspec.Struct, frozen=True, rename="camel"):
     """False where it was stopped before the end."""
 
 
-def survival_of(
-    snapshot: Snapshot,
-    steps: Sequence[Step] = (),
-    *,
-    config: SchedulerConfiguration | None = None,
-    registry: Registry | None = None,
-    seed: int = 0,
-    namespace: str = "default",
-    kinds: Sequence[Kind] = KINDS,
-    pairs: bool = False,
-    pool_label: str = "",
-    prices: Prices | None = None,
-    simulated_at_most: int = SIMULATED_AT_MOST,
-    watch: Watch | None = None,
-) -> Survival:
-    """Return which failures a snapshot's cluster survives, after some changes.
-
-    Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`; `StoppedEarlyError` where `watch` stops it
-    while the cluster is loaded.
-    """
-
-    def progress(_steps: int) -> None:
-        if watch is not None and watch(0):
-            raise StoppedEarlyError
-
-    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
-    take_steps(site, steps, namespace)
-    return survival(
-        site,
-        kinds=kinds,
-        pairs=pairs,
-        pool_label=pool_label,
-        prices=prices,
-        simulated_at_most=simulated_at_most,
-        watch=watch,
-    )
-
-
 def survival(
     site: Site,
     *,
@@ -184,7 +144,7 @@ def survival(
     pool_label: str = "",
     prices: Prices | None = None,
     simulated_at_most: int = SIMULATED_AT_MOST,
-    watch: Watch | None = None,
+    watch: WorkWatch = UNWATCHED,
 ) -> Survival:
     """Return which failures a cluster survives. What is pending is placed first, as far as it fits.
 
@@ -204,7 +164,7 @@ def loss_of(
     groups: Mapping[str, Sequence[str]],
     *,
     simulated_at_most: int = SIMULATED_AT_MOST,
-    watch: Watch | None = None,
+    watch: WorkWatch = UNWATCHED,
 ) -> list[Failure]:
     """Return what comes of losing each of some groups of nodes, given by name, in a cluster that is at rest."""
     if not groups:
@@ -270,13 +230,14 @@ class _Asker:
     )
 
     def __init__(
-        self, site: Site, pool_label: str, prices: Prices | None, simulated_at_most: int, watch: Watch | None
+        self, site: Site, pool_label: str, prices: Prices | None, simulated_at_most: int, watch: WorkWatch
     ) -> None:
         self._site = site
         self._pool_label = pool_label
         self._prices = prices
         self._left_over = simulated_at_most
         self._watch = watch
+        site.count_no_more()
         self._stopped = False
         cluster = site.cluster
         self.pending = sum(is_pending(pod) for pod in cluster.of(Pod))
@@ -397,6 +358,7 @@ class _Asker:
         singles = {kind: self._singles(kind, rows[kind]) for kind in kinds}
         any_nodes, doubtful = self._any_nodes(rows["node"])
         twos = {kind: self._pairs(kind, rows[kind], doubtful) for kind in kinds} if pairs else {}
+        self._watch.expect(sum(map(len, singles.values())) + sum(len(found) for found, _ in twos.values()))
         groups = self._alike(rows["node"])
         for cases in (*singles.values(), *(found for found, _ in twos.values())):
             for case in cases:
@@ -522,14 +484,14 @@ class _Asker:
                 self._left_over -= 1
                 try:
                     answer = self._simulated(case)
-                except StoppedEarlyError:
+                except StoppedError:
                     self._stopped = True
                     break
                 found.append(answer)
                 if key is not None:
                     known[key] = answer
-            if self._watch is not None and self._watch(1):
-                self._stopped = True
+            self._watch.advance()
+            self._stopped = self._watch.is_stopped
         return found
 
     def _most_unplaced(self, case: _Case) -> int:
@@ -553,8 +515,20 @@ class _Asker:
             gone=case.gone,
             preempted=0,
             answered=answered,
-            lost=_by_workload((pod, _ALONE) for row in case.leaving.rows.tolist() for pod in self._lone[row]),
+            lost=self._by_workload((pod, _ALONE) for row in case.leaving.rows.tolist() for pod in self._lone[row]),
             budgets=tuple(self._short_at_once(case)),
+        )
+
+    def _by_workload(self, losses: Iterable[tuple[Pod, str]]) -> tuple[LostPods, ...]:
+        objects = self._site.cluster.objects
+        found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for pod, message in losses:
+            owner = workload_of(pod, objects)
+            found[" ".join(owner) if owner is not None else f"Pod {pod.key}", message].append(pod.key)
+        ordered = sorted(found.items(), key=lambda each: (-len(each[1]), natural(each[0][0])))
+        return tuple(
+            LostPods(workload, len(pods), message, tuple(sorted(pods, key=natural)[:PODS_NAMED]))
+            for (workload, message), pods in ordered
         )
 
     def _short_at_once(self, case: _Case) -> Iterator[ShortBudget]:
@@ -569,7 +543,7 @@ class _Asker:
                 yield ShortBudget(key, healthy, status.desired_healthy, is_lasting=False)
 
     def _simulated(self, case: _Case) -> Failure:
-        """Lose the nodes, let the scheduler place what it can, and put everything back. Raises `StoppedEarlyError`."""
+        """Lose the nodes, let the scheduler place what it can, and put everything back. Raises `StoppedError`."""
         found = self._lived_through(case)
         if found.preempted and self._hopeless:
             # Those who had no hope before may come by a place, and be in others' way.
@@ -623,7 +597,7 @@ class _Asker:
             gone=gone,
             preempted=preempted,
             answered="simulated",
-            lost=_by_workload(losses),
+            lost=self._by_workload(losses),
             budgets=tuple(short.values()),
             more=more,
         )
@@ -649,15 +623,6 @@ def _looks_at_no_pods(core: Core, pod: PodInfo) -> bool:
 
 
 _ALONE = "has no controller, so that nothing replaces it"
-
-
-def _by_workload(losses: Iterable[tuple[Pod, str]]) -> tuple[LostPods, ...]:
-    found: Counter[tuple[str, str]] = Counter()
-    for pod, message in losses:
-        owner = owner_of(pod)
-        found[" ".join(owner) if owner is not None else f"Pod {pod.key}", message] += 1
-    ordered = sorted(found.items(), key=lambda each: (-each[1], natural(each[0][0])))
-    return tuple(LostPods(workload, count, message) for (workload, message), count in ordered)
 
 
 def _count(kind: Kind, at_once: int, found: Sequence[Failure], number: int, *, survives: bool = False) -> KindOfFailure:
@@ -686,9 +651,16 @@ def who(failure: Failure) -> str:
         return f"as with {failure.alike}"
     if not failure.is_exact:
         return "not simulated"
-    told = [f"{each.pods} of {each.workload}" for each in failure.lost[:WORKLOADS_NAMED]]
+    told = [pods_named(each) for each in failure.lost[:WORKLOADS_NAMED]]
     more = len(failure.lost) - WORKLOADS_NAMED
     return ", ".join(told) + (f" and {more} more workloads" if more > 0 else "")
+
+
+def pods_named(lost: LostPods) -> str:
+    """Name one pod or two, and of more say how many of which workload."""
+    if lost.names and lost.pods <= len(lost.names):
+        return " and ".join(lost.names)
+    return f"{lost.pods:,} of {lost.workload.partition(' ')[2]}"
 
 
 def takes(failure: Failure) -> str:

@@ -7,7 +7,7 @@ end is known run for ever; whoever gets a place ends in its turn, as far as that
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Literal
@@ -15,30 +15,29 @@ from typing import Literal
 import msgspec
 
 from berth.api.pod import Pod
-from berth.config.types import SchedulerConfiguration
 from berth.core.intake import FINISHED_PHASES
 from berth.core.questions import judge
-from berth.framework.registry import Registry
 from berth.state.pod_info import PodShape
 from berth_workbench.planning.ends import EndsBy, KnownEnds, timestamp
-from berth_workbench.planning.whatif import StoppedEarlyError, natural, what_holds, why_pending
+from berth_workbench.planning.whatif import natural, what_holds, why_pending
+from berth_workbench.showing.reasons import in_our_words
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
-from berth_workbench.simulation.steps import Manifests, Step, take_step
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.steps import Manifests, take_step
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.snapshot.snapshot import Snapshot
 
+ENDING = "ending pods"
 WITHIN_S = 7 * 86_400.0
 """So far it is looked ahead, unless something else is asked for."""
 
 NAMED_AT_MOST = 3
 """How many of the pods are named that have to end first."""
-
-Watch = Callable[[int], bool]
-"""Is told how many pods have ended since it was told last, perhaps none, and says whether to stop."""
 
 
 class EndedPod(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,36 +97,26 @@ class Waits(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def waits_of(
-    snapshot: Snapshot,
+    situation: Situation,
     names: Sequence[str] = (),
-    steps: Sequence[Step] = (),
     *,
-    config: SchedulerConfiguration | None = None,
-    registry: Registry | None = None,
-    seed: int = 0,
-    namespace: str = "default",
     durations: dict[str, float] | None = None,
     within_s: float = WITHIN_S,
-    watch: Watch | None = None,
+    watch: WorkWatch = UNWATCHED,
 ) -> Waits:
-    """Return how long pods of a snapshot wait (`namespace/name`), all that are pending where none are named.
+    """Return how long pods of a cluster wait (`namespace/name`), all that are pending where none are named.
 
     Now is when the snapshot was taken; where it does not say, the last moment at which one of its pods was made or
     started. Raises `ChangeError` for a pod that is not there or not pending, and what `what_if` raises;
-    `StoppedEarlyError` where `watch` stops it while the cluster is loaded.
+    `StoppedError` where it is stopped while the cluster is loaded.
     """
-
-    def progress(_steps: int) -> None:
-        if watch is not None and watch(0):
-            raise StoppedEarlyError
-
-    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
+    site, snapshot, namespace = situation.untouched(watch), situation.snapshot, situation.namespace
     cluster = site.cluster
     now = _now(snapshot, cluster)
     ends = KnownEnds(snapshot.documents, durations)
     pending = {pod.key for pod in cluster.of(Pod) if is_pending(pod)}
     site.settle()
-    for step in steps:
+    for step in situation.steps:
         before = set(cluster.pods)
         take_step(site, step, namespace)
         if isinstance(step, Manifests):
@@ -155,11 +144,12 @@ def _now(snapshot: Snapshot, cluster: SimulatedCluster) -> float:
 
 
 def _answered(
-    site: Site, ends: KnownEnds, now: float, names: Sequence[str], within_s: float, watch: Watch | None
+    site: Site, ends: KnownEnds, now: float, names: Sequence[str], within_s: float, watch: WorkWatch
 ) -> Waits:
     """Live through the ends, and say of each of these pods what comes of it."""
     cluster = site.cluster
     cluster.begin()
+    watch.begin(ENDING)
     life = _Life(site, ends, now, watch)
     life.go_on(names, now + within_s)
     cluster.undo()
@@ -239,7 +229,7 @@ class _Life:
         "unknown",
     )
 
-    def __init__(self, site: Site, ends: KnownEnds, now: float, watch: Watch | None, *, deadlines: bool = True) -> None:
+    def __init__(self, site: Site, ends: KnownEnds, now: float, watch: WorkWatch, *, deadlines: bool = True) -> None:
         self._site = site
         self._ends = ends
         self._now = now
@@ -298,7 +288,8 @@ class _Life:
             at = self._due[0][0]
             count = self._end_all(at)
             wanted -= self.failed.keys()
-            if self._watch is not None and self._watch(count):
+            self._watch.advance(count)
+            if self._watch.is_stopped:
                 self.is_complete = False
                 break
             if count:
@@ -307,7 +298,7 @@ class _Life:
                 changes = cluster.changes
                 try:
                     self._site.settle()
-                except StoppedEarlyError:
+                except StoppedError:
                     self.is_complete = False
                     break
                 if cluster.changes != changes:
@@ -431,8 +422,8 @@ def how_long(wait: PodWait) -> str:
 def for_what(wait: PodWait, within_s: float) -> str:
     """Say what a pod waits for, or why it gets no place."""
     if wait.because:
-        return wait.because
-    why = f": {wait.message}" if wait.message else ""
+        return in_our_words(wait.because)
+    why = f": {in_our_words(wait.message)}" if wait.message else ""
     if wait.outlook == "stopped":
         return f"this was stopped before it had a place{why}"
     if wait.seconds is None:

@@ -12,16 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
-from berth.config.types import SchedulerConfiguration
-from berth.framework.registry import Registry
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, Progress, SimulatedCluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.measures import Measures, is_pending, measure
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import LOST, Broken, Site, is_daemon
+from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import Step, take_step
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 NO_LONGER_RUNS = "NoLongerRuns"
 DAEMON_DOES_NOT_FIT = "DaemonPodDoesNotFit"
@@ -31,10 +30,6 @@ NO_GROUPS = "the configuration does not look at groups (feature gates GenericWor
 
 _RAN_ON = re.compile(r"^ran on \S+ and has no node")
 _PIECES = re.compile(r"\d{1,18}|\D+")
-
-
-class StoppedEarlyError(Exception):
-    """Raised by a `progress` that wants the work to end; what is done by then is the result."""
 
 
 class PodOutcome(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,27 +95,14 @@ class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
         return tuple(each for each in self.unplaced if each.is_new)
 
 
-def what_if(
-    snapshot: Snapshot,
-    steps: Sequence[Step] = (),
-    *,
-    config: SchedulerConfiguration | None = None,
-    registry: Registry | None = None,
-    seed: int = 0,
-    namespace: str = "default",
-    pool_label: str = "",
-    progress: Progress | None = None,
-    expect: Progress | None = None,
-) -> WhatIfResult:
-    """Return what a cluster comes to by some steps.
+def what_if(situation: Situation, pool_label: str = "", watch: WorkWatch = UNWATCHED) -> WhatIfResult:
+    """Return what a cluster comes to by the steps of a situation.
 
-    Pods that are pending in the snapshot are placed first, as far as they fit. `namespace` is that of manifests that
-    name none. `progress` is told of each object that is loaded and of each pod that is tried, `expect` how many there
-    are to come. Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, and ValueError for a pod whose
+    Pods that are pending in the snapshot are placed first, as far as they fit. Raises `ObjectError`, `ManifestError`,
+    `ChangeError`, `StuckError`, `StoppedError` where the cluster is not loaded yet, and ValueError for a pod whose
     PriorityClass is not there.
     """
-    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress, expect=expect)
-    return WhatIfRun(site, pool_label).run(steps, namespace)
+    return WhatIfRun(situation.untouched(watch), pool_label).run(situation.steps, situation.namespace)
 
 
 class WhatIfRun:
@@ -167,7 +149,7 @@ class WhatIfRun:
                 self._note_groups(applied.pods)
                 self._note_step(words)
             refuse_awaited(self._site)
-        except StoppedEarlyError:
+        except StoppedError:
             is_complete = False
             self._note_step(words)
             self._notes.append(f"stopped in the middle of: {words}")

@@ -6,7 +6,7 @@ placements. `berth.core.questions` asks about pods without changing anything.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,15 +31,13 @@ from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
 from berth_workbench.simulation.followed import take_followed
 from berth_workbench.simulation.undoable import UndoableCluster
 from berth_workbench.simulation.volumes import with_default_class
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.snapshot.documents import Document
 
 BACKOFF_S = 10.0
 """The longest backoff of the default configuration: a pod that is not placed within it waits for another change."""
 STEPS_A_POD = 64
 """More steps than this for each pod, without time going on, are a loop between plugins."""
-
-Progress = Callable[[int], None]
-"""Is told how many pods have been tried since it was told last."""
 
 
 class Eviction(msgspec.Struct, frozen=True):
@@ -113,6 +111,7 @@ class SimulatedCluster(UndoableCluster):
         """What the cluster's PodDisruptionBudgets allow; their status is brought up to date before pods are placed."""
         self._keys: dict[str, dict[str, None]] = {}
         """The keys of the objects of each kind."""
+        self._placed: dict[str, str] = {}
         self._returning: list[Pod] = []
         self._comebacks = Comebacks()
         self._own_claims: dict[str, tuple[Pod, list[Struct]]] = {}
@@ -196,6 +195,16 @@ class SimulatedCluster(UndoableCluster):
             self.budgets.note_budget(obj)
         elif isinstance(obj, SCALED_KINDS):
             self.budgets.note_scale(obj)
+
+    def take_placed(self) -> list[tuple[str, str]]:
+        """Return who was placed since this was asked last, and where, in this order; by `namespace/name`."""
+        found, self._placed = self._placed, {}
+        return list(found.items())
+
+    def again(self, objects: Iterable[Struct] | None = None, *, seed: int = 0) -> "SimulatedCluster":
+        """Return another cluster under the same configuration: with these objects, or those that are here."""
+        given = list(self.objects.values()) if objects is None else objects
+        return SimulatedCluster(given, config=self.config, registry=self.registry, seed=seed)
 
     def publish_budgets(self) -> None:
         """Store the status of the budgets that changes of pods have made out of date."""
@@ -284,25 +293,25 @@ class SimulatedCluster(UndoableCluster):
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    def settle(self, *, patience_s: float = 120.0, progress: Progress | None = None) -> None:
+    def settle(self, *, patience_s: float = 120.0, watch: WorkWatch = UNWATCHED) -> None:
         """Let the scheduler work until nothing more can come of it, for at most `patience_s` of virtual time.
 
         Pods are pending afterwards because they fit nowhere, or wait for something that does not happen by itself.
-        Raises `StuckError`.
+        `watch` is told of each pod that is tried. Raises `StuckError`, `StoppedError`.
         """
         until, changes, changed_at = self.now + patience_s, self.changes, self.now
-        self.work(progress)
+        self.work(watch)
         while (deadline := self.core.next_deadline()) is not None and deadline <= until:
             if self.changes != changes:
                 changes, changed_at = self.changes, self.now
             elif deadline > changed_at + BACKOFF_S and not len(self.core.waiting):
                 break
             self.now = max(self.now, deadline)
-            self.work(progress)
+            self.work(watch)
         self.publish_budgets()
 
-    def work(self, progress: Progress | None = None) -> None:
-        """Step until nothing is left to do at this time. Raises `StuckError`."""
+    def work(self, watch: WorkWatch = UNWATCHED) -> None:
+        """Step until nothing is left to do at this time. Raises `StuckError`, `StoppedError`."""
         self._return()
         self.publish_budgets()
         steps, pods, returned = 0, len(self.core.queue) + 16, set[str]()
@@ -313,8 +322,7 @@ class SimulatedCluster(UndoableCluster):
             if self._returning or self._comebacks.are_due:
                 returned |= self._return()  # each pod once: those that keep evicting each other must not go on for ever
                 self.publish_budgets()
-            if progress is not None:
-                progress(1)
+            watch.step()
             if steps > STEPS_A_POD * (pods + len(returned)):
                 raise StuckError(self._what_is_stuck(steps, self.evictions[seen:]))
             if self.core.has_work:
@@ -351,6 +359,7 @@ class SimulatedCluster(UndoableCluster):
     def bound(self, pod: Pod) -> None:
         """Take note that a pod has got its node."""
         self.changes += 1
+        self._placed[pod.key] = pod.spec.node_name
         self.messages.pop(pod.key, None)
         self._comebacks.begins_anew(pod.key)
 

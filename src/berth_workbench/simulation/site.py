@@ -6,12 +6,12 @@ import msgspec
 
 from berth.api.meta import Struct
 from berth.api.pod import Pod
-from berth.config.types import SchedulerConfiguration
-from berth.framework.registry import Registry
+from berth.framework.setup import Setup
 from berth_workbench.simulation.budgets import is_active, owner_of
 from berth_workbench.simulation.changes import ChangeError, Scale
 from berth_workbench.simulation.claims import ClaimTemplate
-from berth_workbench.simulation.cluster import Progress, SimulatedCluster
+from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.simulation.workloads import (
     MAX_PODS,
     POD_MAKERS,
@@ -60,9 +60,8 @@ class Site:
     __slots__ = (
         "_daemons",
         "_documents",
-        "_expect",
         "_made",
-        "_progress",
+        "_watch",
         "awaited",
         "broken",
         "cluster",
@@ -73,17 +72,9 @@ class Site:
     )
 
     def __init__(
-        self,
-        cluster: SimulatedCluster,
-        documents: Iterable[Document] = (),
-        *,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        self, cluster: SimulatedCluster, documents: Iterable[Document] = (), *, watch: WorkWatch = UNWATCHED
     ) -> None:
-        """`documents` are those of the snapshot that the cluster was made of.
-
-        `expect` is told, before pods are placed, how many there are to be placed.
-        """
+        """`documents` are those of the snapshot that the cluster was made of."""
         documents = list(documents)
         self.cluster = cluster
         self.departures: list[Departure] = []
@@ -99,8 +90,7 @@ class Site:
         """
         self._made = 0
         self.templates: dict[str, ClaimTemplate] = claim_templates(documents)
-        self._progress = progress
-        self._expect = expect
+        self._watch = watch
         self._documents = {(each.kind, _key_of(each)): each for each in documents if each.kind in POD_MAKERS}
         self._daemons: list[WorkloadManifest] | None = None
 
@@ -108,22 +98,26 @@ class Site:
     def of(
         cls,
         snapshot: Snapshot,
+        setup: Setup | None = None,
         *,
-        config: SchedulerConfiguration | None = None,
-        registry: Registry | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        memos: bool = True,
+        watch: WorkWatch = UNWATCHED,
     ) -> "Site":
-        """Return a snapshot's cluster in memory, with all that the configuration's plugins follow in it.
+        """Return a snapshot's cluster in memory, with all that the plugins of `setup` follow in it.
 
-        Nothing has been tried yet: what is pending there is pending here. `progress` is told of each object that is
-        loaded and of each pod that is tried, `expect` how many there are to come. Raises `ConfigError`,
-        `RegistryError`, `ObjectError`.
+        Nothing has been tried yet: what is pending there is pending here. Without a setup the default configuration
+        decides. `watch` is told of each object that is loaded, and later of each pod that is tried. Raises
+        `ConfigError`, `RegistryError`, `ObjectError`, `StoppedError`.
         """
-        cluster = SimulatedCluster(_loaded(snapshot, progress, expect), config=config, registry=registry, seed=seed)
+        config, registry = (None, None) if setup is None else setup
+        cluster = SimulatedCluster(_loaded(snapshot, watch), config=config, registry=registry, seed=seed, memos=memos)
         cluster.add_followed(snapshot.documents)
-        return cls(cluster, snapshot.documents, progress=progress, expect=expect)
+        return cls(cluster, snapshot.documents, watch=watch)
+
+    def count_no_more(self) -> None:
+        """Tell the watch of no more pods: whoever asks this cluster many questions counts those."""
+        self._watch = self._watch.within()
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -170,9 +164,8 @@ class Site:
 
     def settle(self) -> None:
         """Let the scheduler place what it can."""
-        if self._expect is not None:
-            self._expect(len(self.cluster.core.queue))
-        self.cluster.settle(progress=self._progress)
+        self._watch.expect(len(self.cluster.core.queue))
+        self.cluster.settle(watch=self._watch)
 
     # -- how pods leave ----------------------------------------------------------------------------------------------
 
@@ -194,14 +187,12 @@ class Site:
         self.cluster.send_back(key)
 
 
-def _loaded(snapshot: Snapshot, progress: Progress | None, expect: Progress | None) -> Iterator[Struct]:
-    """Yield the objects of a snapshot, and tell how far it is."""
-    if expect is not None:
-        expect(len(snapshot.documents))
+def _loaded(snapshot: Snapshot, watch: WorkWatch) -> Iterator[Struct]:
+    """Yield the objects of a snapshot, and tell how far it is. Raises `StoppedError`."""
+    watch.expect(len(snapshot.documents))
     for struct in snapshot.structs():
         yield struct
-        if progress is not None:
-            progress(1)
+        watch.step()
 
 
 def is_daemon(pod: Pod) -> bool:

@@ -48,6 +48,10 @@ class Snapshot:
             yield _shared(document, sharing)
 
 
+EMPTY = Snapshot(())
+"""A cluster without anything, for those who put it together themselves."""
+
+
 def _shared(document: Document, sharing: dict[str, Share]) -> Struct:
     """Return the struct of a document with its parts shared."""
     kind = document.kind

@@ -25,6 +25,7 @@ from berth.framework.registry import Registry
 from berth.state.table import NodeTable
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
 from berth_workbench.simulation.measures import WaitingTimes, jain_index, waiting_times
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
 from berth_workbench.traces.trace import (
     JobStarts,
@@ -44,8 +45,8 @@ NOBODY_WAITED = WaitingTimes(0, 0.0, 0.0, 0.0, 0.0, 0.0)
 ENOUGH_EVENTS = 1_000
 """How often progress is told: after so many events."""
 
-Progress = Callable[[float], bool]
-"""Is told what share of the time has passed; True ends the run there."""
+STEPS = 1000
+"""In how many steps a run through a whole workload is told of."""
 
 
 class _Running(NamedTuple):
@@ -126,8 +127,12 @@ class TraceRun:
 
     # -- the course --------------------------------------------------------------------------------------------------
 
-    def live(self, progress: Progress | None = None) -> SimulatedTime:
-        """Live through the trace and return what became of it, up to where `progress` has ended it."""
+    def live(self, watch: WorkWatch = UNWATCHED) -> SimulatedTime:
+        """Live through the trace and return what became of it, up to where it was stopped.
+
+        `watch` is told of `STEPS` steps in all.
+        """
+        told = 0
         records: Iterator[Record] = iter(self._trace.records)
         record = next(records, None)
         until = self._trace.header.seconds or (self._trace.records[-1].at if self._trace.records else 0.0)
@@ -152,11 +157,18 @@ class TraceRun:
             if at >= next_sample:
                 self._sample(at)
                 next_sample = at + self._sample_s
-            if progress is not None and number % ENOUGH_EVENTS == 0:
-                is_stopped = progress(min(1.0, at / until) if until else 1.0)
+            if number % ENOUGH_EVENTS == 0:
+                done = int(min(1.0, at / until) * STEPS) if until else STEPS
+                watch.advance(done - told)
+                told = done
+                is_stopped = watch.is_stopped or self.has_seen_enough()
         if not is_stopped:
             self.cluster.now = max(self.cluster.now, until)
         return self._result()
+
+    def has_seen_enough(self) -> bool:
+        """Whether to end before the trace does, since nothing more is wanted of it."""
+        return False
 
     def _deadline(self) -> float:
         deadline = self.cluster.core.next_deadline()

@@ -35,7 +35,7 @@ def run(tmp_path):
 
 def test_tables_say_what_to_add_what_can_go_and_what_spot_costs(run):
     lines = [" ".join(line.split()) for line in run("--add-nodes", "1=s1").splitlines()]
-    assert "1 pods have no place: no node of these groups helps." in lines
+    assert "1 pod has no place: no node of these groups helps." in lines
     assert "2 nodes can go, which saves 3; 2 were tried." in lines
     assert "std 2 0 1 2" in lines and "cheap 1 0 1 1 spot" in lines
 
@@ -57,7 +57,9 @@ def test_moves_that_make_room_are_said_before_what_to_buy(run):
     cluster = [node("s1"), node("s2"), pod("a", "s1"), pod("b", "s2"), pod("big", cpu="4"), pod("huge", cpu="9")]
     lines = [" ".join(line.split()) for line in run(cluster=cluster, groups={"groups": [{"name": "std"}]}).splitlines()]
     said = " ".join(lines)
-    moves = "Moving 1 pods makes room for 1 of them; for the others: no node of these groups helps."
+    moves = (
+        "2 pods have no place; moving 1 pod makes room for 1 of them. For the others: no node of these groups helps."
+    )
     assert said.index(moves) < said.index("Without moving any: 1 like std; 1 pods fit on no more of them.")
     assert lines[lines.index("To be moved From To") + 1] == "default/a s1 s2"
     assert "What can go is said of the cluster as it is, with nothing added or moved." in lines

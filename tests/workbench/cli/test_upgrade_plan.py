@@ -55,5 +55,5 @@ def test_programs_get_every_move(run):
 def test_exit_codes(run):
     run("--fail-on-blocked", code=1)
     run("--fail-on-blocked", "--pool", "std")
-    assert "pools are gpu, std" in run("--pool", "fast", code=2)
-    assert "no node 'x'" in run("--nodes", "x", code=2)
+    assert "pools are gpu, std" in run("--pool", "fast", code=1)
+    assert "no node 'x'" in run("--nodes", "x", code=1)

@@ -27,10 +27,10 @@ def run(tmp_path):
 def test_tables_say_how_long_and_for_whom(run):
     said = " ".join(run().split())
     assert "default/new ≤ 1 h 6 min 40 s n1 0 the end of default/w1" in said
-    assert "default/huge never - 0 no node takes it, whoever ends: 0/2 nodes are available: 2 Insufficient cpu" in said
+    assert "default/huge never - 0 no node takes it, whoever ends: 2 of 2 nodes lack cpu" in said
     assert "Of 1 of 2 running pods it is known when they end" in said
     soon = " ".join(run("new", "--within", "0.001").split())
-    assert "no end that is known within 1 min 26 s makes room: 0/2 nodes are available: 2 Insufficient cpu" in soon
+    assert "no end that is known within 1 min 26 s makes room: 2 of 2 nodes lack cpu" in soon
 
 
 def test_json_with_durations(run, tmp_path):

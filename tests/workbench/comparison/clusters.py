@@ -5,8 +5,9 @@ import random
 from berth.config.load import load_config
 from berth.core.builders import expression, make_node, make_pod
 from berth.framework.registry import Registry
+from berth.framework.setup import Setup
 from berth.plugins.registry import full_registry
-from berth_workbench.comparison.configurations import ConfigurationSource, LoadedConfiguration
+from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import ClusterLoad
 
 ALWAYS = ("PrioritySort", "DefaultBinder", "DefaultPreemption", "NodeUnschedulable", "NodeName")
@@ -89,4 +90,4 @@ def with_plugin(plugin):
     """NodeResourcesFit and a class of a test, which has a say ten times as loud."""
     settings = {"NodeResourcesFit": (1, None), plugin.name: (10, None)}
     registry = full_registry().merge(Registry({plugin.name: plugin}, "a test"))
-    return LoadedConfiguration(load_config(document(settings), "a test"), registry)
+    return Setup(load_config(document(settings), "a test"), registry)

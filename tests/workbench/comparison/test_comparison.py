@@ -15,6 +15,7 @@ from berth_workbench.comparison.run import run
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.workbench.asking import WatchUntil
 from tests.workbench.comparison.clusters import document, random_load, random_settings, source
 
 PACKED = {
@@ -126,7 +127,7 @@ def test_whoever_stops_it_keeps_what_is_done():
             steps.append(count)
             return len(steps) > limit
 
-        return compare(load, source(SPREAD), source(PACKED), watch=watch)
+        return compare(load, source(SPREAD), source(PACKED), watch=WatchUntil(watch))
 
     half = stop_after(5)
     assert (half.decisions.decided, half.measures, half.is_complete) == (5, (), False)
@@ -160,8 +161,9 @@ def test_the_command(files):
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "pods decided differently" in lines[0] and "go elsewhere" in lines[0]
-    assert any(line.split()[:3] == ["cost", "3", "1"] for line in lines)
+    assert "pods decided differently; B (packed.yaml) is better in " in " ".join(lines[:2])
+    assert any(line.startswith("Of the pods that are decided differently, ") for line in lines)
+    assert any(line.split()[:6] == ["cost", "of", "used", "nodes", "3", "1"] for line in lines)
     assert "NodeResourcesFit" in result.output
     assert (files / "out.svg").read_bytes().startswith(b"<?xml")
     as_json = msgspec.json.decode(invoke(files, *usual, "-o", "json", "--seeds", "1").stdout)
@@ -169,7 +171,7 @@ def test_the_command(files):
     assert {each["kind"] for each in as_json["decisions"]["changes"]} == {"elsewhere"}
     assert as_json["causes"] == {"NodeResourcesFit": len(as_json["decisions"]["changes"])}
     same = invoke(files, "default", "default", *usual[2:])
-    assert same.output.splitlines()[0] == "0 of 6 pods decided differently"
+    assert same.output.splitlines()[0].startswith("0 of 6 pods decided differently; neither is better")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, packed, ste
 from berth_workbench.comparison.run import run
 from berth_workbench.comparison.sweep import Sweep, SweepError
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
 from berth_workbench.traces.run import TraceRun
 from berth_workbench.traces.trace import JobStarts, NodeComes, PodShapeGiven, TimedWorkload, TraceHeader, write_trace
@@ -39,8 +40,8 @@ def two_jobs():
 
 
 def test_figures_over_time_follow_from_the_workload():
-    steps = []
-    found = run(two_jobs(), DEFAULT.load(), 0, progress=steps.append).figures
+    watch = WorkWatch()
+    found = run(two_jobs(), DEFAULT.load(), 0, watch=watch).figures
     # Measured at 0, 900, 1800, 2700 and 3600 s: two pods, two, one, one, none.
     assert found["utilisation.cpu"] == pytest.approx((2 + 2 + 1 + 1 + 0) / 5 / 2.1)
     assert found["packing.cpu"] == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
@@ -48,7 +49,7 @@ def test_figures_over_time_follow_from_the_workload():
     assert found["cost"] == pytest.approx(3.0 * 4 / 5)
     assert (found["bound"], found["pending"], found["neverPlaced"]) == (3, 0, 0)
     assert (found["waiting.p50"], found["waiting.max"]) == (0.0, 900.0)
-    assert sum(steps) <= steps_of(two_jobs())
+    assert watch.done <= steps_of(two_jobs())
     assert run(two_jobs(), DEFAULT.load(), 0, prices=Prices(default=1.0)).figures["cost"] == pytest.approx(4 / 5)
 
 

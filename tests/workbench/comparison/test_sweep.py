@@ -19,6 +19,8 @@ from berth_workbench.comparison.results import ResultRow, ResultsDirectory
 from berth_workbench.comparison.run import run
 from berth_workbench.comparison.sweep import Sweep, SweepError, carry_out_sweep
 from berth_workbench.comparison.tasks import TaskDescription, TaskError, carry_out
+from berth_workbench.simulation.watch import WorkWatch
+from tests.workbench.asking import WatchUntil, stopped
 from tests.workbench.comparison.clusters import document, random_load, random_settings, source
 
 
@@ -86,19 +88,18 @@ def test_no_dask_cluster_where_one_is_said_to_be(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("after", [1, 5])
 def test_an_interrupted_sweep_goes_on_where_it_stopped_and_comes_to_the_same(whole, tmp_path, after):
-    ended = []
-    first = carry_out_sweep(
-        sweep(), ResultsDirectory(tmp_path), told=ended.append, is_stopped=lambda: len(ended) == after
-    )
+    watch = WatchUntil(lambda _: watch.done == after)
+    first = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), watch=watch)
     assert (first.runs, first.kept, first.done, first.table, first.is_complete) == (8, 0, after, "", False)
     assert not (tmp_path / "results.parquet").exists()
-    again = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), told=ended.append)
-    assert (again.kept, again.done, again.is_complete, len(ended)) == (after, 8 - after, True, 8)
+    rest = WorkWatch()
+    again = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), watch=rest)
+    assert (again.kept, again.done, again.is_complete, rest.done) == (after, 8 - after, True, 8 - after)
     assert (tmp_path / "results.parquet").read_bytes() == whole
 
 
 def test_stopped_processes_give_up_what_has_not_begun(tmp_path):
-    found = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), jobs=2, is_stopped=lambda: True)
+    found = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), jobs=2, watch=stopped())
     assert found.done < 8 and not found.failed
     assert len(list((tmp_path / "runs").iterdir())) == found.done
 

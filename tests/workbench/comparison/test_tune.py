@@ -23,6 +23,7 @@ from berth_workbench.comparison.tune import Tuner, tune
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
 from tests.effort import examples
+from tests.workbench.asking import WatchUntil, stopped
 from tests.workbench.comparison.clusters import document, random_load, random_settings, source
 
 DEFAULT = ConfigurationSource("default")
@@ -42,9 +43,9 @@ def some_load(pods=9):
 def backwards(carry):
     """The results of each batch of runs in the opposite order, as may happen with several workers."""
 
-    def hands(tasks, done, is_stopped):
+    def hands(tasks, done, watch):
         ended = []
-        carry(tasks, ended.append, is_stopped)
+        carry(tasks, ended.append, watch)
         for each in reversed(ended):
             done(each)
 
@@ -304,11 +305,11 @@ def test_an_objective_is_less_the_better_it_is():
 
 
 def test_whoever_stops_it_gets_the_best_by_then(tmp_path):
-    runs = []
-    found = tuned(tmp_path, ["cost"], told=runs.append, is_stopped=lambda: len(runs) >= 30)
+    watch = WatchUntil(lambda _: watch.done >= 30)
+    found = tuned(tmp_path, ["cost"], watch=watch)
     assert (found.is_complete, found.check_seeds, found.is_better) == (False, 0, False)
     assert found.points[0].changes == {} and found.runs == 30
-    at_once = tuned(tmp_path / "again", ["cost"], is_stopped=lambda: True)
+    at_once = tuned(tmp_path / "again", ["cost"], watch=stopped())
     assert (at_once.points, at_once.best, at_once.runs) == ((), {}, 0)
 
 
@@ -338,8 +339,8 @@ def test_the_command(files):
     plain = invoke("--objective", "nodesUsed", "--plugins", FIT, "--plot", str(files / "course.svg"))
     assert plain.exit_code == 0, plain.output
     told, _, text = plain.output.partition("---\n")
-    assert "better than default with each of 2 seeds that the search has not seen" in told
-    assert f"the best changes: {STRATEGY} MostAllocated" in told
+    best = f"Better than default with each of 2 seeds that the search has not seen: {STRATEGY} MostAllocated ("
+    assert " ".join(told.split()).startswith(f"Assumed: the default configuration; --config names another. {best}")
     best = ConfigurationSource.of_document("best", yaml.safe_load(text)).load()
     assert run(ClusterLoad.of(snapshot(files)), best, 0).figures["nodesUsed"] == 3
     two = invoke(

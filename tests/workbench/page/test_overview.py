@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from berth.core.builders import make_node, make_pod
 from berth.runtime.serving.node_columns import copy_columns
-from berth_workbench.page.moves import picture_of
 from berth_workbench.page.overview import overview
 from berth_workbench.planning.whatif import WhatIfRun
+from berth_workbench.questions.moves import moves_of
 from berth_workbench.simulation.changes import parse_flag
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.site import Site
@@ -66,7 +66,7 @@ def test_a_picture_has_every_node_before_and_after_and_every_pod_that_went():
     before = copy_columns(cluster.core.cache.table).columns()
     run = WhatIfRun(Site(cluster))
     result = run.run([parse_flag("loseZone", "a"), parse_flag("addNodes", "1=b1")])
-    found = picture_of(before, copy_columns(cluster.core.cache.table).columns(), result)
+    found = moves_of(before, copy_columns(cluster.core.cache.table).columns(), result)
     number = {name: at for at, name in enumerate(found.names)}
     assert set(number) == {"a1", "b1", "b2", "b1-new1"} or len(number) == 4
     assert found.after[number["a1"]] is None and found.before[number["a1"]] == 1.25

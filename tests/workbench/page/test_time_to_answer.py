@@ -49,8 +49,8 @@ def moves_one_by_one(visitor):
     """The moves of a plan, with the keyboard alone."""
     visitor.open("/rebalance?moves=5")
     page = visitor.page
-    page.wait_for_selector("section[aria-label=Figures]")
-    assert "empty" in page.get_by_role("region", name="Plan").inner_text()
+    page.wait_for_selector("section[aria-label='The cluster']")
+    assert "empty" in page.get_by_role("region", name="Answer").inner_text()
     slider = page.get_by_role("slider", name="Step")
     moves = int(slider.get_attribute("max"))
     assert 1 <= moves <= 5 and slider.input_value() == str(moves)
@@ -99,7 +99,7 @@ def walked(visitor):
     picker = page.locator(".trial-map canvas")
     picker.click(position={"x": 160, "y": 40})
     visitor.until("document.querySelector('[name=changes]').value.startsWith('drain ')")
-    took("a drain", page.get_by_role("button", name="Try it").click, lambda: painted("berth-moves-painted"))
+    took("a drain", page.get_by_role("button", name="Ask").click, lambda: painted("berth-moves-painted"))
     took(
         "a lost zone",
         lambda: page.goto(f"{visitor.url}/what-if?changes=lose-zone+eu-a"),

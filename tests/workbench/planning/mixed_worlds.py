@@ -14,6 +14,7 @@ import pytest
 from berth.api.pod import Pod
 from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
+from berth.framework.setup import Setup
 from berth.plugins.registry import full_registry
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.site import Site
@@ -70,7 +71,7 @@ class MixedWorld:
 
     def at_rest(self, seed=0):
         """The cluster, with what is pending placed as far as it fits."""
-        site = Site.of(self.snapshot(), config=self.config, registry=registry(), seed=seed)
+        site = Site.of(self.snapshot(), Setup(self.config, registry()), seed=seed)
         if any(is_pending(pod) for pod in site.cluster.of(Pod)):
             site.settle()
         site.cluster.publish_budgets()

@@ -6,12 +6,12 @@ from itertools import product
 import msgspec
 import pytest
 
-from berth_workbench.planning.autoscale import autoscale_of
 from berth_workbench.planning.node_groups import NodeGroupError, groups_in, read_groups
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.effort import examples
+from tests.workbench.asking import autoscale_of
 from tests.workbench.planning import checker
 from tests.workbench.planning.test_survival import budget, node, pod, snapshot_of
 

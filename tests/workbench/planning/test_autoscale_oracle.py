@@ -10,13 +10,12 @@ import random
 import msgspec
 import pytest
 
-from berth_workbench.planning.autoscale import autoscale_of
 from berth_workbench.planning.node_groups import read_groups
-from berth_workbench.planning.whatif import what_if
 from berth_workbench.simulation.changes import parse_flag
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.effort import examples
+from tests.workbench.asking import autoscale_of, what_if
 from tests.workbench.planning import checker
 from tests.workbench.planning.test_autoscale import fit_together, machine, manifest
 from tests.workbench.planning.worlds import HOSTNAME, bound, random_node, random_pod, random_world

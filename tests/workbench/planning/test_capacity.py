@@ -6,13 +6,14 @@ import pytest
 from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.capacity import LimitedBy, capacity, capacity_after
+from berth_workbench.planning.capacity import LimitedBy, capacity
 from berth_workbench.planning.shapes import asked_by
 from berth_workbench.simulation.changes import ChangeError, parse_flag
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.workloads import ManifestError
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.workbench.asking import WatchUntil, capacity_after
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -221,7 +222,7 @@ def test_whoever_watches_can_stop_it_and_keeps_what_is_done():
         told.append(placed)
         return len(told) > 7
 
-    found = asked([node("a", cpu="99")], pod(), by_placing=True, watch=watch)
+    found = asked([node("a", cpu="99")], pod(), by_placing=True, watch=WatchUntil(watch))
     assert (found.fits, found.is_complete) == (7, False)
 
 

@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from berth.core.questions import Trial
-from berth_workbench.planning.capacity import capacity, capacity_after
+from berth_workbench.planning.capacity import capacity
 from berth_workbench.planning.shapes import asked_by
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.effort import examples
+from tests.workbench.asking import capacity_after
 from tests.workbench.planning import checker
 from tests.workbench.planning.worlds import bound, is_independent, random_pod, random_world
 

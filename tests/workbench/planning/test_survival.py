@@ -4,12 +4,14 @@ import msgspec
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.survival import survival, survival_of
+from berth_workbench.planning.survival import survival
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.workbench.asking import WatchUntil, survival_of
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -192,13 +194,13 @@ def test_it_can_be_stopped(after):
     objects = [node(f"n{i}") for i in range(5)]
     snapshot = snapshot_of(objects)
     cluster = SimulatedCluster(snapshot.structs())
-    found = survival(Site(cluster), kinds=("node",), watch=watch)
+    found = survival(Site(cluster), kinds=("node",), watch=WatchUntil(watch))
     assert not found.is_complete and len(found.failures) == after + 1
 
 
 def test_what_was_not_asked_before_the_end_is_unknown():
     objects = [node(f"n{i}", zone="abc"[i % 3]) for i in range(6)]
-    found = survival(Site(SimulatedCluster(snapshot_of(objects).structs())), watch=lambda _: True)
+    found = survival(Site(SimulatedCluster(snapshot_of(objects).structs())), watch=WatchUntil(lambda _: True))
     assert len(found.failures) == 1 and found.failures[0].kind == "zone"
     counts = {each.kind: (each.failures, each.survived, each.unknown) for each in found.kinds}
     assert counts == {"zone": (3, 1, 2), "pool": (0, 0, 0), "node": (6, 0, 6)}
@@ -208,13 +210,19 @@ def test_it_stops_in_the_middle_of_a_failure_as_well():
     """Whoever watches is asked with every pod that is tried: here while the second failure is simulated."""
     objects = [node("n1"), node("n2"), node("n3")]
     objects += [pod(f"w{at}-{number}", f"n{at}", owner=f"w{at}") for at in (1, 2, 3) for number in range(3)]
-    answered = []
 
-    def watch(count):
-        answered.append(count)
-        return sum(answered) == 1 and not count
+    class StopsWithin(WorkWatch):
+        """Asks for an end the third time that it is asked after the first failure was answered."""
 
-    found = survival_of(snapshot_of(objects), kinds=("node",), watch=watch)
+        asked = 0
+
+        @property
+        def is_stopped(self):
+            self.asked += self.done == 1
+            return self.asked > 2
+
+    site = Site(SimulatedCluster(snapshot_of(objects).structs()), watch=(watch := StopsWithin()))
+    found = survival(site, kinds=("node",), watch=watch)
     assert not found.is_complete
     assert [(each.failures, each.unknown) for each in found.kinds] == [(3, 2)]
 

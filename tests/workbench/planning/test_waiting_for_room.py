@@ -6,13 +6,15 @@ import msgspec
 import pytest
 
 from berth_workbench.planning.ends import DurationsError, read_durations
-from berth_workbench.planning.waiting import lasting, waits_of
+from berth_workbench.planning.waiting import lasting
 from berth_workbench.simulation.changes import ChangeError
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import Header
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.traces.trace import JobStarts, durations_of
 from tests.effort import examples
+from tests.workbench.asking import waits_of
 from tests.workbench.planning.test_survival import node, pod
 
 WORLDS = examples(90)
@@ -211,7 +213,13 @@ def test_what_holds_a_pod_is_told():
 
 def test_who_had_no_place_yet_when_it_was_stopped_may_still_get_one():
     objects = [node("n1"), running("w1", "n1", deadline=4000), pod("new"), pod("huge", cpu="9", owner="h")]
-    found = waits(objects, watch=lambda count: count > 0)
+
+    class AtTheFirstEnd(WorkWatch):
+        def begin(self, doing):
+            if doing == "ending pods":
+                self.stop()
+
+    found = waits(objects, watch=AtTheFirstEnd())
     assert not found.is_complete
     assert [each.outlook for each in found.pods] == ["stopped", "stopped"]
 

@@ -10,8 +10,8 @@ from collections import Counter
 from datetime import datetime
 
 from berth.api.pod import Pod
-from berth_workbench.planning.waiting import waits_of
 from berth_workbench.simulation.measures import is_pending
+from tests.workbench.asking import waits_of
 from tests.workbench.planning.mixed_worlds import NOW, MixedWorld, registry, worlds
 
 DAY_S = 86_400.0

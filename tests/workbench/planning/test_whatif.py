@@ -4,9 +4,9 @@ import msgspec
 
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.whatif import what_if
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.workbench.asking import what_if
 
 
 def test_a_pod_that_waits_for_another_to_be_gone_keeps_its_room_and_the_answer_says_so():

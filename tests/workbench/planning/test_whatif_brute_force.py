@@ -6,13 +6,14 @@ from collections import Counter
 import msgspec
 import pytest
 
-from berth_workbench.planning.whatif import WhatIfRun, what_if
+from berth_workbench.planning.whatif import WhatIfRun
 from berth_workbench.simulation.changes import parse_flag
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.effort import examples
+from tests.workbench.asking import what_if
 from tests.workbench.planning import checker
 from tests.workbench.planning.worlds import ZONE, bound, random_world
 

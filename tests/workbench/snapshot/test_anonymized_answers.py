@@ -10,16 +10,13 @@ import re
 
 import msgspec
 
-from berth_workbench.planning.autoscale import autoscale_of
 from berth_workbench.planning.node_groups import NodeGroupSpec
-from berth_workbench.planning.survival import survival_of
-from berth_workbench.planning.upgrade.search import UpgradeRequest, plan_upgrade
-from berth_workbench.planning.waiting import waits_of
-from berth_workbench.planning.whatif import what_if
+from berth_workbench.planning.upgrade.search import UpgradeRequest
 from berth_workbench.simulation.changes import parse_flag
 from berth_workbench.snapshot.anonymizer import anonymized
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.workbench.asking import autoscale_of, plan_upgrade, survival_of, waits_of, what_if
 from tests.workbench.planning.questions import World, random_question
 
 NODE_NAMES = ("n{}", "gpu-{}", "ip-10-0-{}-7.eu-west-1.internal", "{}-rack")

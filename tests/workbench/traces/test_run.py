@@ -13,6 +13,7 @@ from berth_workbench.traces.trace import (
     TimedWorkload,
     TraceHeader,
 )
+from tests.workbench.asking import stopped
 
 GIB = 2**30
 CPU = PodShapeGiven(cpu=1000, memory=GIB, labels={"app": "a"})
@@ -171,5 +172,5 @@ def test_the_same_seed_is_the_same_day_and_the_load_is_what_was_asked_for():
 def test_somebody_may_end_it_early():
     trace = daily_pattern(DailyPattern(pods=500, nodes=5, services=2))
     run = TraceRun(trace)
-    result = run.live(lambda share: True)
+    result = run.live(stopped())
     assert result.seconds < trace.header.seconds

@@ -2,6 +2,8 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
 from nicegui import ui
 from nicegui.element import Element
@@ -11,12 +13,20 @@ from berth_workbench.page.source import SourceError
 from berth_workbench.page.views.elements import SearchField, ThemeChoice, link, tag
 
 
+class ViewLink(NamedTuple):
+    """A view: its path, its name, and the group of views that it stands in."""
+
+    path: str
+    name: str
+    group: str
+
+
 class Frame:
-    """Makes the frame of pages; `views` are their paths and names, in order."""
+    """Makes the frame of pages; `views` are all that there are, in order."""
 
     __slots__ = ("_can_search", "_is_live", "_title", "_views")
 
-    def __init__(self, title: str, views: Sequence[tuple[str, str]], *, is_live: bool, can_search: bool) -> None:
+    def __init__(self, title: str, views: Sequence[ViewLink], *, is_live: bool, can_search: bool) -> None:
         """`title` says what is looked at."""
         self._can_search = can_search
         self._title = title
@@ -50,16 +60,19 @@ class Frame:
         with layout, tag("div") as before:
             tag("a", "Skip to the main part", "skip", href="#main")
             with tag("header", classes="page-header"):
-                link("Berth", self._views[0][0], "brand")
-                with tag("nav", aria_label="Views"), tag("ul"):
-                    for target, name in self._views:
-                        with tag("li"):
-                            made = link(name, target)
-                            if target == path:
-                                made.props["aria-current"] = "page"
+                link("Berth", self._views[0].path, "brand")
+                with tag("nav", aria_label="Views"):
+                    for group, views in groupby(self._views, key=lambda view: view.group):
+                        with tag("ul", aria_label=group):
+                            tag("li", group, "group", aria_hidden="true")
+                            for view in views:
+                                with tag("li"):
+                                    made = link(view.name, view.path)
+                                    if view.path == path:
+                                        made.props["aria-current"] = "page"
                 with tag("div", classes="right"):
                     if self._can_search:
-                        SearchField(SEARCH, self._views)
+                        SearchField(SEARCH, [(view.path, view.name) for view in self._views])
                     tag("span", self._title, "source")
                     ThemeChoice()
                     with tag("form", method="post", action="/sign-out"):

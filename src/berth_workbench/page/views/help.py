@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from berth.api.codec import ObjectError
-from berth.config.errors import ConfigError
-from berth_workbench.page.jobs import Jobs, Watch
+from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
 from berth_workbench.page.views.trials import TrialPanel, result_place
@@ -13,6 +11,7 @@ from berth_workbench.planning.help.result import Change, Help
 from berth_workbench.planning.help.search import what_would_help
 from berth_workbench.planning.help.words import consequences, whom, why_never
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import WorkWatch
 
 CHANGES_SHOWN = 20
 NODES_SHOWN = 3
@@ -21,16 +20,15 @@ NODES_SHOWN = 3
 def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
     """A button that looks for changes, and below it what was found."""
 
-    async def prepare(_values: dict[str, Any]) -> Callable[[Watch], Help]:
+    async def prepare(_values: dict[str, Any]) -> Callable[[WorkWatch], Help]:
         snapshot, configuration = await source.snapshot(), await source.configuration()
 
-        def work(watch: Watch) -> Help:
-            config, registry = configuration.load()
-            cluster = Site.of(snapshot, config=config, registry=registry).cluster
+        def work(watch: WorkWatch) -> Help:
+            cluster = Site.of(snapshot, configuration.load(), watch=watch).cluster
             found = cluster.pods.get(pod)
             if found is None:
                 raise SourceError(f"there is no pod {pod} in the cluster any more")
-            return what_would_help(cluster, found, documents=snapshot.documents, is_stopped=lambda: watch(1))
+            return what_would_help(cluster, found, documents=snapshot.documents, watch=watch)
 
         return work
 
@@ -39,7 +37,7 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
         tag("p", "Looks for the least changes of the pod, of a node or of the cluster, and tries each on a copy in "
             "memory.", "soft")  # fmt: skip
         form = TrialForm("What would help", "Look for changes", [], sends=False)
-        TrialPanel(form, result_place(), jobs, (ConfigError, ObjectError, ValueError)).runs(prepare, _show)
+        TrialPanel(form, result_place(), jobs).runs(prepare, _show)
 
 
 def _show(found: Help) -> None:

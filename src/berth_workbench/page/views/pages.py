@@ -1,5 +1,7 @@
 """The table of the views: their paths, their names, and what makes them."""
 
+from collections.abc import Awaitable, Callable
+
 from nicegui import ui
 
 from berth_workbench.page.data_routes import NODES
@@ -8,41 +10,40 @@ from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source
 from berth_workbench.page.time_line import SimulatedTimeLine
-from berth_workbench.page.views.capacity import CapacityView
+from berth_workbench.page.views import capacity, compare, rebalance, tune
 from berth_workbench.page.views.cluster import ClusterPages
-from berth_workbench.page.views.compare import CompareView
-from berth_workbench.page.views.frame import Frame
+from berth_workbench.page.views.frame import Frame, ViewLink
 from berth_workbench.page.views.overview import OverviewPage
 from berth_workbench.page.views.pending import PendingView
 from berth_workbench.page.views.plugins import PluginsView
 from berth_workbench.page.views.pods import PodView
+from berth_workbench.page.views.questions import OwnForm, QuestionView
 from berth_workbench.page.views.quotas import QuotasView
-from berth_workbench.page.views.rebalance import RebalanceView
 from berth_workbench.page.views.simulated import SimulatedView
-from berth_workbench.page.views.survive import SurviveView
 from berth_workbench.page.views.throughput import ThroughputView
-from berth_workbench.page.views.tune import TuneView
-from berth_workbench.page.views.what_if import WhatIfView
+from berth_workbench.questions.table import asked_on_page
 
-HISTORY_VIEW = ("/queue", "Last hour")
-CLUSTER_VIEWS = (
-    ("/", "Overview"),
-    ("/map", "Map"),
-    ("/pending", "Pending"),
-    ("/pods", "Pods"),
-    HISTORY_VIEW,
-    ("/plugins", "Plugins"),
-    ("/what-if", "What if"),
-    ("/capacity", "Capacity"),
-    ("/quotas", "Quotas"),
-    ("/survive", "Survive"),
-    ("/rebalance", "Rebalance"),
-    ("/compare", "Compare"),
-    ("/tune", "Tune"),
+LOOK, ASK, TIME = "Look", "Ask", "Over time"
+HISTORY_VIEW = ViewLink("/queue", "Last hour", TIME)
+TIME_LINE_VIEW = ViewLink("/time-line", "Time line", TIME)
+LOOKS = (
+    ViewLink("/", "Overview", LOOK),
+    ViewLink("/map", "Map", LOOK),
+    ViewLink("/pending", "Pending", LOOK),
+    ViewLink("/pods", "Pods", LOOK),
+    ViewLink("/plugins", "Plugins", LOOK),
+    ViewLink("/quotas", "Quotas", LOOK),
 )
-TIME_LINE_VIEW = ("/time-line", "Time line")
+OWN_FORMS: dict[str, OwnForm] = {
+    "capacity": capacity.FORM, "compare": compare.FORM, "rebalance": rebalance.FORM, "tune": tune.FORM,
+}  # fmt: skip
 BUILD_WITHIN_S = 60.0
 """How long a page may take to be made; a scheduler that is asked through a tunnel needs a while."""
+
+
+def cluster_views() -> tuple[ViewLink, ...]:
+    """Return all views of a cluster, the questions among them."""
+    return (*LOOKS, *(ViewLink(each.path, each.title, ASK) for each in asked_on_page()), HISTORY_VIEW)
 
 
 def register_pages(
@@ -50,7 +51,7 @@ def register_pages(
 ) -> None:
     """Have NiceGUI serve the pages of a cluster, of a recording, or of a simulation beside a cluster or alone."""
     is_recorded = isinstance(history, RecordedHistory)
-    views = CLUSTER_VIEWS if source is not None else (HISTORY_VIEW,) if is_recorded else ()
+    views = cluster_views() if source is not None else (HISTORY_VIEW,) if is_recorded else ()
     if time_line is not None:
         views = (*views, TIME_LINE_VIEW)
     title = (
@@ -59,41 +60,26 @@ def register_pages(
     frame = Frame(title, views, is_live=source is not None and source.is_live, can_search=source is not None)
     if isinstance(history, RecordedHistory):
         recorded = ThroughputView(None, frame, history)
-        for path in ("/", HISTORY_VIEW[0]):
-
-            @ui.page(path, response_timeout=BUILD_WITHIN_S)
-            async def _recorded() -> None:
-                await recorded.build()
-
+        for path in ("/", HISTORY_VIEW.path):
+            _register(path, recorded.build)
     elif source is not None and history is not None:
         _register_cluster(source, history, frame)
     if time_line is not None:
         simulated = SimulatedView(time_line, frame)
-        for path in (TIME_LINE_VIEW[0], *(() if source is not None else ("/",))):
-
-            @ui.page(path, response_timeout=BUILD_WITHIN_S)
-            async def _time_line() -> None:
-                await simulated.build()
+        for path in (TIME_LINE_VIEW.path, *(() if source is not None else ("/",))):
+            _register(path, simulated.build)
 
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs()
-    guests = PluginsView(source, frame)
-    first = OverviewPage(source, frame, history)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
-    pending, throughput = PendingView(source, frame), ThroughputView(source, frame, history)
-    capacity, moves, tuning = (
-        CapacityView(source, frame, jobs),
-        RebalanceView(source, frame, jobs),
-        TuneView(source, frame, jobs),
-    )
-    quotas = QuotasView(source, frame)
-    failures = SurviveView(source, frame, jobs)
-    comparison, trial = CompareView(source, frame, jobs), WhatIfView(source, frame, jobs)
-
-    @ui.page("/", response_timeout=BUILD_WITHIN_S)
-    async def _overview() -> None:
-        await first.build()
+    _register("/", OverviewPage(source, frame, history).build)
+    _register("/pending", PendingView(source, frame).build)
+    _register("/plugins", PluginsView(source, frame).build)
+    _register("/quotas", QuotasView(source, frame).build)
+    _register(HISTORY_VIEW.path, ThroughputView(source, frame, history).build)
+    for question in asked_on_page():
+        _register(question.path, QuestionView(question, source, frame, jobs, OWN_FORMS.get(question.name)).build)
 
     @ui.page("/map", response_timeout=BUILD_WITHIN_S)
     async def _map() -> None:
@@ -103,10 +89,6 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     async def _nodes(by: str = "cpu", find: str = "", start: int = 0) -> None:
         await cluster.table(by, find, start)
 
-    @ui.page("/pending", response_timeout=BUILD_WITHIN_S)
-    async def _pending() -> None:
-        await pending.build()
-
     @ui.page("/pods", response_timeout=BUILD_WITHIN_S)
     async def _pods(find: str = "") -> None:
         await pods.recent(find)
@@ -115,38 +97,8 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     async def _pod(namespace: str, name: str) -> None:
         await pods.story(namespace, name)
 
-    @ui.page("/plugins", response_timeout=BUILD_WITHIN_S)
-    async def _plugins() -> None:
-        await guests.build()
 
-    @ui.page("/queue", response_timeout=BUILD_WITHIN_S)
-    async def _queue() -> None:
-        await throughput.build()
-
-    @ui.page("/capacity", response_timeout=BUILD_WITHIN_S)
-    async def _capacity() -> None:
-        await capacity.build()
-
-    @ui.page("/quotas", response_timeout=BUILD_WITHIN_S)
-    async def _quotas() -> None:
-        await quotas.build()
-
-    @ui.page("/survive", response_timeout=BUILD_WITHIN_S)
-    async def _survive() -> None:
-        await failures.build()
-
-    @ui.page("/rebalance", response_timeout=BUILD_WITHIN_S)
-    async def _rebalance() -> None:
-        await moves.build()
-
-    @ui.page("/tune", response_timeout=BUILD_WITHIN_S)
-    async def _tune() -> None:
-        await tuning.build()
-
-    @ui.page("/compare", response_timeout=BUILD_WITHIN_S)
-    async def _compare() -> None:
-        await comparison.build()
-
-    @ui.page("/what-if", response_timeout=BUILD_WITHIN_S)
-    async def _what_if() -> None:
-        await trial.build()
+def _register(path: str, build: Callable[[], Awaitable[None]]) -> None:
+    @ui.page(path, response_timeout=BUILD_WITHIN_S)
+    async def _page() -> None:
+        await build()

@@ -1,18 +1,29 @@
 """What the forms for trials have in common: reading what was typed, running it, and telling how far it is."""
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from nicegui import ui
 from nicegui.element import Element
 
-from berth_workbench.page.jobs import Jobs, JobsBusy, Watch
+from berth.api.codec import ObjectError
+from berth.api.user_error import UserError
+from berth.config.errors import ConfigError
+from berth.framework.blame import PluginBrokenError
+from berth_workbench.page.jobs import Jobs, JobsBusy
 from berth_workbench.page.source import SourceError
 from berth_workbench.page.views.elements import TrialForm, on, tag
 from berth_workbench.page.views.frame import tell_problem
+from berth_workbench.simulation.changes import CHANGES, ChangeError, parse_flag
+from berth_workbench.simulation.steps import Step
+from berth_workbench.simulation.watch import WorkWatch
 
 PROGRESS_S = 0.5
+REFUSED = (UserError, ValueError, ConfigError, ObjectError, PluginBrokenError, SourceError, JobsBusy)
+"""What tells people what is wrong with what they typed, or with the cluster; anything else is a mistake of ours."""
+MAX_STEPS = 1000
 MAX_TYPED = 512 * 1024
 """How many characters may be typed into a field."""
 
@@ -23,25 +34,15 @@ _log = logging.getLogger("berth_workbench.page")
 class TrialPanel:
     """A form with its result below it."""
 
-    __slots__ = ("_form", "_jobs", "_place", "_refused", "_steps")
+    __slots__ = ("_form", "_jobs", "_place")
 
-    def __init__(
-        self,
-        form: TrialForm,
-        place: Element,
-        jobs: Jobs,
-        refused: tuple[type[Exception], ...],
-        steps: str = "pods tried",
-    ) -> None:
-        """`refused` are the errors that tell people what is wrong with what they typed; `steps` is what is counted."""
-        self._steps = steps
+    def __init__(self, form: TrialForm, place: Element, jobs: Jobs) -> None:
         self._form = form
         self._place = place
         self._jobs = jobs
-        self._refused: tuple[type[Exception], ...] = (*refused, SourceError, JobsBusy)
 
     def runs(
-        self, prepare: Callable[[dict[str, Any]], Awaitable[Callable[[Watch], _T]]], show: Callable[[_T], None]
+        self, prepare: Callable[[dict[str, Any]], Awaitable[Callable[[WorkWatch], _T]]], show: Callable[[_T], None]
     ) -> None:
         """Have the form run what `prepare` makes of its values, and `show` what came of it."""
 
@@ -51,7 +52,7 @@ class TrialPanel:
             timer = ui.timer(PROGRESS_S, self._tell)
             try:
                 found = await self._jobs.run(await prepare(values))
-            except self._refused as error:
+            except REFUSED as error:
                 problem = str(error)
                 self._replace(lambda: tell_problem(problem))
             except Exception as bug:  # it ends this trial only; the user is told
@@ -68,7 +69,9 @@ class TrialPanel:
         on(self._form, "stop", lambda _event: self._jobs.stop())
 
     def _tell(self) -> None:
-        self._form.tell(busy=True, progress=f"At work: {self._jobs.steps:,} {self._steps} so far")
+        watch = self._jobs.watch
+        of = f" of {watch.total:,}" if watch.total and watch.total >= watch.done else ""
+        self._form.tell(busy=True, progress=f"{watch.doing or 'At work'}: {watch.done:,}{of} steps")
 
     def _replace(self, make: Callable[[], None]) -> None:
         self._place.clear()
@@ -83,3 +86,24 @@ def _is_reasonable(value: Any) -> bool:
 def result_place() -> Element:
     """Where results are shown; screen readers tell of them."""
     return tag("div", classes="groups", aria_live="polite")
+
+
+def typed_steps(changes: str) -> list[Step]:
+    """Read changes that were typed, one a line. Raises `ChangeError`."""
+    lines = [line.strip() for line in changes.splitlines()]
+    steps: list[Step] = [_change(number, line) for number, line in enumerate(lines, 1) if line and line[0] != "#"]
+    if len(steps) > MAX_STEPS:
+        raise ChangeError(f"there are {len(steps)} changes; at most {MAX_STEPS} are carried out")
+    return steps
+
+
+def _change(number: int, line: str) -> Step:
+    word, _, text = line.removeprefix("--").replace("\t", " ").partition(" ")
+    step = re.sub(r"-(.)", lambda letter: letter[1].upper(), word)
+    if step not in CHANGES:
+        known = ", ".join(re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", each) for each in CHANGES)
+        raise ChangeError(f"changes, line {number}: no change is called {word!r}; there are {known}")
+    try:
+        return parse_flag(step, text.strip())
+    except ChangeError as error:
+        raise ChangeError(f"changes, line {number}: {error}") from None

@@ -17,7 +17,7 @@ from berth.api.taints import Taint
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.departures import is_kept
 from berth_workbench.planning.help.findings import HelpFindings
-from berth_workbench.planning.help.needs import Question
+from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import Proposal, document_of
 from berth_workbench.planning.help.proposals import Newcomer, of_new_nodes, of_new_object
 from berth_workbench.planning.help.sources.resources import amount_of, quantity_of, words_of
@@ -39,7 +39,7 @@ class NodeShape(NamedTuple):
     like: str
 
 
-def shapes_of(question: Question) -> list[NodeShape]:
+def shapes_of(question: PodQuestion) -> list[NodeShape]:
     """Return the shapes of the cluster's nodes, the smallest first."""
     nodes = [question.table.node(row) for row in question.table.rows().tolist()]
     told = _telling_labels(nodes)
@@ -220,7 +220,7 @@ def add_missing_objects(findings: HelpFindings) -> None:
     findings.notes += notes
 
 
-def _missing(question: Question) -> Iterator[tuple[Json | None, str]]:
+def _missing(question: PodQuestion) -> Iterator[tuple[Json | None, str]]:
     store, info = question.prover.core.objects, question.info
     namespace = info.namespace
     if not len(question.table):
@@ -259,7 +259,7 @@ def _missing(question: Question) -> Iterator[tuple[Json | None, str]]:
             yield manifest, f"the PodGroup {name} does not exist"
 
 
-def _claim_manifest(question: Question, name: str) -> Json | None:
+def _claim_manifest(question: PodQuestion, name: str) -> Json | None:
     classes: list[StorageClass] = list(question.prover.core.objects.list("StorageClass"))
     if not classes:
         return None

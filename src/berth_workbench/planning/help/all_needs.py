@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from berth.api.node import Node
 from berth.framework.status import Code
-from berth_workbench.planning.help.needs import Need, NeedSource, NodeEdit, Question
+from berth_workbench.planning.help.needs import Need, NeedSource, NodeEdit, PodQuestion
 from berth_workbench.planning.help.proof import FilterAnswer
 from berth_workbench.planning.help.sources.node_selection import is_fact, labelled
 
@@ -22,7 +22,7 @@ class Gathered(NamedTuple):
     said: tuple[str, ...]
 
 
-def gather(question: Question, sources: Sequence[NeedSource]) -> Gathered:
+def gather(question: PodQuestion, sources: Sequence[NeedSource]) -> Gathered:
     """Ask the sources, then look for rejections that none of their needs explains."""
     needs = [need for source in sources for need in source.needs(question) if (need.failing & question.valid).any()]
     known = frozenset[str]().union(*(source.plugins for source in sources))
@@ -30,7 +30,7 @@ def gather(question: Question, sources: Sequence[NeedSource]) -> Gathered:
     return Gathered((*needs, *(need for need, _ in unexplained)), tuple(text for _, text in unexplained))
 
 
-def _unexplained(question: Question, needs: Sequence[Need], known: frozenset[str]) -> Iterable[tuple[Need, str]]:
+def _unexplained(question: PodQuestion, needs: Sequence[Need], known: frozenset[str]) -> Iterable[tuple[Need, str]]:
     """Yield a need that nothing but the plugin's own judgement can meet, with what it said."""
     whole = question.prover.ask(question.info, is_whole=False)
     bare = question.ask_part({})
@@ -66,7 +66,7 @@ def _rejected_by(plugin: str, *answers: FilterAnswer) -> Mask:
     return rejected
 
 
-def _label_of_the_others(question: Question, rejected: Mask) -> Callable[[Node], NodeEdit | None] | None:
+def _label_of_the_others(question: PodQuestion, rejected: Mask) -> Callable[[Node], NodeEdit | None] | None:
     """Guess what a plugin looks at that nobody knows: a label that all nodes have which it lets pass.
 
     Offered for nodes that lack exactly one such label, and like everything else only if the filters agree.

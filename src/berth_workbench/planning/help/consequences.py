@@ -5,7 +5,7 @@ controller brings it to them, pods that are deleted are made again, whoever has 
 pods that wait beside them are tried as well. So it shows whether all get a place, and who pays for it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -28,6 +28,7 @@ from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.rollouts import roll_out
 from berth_workbench.simulation.scale import find_by_key, scale
 from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.simulation.workloads import ManifestError, WorkloadManifest
 from berth_workbench.snapshot.documents import Document
 
@@ -40,6 +41,17 @@ LEFT_COST = 5.0
 MOVED_COST = 1.0
 
 
+class _Attempts(WorkWatch):
+    """Hands on how many pods are tried."""
+
+    def __init__(self, count: Callable[[int], None]) -> None:
+        super().__init__()
+        self._count = count
+
+    def advance(self, steps: int = 1) -> None:
+        self._count(steps)
+
+
 class Consequences:
     """Tries changes on a cluster where nothing else happens: whoever waits beside the group has been tried before."""
 
@@ -48,7 +60,7 @@ class Consequences:
     def __init__(self, prover: ChangeProver, documents: Iterable[Document]) -> None:
         """`documents` are those that the cluster was made of, as far as they are known: workloads are among them."""
         self._prover = prover
-        self._site = Site(prover.cluster, documents, progress=self._count)
+        self._site = Site(prover.cluster, documents, watch=_Attempts(self._count))
         self._attempts = 0
         self._importance = 0
         self._besides: tuple[Part, ...] = ()

@@ -22,7 +22,7 @@ from berth.framework.status import Code
 from berth.plugins.preemption.budgets import split_by_violation
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.findings import HelpFindings
-from berth_workbench.planning.help.needs import Question
+from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, Proposal
 from berth_workbench.planning.help.proposals import PRIORITY_COST, of_pod_document, pods_gone
 from berth_workbench.planning.help.result import Change
@@ -344,7 +344,7 @@ def _spoken_of(pod: PodInfo) -> set[str]:
     return _topology_keys(pod) | {constraint.topology_key for constraint in pod.spec.topology_spread_constraints}
 
 
-def _short_of(question: Question) -> dict[str, NDArray[np.int64]]:
+def _short_of(question: PodQuestion) -> dict[str, NDArray[np.int64]]:
     """Return how much is short on each row, by resource, and of room for one more pod."""
     table = question.table
     found: dict[str, NDArray[np.int64]] = {PODS: 1 - (table.allowed_pods - table.pod_count)}
@@ -360,7 +360,7 @@ def _frees(pod: PodInfo, resource: str) -> int:
     return 1 if resource == PODS else pod.requests.get(resource, 0)
 
 
-def higher_priorities(question: Question) -> Iterator[Proposal]:
+def higher_priorities(question: PodQuestion) -> Iterator[Proposal]:
     """Yield the PriorityClasses of the cluster, from the least on, with which preemption would make room."""
     prover, own = question.prover, question.info.priority
     classes = sorted(prover.cluster.priority_classes.values(), key=lambda each: (each.value, each.metadata.name))

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from berth_workbench.planning.help.consequences import Consequences
-from berth_workbench.planning.help.needs import Need, Question
+from berth_workbench.planning.help.needs import Need, PodQuestion
 from berth_workbench.planning.help.proof import Proposal
 from berth_workbench.planning.help.result import Change
 
@@ -21,7 +21,7 @@ Edit = TypeVar("Edit")
 class HelpFindings:
     """The changes and notes for one pod. They stay when the trials are used up in the middle of a step."""
 
-    question: Question
+    question: PodQuestion
     consequences: Consequences | None = None
     """What has to agree that a change helps: all pods of the workload get a place, and none as important loses one."""
     needs: tuple[Need, ...] = ()

@@ -150,7 +150,7 @@ class Need:
         return bool(self.pod_edits) or self.sized is not None
 
 
-class Question:
+class PodQuestion:
     """The pod that asks for help, and parts of it for sources to ask about."""
 
     __slots__ = ("_bare", "document", "group", "info", "pod", "prover")
@@ -229,5 +229,5 @@ class NeedSource(Protocol):
     def plugins(self) -> frozenset[str]:
         """The plugins whose rejections it accounts for."""
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield what of the pod rules nodes out."""

@@ -31,6 +31,7 @@ from berth_workbench.planning.help.patches import patched
 from berth_workbench.planning.help.result import Change, PatchType
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
@@ -167,11 +168,11 @@ class Proposal(NamedTuple):
 class ChangeProver:
     """A cluster on which changes are tried. What it is given is as it was after each of the context managers."""
 
-    __slots__ = ("_is_stopped", "_used", "budgets", "cluster", "core", "limit", "trials")
+    __slots__ = ("_used", "_watch", "budgets", "cluster", "core", "limit", "trials")
 
-    def __init__(self, cluster: SimulatedCluster, limit: int, is_stopped: Callable[[], bool] | None = None) -> None:
-        """`is_stopped` is called before each trial; once it says so, no more trials are left."""
-        self._is_stopped = is_stopped
+    def __init__(self, cluster: SimulatedCluster, limit: int, watch: WorkWatch = UNWATCHED) -> None:
+        """`watch` is told of each trial; once it is stopped, no more trials are left."""
+        self._watch = watch
         self.cluster = cluster
         self.core = cluster.core
         self.limit = limit
@@ -258,14 +259,15 @@ class ChangeProver:
 
     @property
     def is_stopped(self) -> bool:
-        """Ask whether somebody wants the search to end."""
-        return self._is_stopped is not None and self._is_stopped()
+        """Whether somebody wants the search to end."""
+        return self._watch.is_stopped
 
     def _count(self) -> None:
         if self._used >= self.limit or self.is_stopped:
             raise TrialsUsedUpError
         self.trials += 1
         self._used += 1
+        self._watch.advance()
 
     @contextmanager
     def search_as_it_was(self) -> Iterator[None]:

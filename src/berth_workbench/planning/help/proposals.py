@@ -16,7 +16,7 @@ from berth.api.dra import ResourceClaim
 from berth.api.node import Node
 from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
-from berth_workbench.planning.help.needs import NodeEdit, PodEdit, Question
+from berth_workbench.planning.help.needs import NodeEdit, PodEdit, PodQuestion
 from berth_workbench.planning.help.patches import patch_of
 from berth_workbench.planning.help.proof import Proposal, after_patch, deallocated, document_of
 from berth_workbench.planning.help.result import Change, Part
@@ -36,13 +36,15 @@ IMMUTABLE = " (make it anew: claims cannot be changed)"
 API_VERSIONS = {"CSINode": "storage.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1"}
 
 
-def of_pod(question: Question, edits: Sequence[PodEdit]) -> Proposal | None:
+def of_pod(question: PodQuestion, edits: Sequence[PodEdit]) -> Proposal | None:
     """Return the proposal of some edits of the pod; None where what comes of them is no pod."""
     what, kinds = " and ".join(edit.what for edit in edits), [edit.kind for edit in edits]
     return of_pod_document(question, question.edited(edits), what, kinds, sum(edit.cost for edit in edits))
 
 
-def of_pod_document(question: Question, after: Json, what: str, kinds: Sequence[str], cost: float) -> Proposal | None:
+def of_pod_document(
+    question: PodQuestion, after: Json, what: str, kinds: Sequence[str], cost: float
+) -> Proposal | None:
     """Return the proposal of another document of the pod."""
     patch_type, patch = patch_of(question.document, after)
     try:
@@ -86,7 +88,7 @@ def of_node(node: Node, edits: Sequence[NodeEdit]) -> Proposal:
     return Proposal(change, node=after_patch("Node", before, patch_type, patch))
 
 
-def of_both(question: Question, pod_edit: PodEdit, node: Node, node_edit: NodeEdit) -> Proposal | None:
+def of_both(question: PodQuestion, pod_edit: PodEdit, node: Node, node_edit: NodeEdit) -> Proposal | None:
     """Return the proposal of one edit of the pod and one of a node together."""
     of_it, there = of_pod(question, (pod_edit,)), of_node(node, (node_edit,))
     if of_it is None:

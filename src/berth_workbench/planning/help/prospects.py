@@ -15,7 +15,7 @@ from berth.framework.status import Status, error
 from berth.framework.work_budget import OutOfBudgetError
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.departures import Gone, is_kept
-from berth_workbench.planning.help.needs import Question
+from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, deallocated
 from berth_workbench.planning.help.result import Awaited
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
@@ -25,7 +25,7 @@ MAX_AT_ONCE = 500
 """So many pods of one workload are placed to see whether there is a place for all of them."""
 
 
-def is_never(question: Question) -> bool:
+def is_never(question: PodQuestion) -> bool:
     """Say whether no node would take a pod even if every pod that may be evicted were gone.
 
     Decided on a second cluster with the same nodes and objects, and only those pods that belong to their nodes. Where a
@@ -49,7 +49,7 @@ def is_never(question: Question) -> bool:
     return not _fits_on(_emptied(prover, question, staying), question.pod)
 
 
-def most_at_once(question: Question) -> int:
+def most_at_once(question: PodQuestion) -> int:
     """Return how many pods of a workload have a place at once where all others that may be evicted are gone."""
     group, empty = question.group, _emptied(question.prover, question, frozenset())
     pods = (*group.waiting, *group.running)[:MAX_AT_ONCE]
@@ -62,7 +62,7 @@ def _fits_on(empty: SimulatedCluster, pod: Pod) -> bool:
     return ChangeProver(empty, 1).ask(pod, is_whole=False).is_yes
 
 
-def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) -> SimulatedCluster:
+def _emptied(prover: ChangeProver, question: PodQuestion, staying: frozenset[str]) -> SimulatedCluster:
     """Return the cluster without the pods that may be evicted."""
     cluster = prover.cluster
     states = prover.core.cache.states().values()
@@ -79,7 +79,7 @@ def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) 
         is_claim = kind == "ResourceClaim" and bool(obj.status.reserved_for)
         is_freed = is_claim and all(user.uid in gone for user in obj.status.reserved_for)
         objects.append(deallocated(obj) if is_freed else obj)
-    return SimulatedCluster(objects, config=cluster.config, registry=cluster.registry)
+    return cluster.again(objects)
 
 
 class AtPermit(NamedTuple):
@@ -92,7 +92,7 @@ class AtPermit(NamedTuple):
 
 
 @contextmanager
-def at_permit(prover: ChangeProver, question: Question, members: Iterable[Pod]) -> Iterator[AtPermit]:
+def at_permit(prover: ChangeProver, question: PodQuestion, members: Iterable[Pod]) -> Iterator[AtPermit]:
     """Place a pod that fits, then the others of its group, and ask Permit. For the length of the block they stay."""
     core, info = prover.core, question.info
     with prover.search_as_it_was(), ExitStack() as placed:
@@ -127,7 +127,7 @@ def _told(status: Status) -> str:
 
 
 def awaited(
-    question: Question, answer: FilterAnswer, plugins: Iterable[str], gone: Gone | None, ending: Mapping[str, str]
+    question: PodQuestion, answer: FilterAnswer, plugins: Iterable[str], gone: Gone | None, ending: Mapping[str, str]
 ) -> Iterator[Awaited]:
     """Yield what may happen by itself, or be done by others: pods that leave or end, then the events that count.
 
@@ -160,7 +160,7 @@ def ends(pod: PodInfo) -> bool:
 
 
 def _leaving(
-    question: Question, pods: list[PodInfo], why: str, when: Mapping[str, str] | None = None
+    question: PodQuestion, pods: list[PodInfo], why: str, when: Mapping[str, str] | None = None
 ) -> Iterator[Awaited]:
     """Yield pods that leave anyway: the few that are enough, or else all of them together."""
     prover = question.prover

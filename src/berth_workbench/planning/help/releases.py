@@ -7,7 +7,7 @@ import msgspec
 
 from berth.api.dra import ResourceClaim
 from berth.api.storage import PersistentVolumeClaim
-from berth_workbench.planning.help.needs import Question, setting
+from berth_workbench.planning.help.needs import PodQuestion, setting
 from berth_workbench.planning.help.proof import Proposal
 from berth_workbench.planning.help.proposals import of_idle_claim, of_object
 
@@ -17,7 +17,7 @@ TRIED = 64
 """So many idle claims, classes and selectors are tried at most."""
 
 
-def other_objects(question: Question) -> Iterator[Iterable[Proposal | None]]:
+def other_objects(question: PodQuestion) -> Iterator[Iterable[Proposal | None]]:
     """Yield what could be changed of claims and of the pod's group; the first that helps of each is enough."""
     if question.info.spec.resource_claims:
         yield _idle_claims(question)
@@ -29,25 +29,25 @@ def other_objects(question: Question) -> Iterator[Iterable[Proposal | None]]:
     yield from _smaller_group(question)
 
 
-def _device_claim_names(question: Question) -> list[str]:
+def _device_claim_names(question: PodQuestion) -> list[str]:
     made = {each.name: each.resource_claim_name for each in question.info.status.resource_claim_statuses}
     names = [use.resource_claim_name or made.get(use.name) for use in question.info.spec.resource_claims]
     return [name for name in names if name]
 
 
-def _volume_claim_names(question: Question) -> list[str]:
+def _volume_claim_names(question: PodQuestion) -> list[str]:
     volumes = question.info.spec.volumes
     return [each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim is not None]
 
 
-def _own(question: Question, kind: str, names: list[str]) -> Iterator[Any]:
+def _own(question: PodQuestion, kind: str, names: list[str]) -> Iterator[Any]:
     for name in names:
         found = question.prover.core.objects.get(kind, name, question.info.namespace)
         if found is not None:
             yield found
 
 
-def _idle_claims(question: Question) -> Iterator[Proposal]:
+def _idle_claims(question: PodQuestion) -> Iterator[Proposal]:
     """Yield the claims that hold devices although no pod uses them."""
     own = set(_device_claim_names(question))
     idle = [
@@ -58,7 +58,7 @@ def _idle_claims(question: Question) -> Iterator[Proposal]:
     yield from map(of_idle_claim, idle[:TRIED])
 
 
-def _less_devices(question: Question, claim: ResourceClaim) -> Iterator[Iterable[Proposal | None]]:
+def _less_devices(question: PodQuestion, claim: ResourceClaim) -> Iterator[Iterable[Proposal | None]]:
     """Yield what one request of a claim could ask for instead: fewer devices, another class, one selector less."""
     classes = sorted(each.metadata.name for each in question.prover.core.objects.list("DeviceClass"))
     for index, request in enumerate(claim.spec.devices.requests):
@@ -85,7 +85,7 @@ def _set(index: int, field: str, value: Any) -> Callable[[Json], None]:
     return setting("spec", "devices", "requests", index, "exactly", field, to=value)
 
 
-def _other_classes(question: Question, claim: PersistentVolumeClaim) -> Iterator[Iterable[Proposal | None]]:
+def _other_classes(question: PodQuestion, claim: PersistentVolumeClaim) -> Iterator[Iterable[Proposal | None]]:
     """Yield the storage classes that an unbound claim could have instead."""
     classes = sorted(each.metadata.name for each in question.prover.core.objects.list("StorageClass"))
     for other in [each for each in classes if each != claim.spec.storage_class_name][:TRIED]:
@@ -93,7 +93,7 @@ def _other_classes(question: Question, claim: PersistentVolumeClaim) -> Iterator
         yield [of_object(claim, f"use the StorageClass {other}", edit, "storageClass")]
 
 
-def _smaller_group(question: Question) -> Iterator[Iterable[Proposal | None]]:
+def _smaller_group(question: PodQuestion) -> Iterator[Iterable[Proposal | None]]:
     """Yield the size with which the pod's group would be complete, where members are missing."""
     group = question.info.spec.scheduling_group
     found = None if group is None else next(_own(question, "PodGroup", [group.pod_group_name]), None)

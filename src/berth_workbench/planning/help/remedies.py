@@ -7,7 +7,7 @@ from typing import Any
 from berth.api.codec import ObjectError
 from berth.decisions.by_plugins import remedies_for
 from berth.framework.telling import Remedy
-from berth_workbench.planning.help.needs import Question
+from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import Proposal, document_of
 from berth_workbench.planning.help.proposals import OTHER_COST
 from berth_workbench.planning.help.result import Change
@@ -19,7 +19,7 @@ TRIED = 8
 """So many remedies are tried at most."""
 
 
-def of_plugins(question: Question) -> Iterator[Proposal]:
+def of_plugins(question: PodQuestion) -> Iterator[Proposal]:
     """Yield the remedies that the plugins of the pod's profile know; each that helps is told."""
     prover = question.prover
     for remedy in remedies_for(question.info, prover.profile(question.info))[:TRIED]:

@@ -6,7 +6,7 @@ from shlex import quote
 import numpy as np
 
 from berth_workbench.planning.help.findings import HelpFindings
-from berth_workbench.planning.help.needs import Question
+from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import Proposal
 from berth_workbench.planning.help.result import Change
 
@@ -46,7 +46,7 @@ def places_apart(findings: HelpFindings) -> tuple[int, str] | None:
 
     None where the pods do not, or there are enough. A place counts where nothing but such pods rules a node of it out.
     """
-    question: Question = findings.question
+    question: PodQuestion = findings.question
     namespaces = question.prover.core.cache.index.namespaces.get(question.info.namespace, {})
     rows = question.valid.copy()
     for need in findings.needs:

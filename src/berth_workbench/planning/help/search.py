@@ -13,7 +13,7 @@ from berth_workbench.planning.help.consequences import Consequences
 from berth_workbench.planning.help.departures import Gone, Leaving, higher_priorities
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.group import Group
-from berth_workbench.planning.help.needs import NeedSource, Question
+from berth_workbench.planning.help.needs import NeedSource, PodQuestion
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, TrialsUsedUpError
 from berth_workbench.planning.help.prospects import at_permit, awaited, is_never, most_at_once
 from berth_workbench.planning.help.releases import other_objects
@@ -24,6 +24,7 @@ from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.missing_resources import missing_resources
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.snapshot.documents import Document
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -42,20 +43,20 @@ def what_would_help(
     sources: Sequence[NeedSource] = SOURCES,
     ending: Mapping[str, str] = EMPTY,
     max_trials: int = MAX_TRIALS,
-    is_stopped: Callable[[], bool] | None = None,
+    watch: WorkWatch = UNWATCHED,
 ) -> Help:
     """Return the least changes after which a pod fits, each proven on the cluster, which is as before afterwards.
 
     A pod that has a controller gets its answer together with all pods of its workload. `documents` are those that the
     cluster was made of: they say how workloads are rolled out. The pod need not be in the cluster; `is_there` says so
     of one that was put there to be asked about. Where it runs or fits already, that is said and nothing is looked for.
-    `ending` says when pods (by `namespace/name`) end by themselves, in words. `is_stopped` is called before each trial
-    and now and then, and ends the search where it says so. Raises ValueError where the pod's PriorityClass does not
+    `ending` says when pods (by `namespace/name`) end by themselves, in words. `watch` is told of each trial, and
+    may stop the search. Raises ValueError where the pod's PriorityClass does not
     exist.
     """
-    prover = ChangeProver(cluster, max_trials, is_stopped)
+    prover = ChangeProver(cluster, max_trials, watch)
 
-    def searched(question: Question, consequences: Consequences | None = None) -> Help:
+    def searched(question: PodQuestion, consequences: Consequences | None = None) -> Help:
         return _Search(question, prover.ask(question.info), sources, ending, consequences).run()
 
     found = _helped(prover, pod, documents, is_there, searched)
@@ -66,7 +67,7 @@ def what_would_help(
 def _helped(
     prover: ChangeProver, pod: Pod, documents: Iterable[Document], is_there: bool | None, searched: Callable[..., Help]
 ) -> Help:
-    question, cluster = Question(prover, pod), prover.cluster
+    question, cluster = PodQuestion(prover, pod), prover.cluster
     state = cluster.core.cache.state_of(pod.metadata.uid)
     if state is not None or _is_running(cluster, pod):
         node = cluster.core.cache.table.names[state.row] if state is not None else pod.spec.node_name
@@ -84,7 +85,7 @@ def _helped(
             group = consequences.group
             if not group.waiting:
                 return _told_of(group, _placed(pod, consequences.placed, prover.trials))
-            return _told_of(group, searched(Question(prover, group.pod, group), consequences))
+            return _told_of(group, searched(PodQuestion(prover, group.pod, group), consequences))
     except TrialsUsedUpError:
         return Help(pod.key, "pending", answer.message, trials=prover.trials, is_complete=False)
 
@@ -110,7 +111,7 @@ def _is_running(cluster: SimulatedCluster, pod: Pod) -> bool:
     return known is not None and known.metadata.uid == pod.metadata.uid and bool(known.spec.node_name)
 
 
-def _fitting(prover: ChangeProver, question: Question, answer: FilterAnswer, searched: Callable[..., Help]) -> Help:
+def _fitting(prover: ChangeProver, question: PodQuestion, answer: FilterAnswer, searched: Callable[..., Help]) -> Help:
     """Tell of a pod that has nodes to go to: it needs no help, unless Permit would hold it back there."""
     names, count = answer.node_names, int(question.valid.sum())
     where = f"it fits on {names_in_words(names, count)}"
@@ -122,14 +123,14 @@ def _fitting(prover: ChangeProver, question: Question, answer: FilterAnswer, sea
         if held.without_place is None:
             return found
         other = held.without_place.key
-        helped = searched(Question(prover, held.without_place))
+        helped = searched(PodQuestion(prover, held.without_place))
     note = f"the changes are for {other} of its group, which has no place beside the others"
     return msgspec.structs.replace(
         helped, pod=found.pod, state="waits", message=message, fits_on=names, notes=(note, *helped.notes)
     )
 
 
-def _pending_members(prover: ChangeProver, question: Question) -> list[Pod]:
+def _pending_members(prover: ChangeProver, question: PodQuestion) -> list[Pod]:
     """Return the other pods of the pod's group that have no node."""
     group = question.info.spec.scheduling_group
     if group is None:
@@ -152,7 +153,7 @@ class _Search:
 
     def __init__(
         self,
-        question: Question,
+        question: PodQuestion,
         answer: FilterAnswer,
         sources: Sequence[NeedSource],
         ending: Mapping[str, str],

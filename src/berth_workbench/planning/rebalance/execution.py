@@ -7,7 +7,6 @@ is done stays done, and is told.
 """
 
 import asyncio
-import itertools
 import shlex
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from time import monotonic
@@ -19,13 +18,13 @@ from berth.api.codec import decode
 from berth.api.errors import ApiError
 from berth.api.pod import Pod
 from berth.api.resources import RESOURCES
-from berth.config.types import SchedulerConfiguration
-from berth.framework.registry import Registry
+from berth.framework.setup import Setup
 from berth.kube.transport import MERGE_PATCH, Transport
 from berth_workbench.planning.rebalance.movability import FINISHED
 from berth_workbench.planning.rebalance.plan import PlanStep, RebalancePlan, in_groups
-from berth_workbench.planning.rebalance.proof import ProvingCluster, disagreement
-from berth_workbench.simulation.followed import objects_followed, resources_followed
+from berth_workbench.planning.rebalance.proof import disagreement
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.snapshot.snapshot import Snapshot
 
 POD, NODE = RESOURCES["Pod"], RESOURCES["Node"]
@@ -69,11 +68,10 @@ class Executor:
         look: Look,
         *,
         manifests: Mapping[str, Json] | None = None,
-        config: SchedulerConfiguration | None = None,
-        registry: Registry | None = None,
+        setup: Setup | None = None,
         seed: int = 0,
         patience: Patience = Patience(),  # noqa: B008 - a frozen value
-        is_stopped: Callable[[], bool] = lambda: False,
+        watch: WorkWatch = UNWATCHED,
         say: Say = lambda _: None,
     ) -> None:
         """`look` reads the cluster; `manifests` has the pods that the plan creates, by `namespace/name`."""
@@ -81,10 +79,10 @@ class Executor:
         self._transport = transport
         self._look = look
         self._manifests = manifests or {}
-        self._config = None if config is None else msgspec.structs.replace(config, extenders=())  # as the plan was made
-        self._registry, self._seed = registry, seed
+        self._setup = setup
+        self._seed = seed
         self._patience = patience
-        self._is_stopped, self._say = is_stopped, say
+        self._watch, self._say = watch, say
         self._names: dict[str, str] = {}
         """The pods that are there now in place of those of the plan, as `namespace/name`."""
         self._cordoned: list[str] = []
@@ -95,7 +93,7 @@ class Executor:
         try:
             await self._prove(left)
             for number, group in enumerate(groups, 1):
-                if self._is_stopped():
+                if self._watch.is_stopped:
                     raise Stopped("you asked for it")
                 self._say(f"{number}/{len(groups)} {told(group)}")
                 for step in group:
@@ -132,9 +130,7 @@ class Executor:
     async def _prove(self, steps: Sequence[PlanStep]) -> None:
         """Read the cluster, and see whether the steps that are left would still go as planned."""
         snapshot = await self._look()
-        followed = objects_followed(snapshot.documents, resources_followed(self._config, self._registry))
-        structs = itertools.chain(snapshot.structs(), followed)
-        cluster = ProvingCluster(structs, config=self._config, registry=self._registry, seed=self._seed)
+        cluster = Site.of(snapshot, self._setup, seed=self._seed).cluster
         now = [msgspec.structs.replace(each, pod=self._names.get(each.pod, each.pod)) for each in steps]
         reason = disagreement(cluster, now)
         if reason:
@@ -182,7 +178,7 @@ class Executor:
             except ApiError as error:
                 if error.status != BUDGET_SAYS_NO:
                     raise Stopped(f"{pod.key} may not be evicted: {error.message}") from None
-                if self._is_stopped():
+                if self._watch.is_stopped:
                     raise Stopped("you asked for it") from None
                 await self._wait(deadline, f"{pod.key} may not be evicted yet: {error.message}")
             else:

@@ -139,7 +139,7 @@ def _solve(model: AssignmentModel, seed: int, pace: Pace) -> "tuple[cp_model.CpS
     thread.start()
     while thread.is_alive():
         thread.join(LOOK_EVERY_S)
-        if pace.is_stopped():
+        if pace.is_stopped:
             solver.stop_search()
     words = {cp_model.OPTIMAL: "best", cp_model.FEASIBLE: "some", cp_model.INFEASIBLE: "none"}
     return solver, words.get(status[0], "unknown") if status else "unknown"

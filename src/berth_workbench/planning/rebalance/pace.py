@@ -6,10 +6,10 @@ an effort ends after as many questions on every machine. It ends by `SearchEnded
 board takes back what would be left half done (`Board.whole`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-Stop = Callable[[], bool]
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
 QUESTION_S = 0.0005
 """What a question costs of the effort, in CP-SAT's deterministic seconds; about what it takes in a small cluster."""
@@ -21,21 +21,16 @@ class SearchEnded(Exception):  # noqa: N818 - an answer, not a fault
     """No more questions may be asked; what was found by then is what there is."""
 
 
-def never() -> bool:
-    """Nobody stops the search."""
-    return False
-
-
 class Pace:
     """What the searches for one plan may still ask.
 
     Outside of `heeded` everything may be asked: what was found has to be finished.
     """
 
-    __slots__ = ("_is_heeded", "_is_paid", "effort_s", "is_stopped")
+    __slots__ = ("_is_heeded", "_is_paid", "effort_s", "watch")
 
-    def __init__(self, is_stopped: Stop = never, effort_s: float = 0.0) -> None:
-        self.is_stopped = is_stopped
+    def __init__(self, watch: WorkWatch = UNWATCHED, effort_s: float = 0.0) -> None:
+        self.watch = watch
         self.effort_s = effort_s
         """What is left of the effort."""
         self._is_heeded = self._is_paid = False
@@ -52,10 +47,10 @@ class Pace:
         finally:
             self._is_heeded = self._is_paid = False
 
-    def end_if_stopped(self, _steps: int = 0) -> None:
-        """Raise `SearchEnded` where somebody wants an end, whether or not there is anything yet that could be kept."""
-        if self.is_stopped():
-            raise SearchEnded
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody wants an end."""
+        return self.watch.is_stopped
 
     def ask(self, nodes: int) -> None:
         """Count a question about so many nodes. Raises `SearchEnded` where it may not be asked."""
@@ -65,7 +60,7 @@ class Pace:
         """Take something off the effort of a search that is paid. Raises `SearchEnded` where it has to end."""
         if not self._is_heeded:
             return
-        if self.is_stopped() or (self._is_paid and self.effort_s <= 0):
+        if self.is_stopped or (self._is_paid and self.effort_s <= 0):
             raise SearchEnded
         if self._is_paid:
             self.effort_s -= seconds

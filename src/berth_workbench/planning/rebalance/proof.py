@@ -10,11 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from berth.api.meta import Struct
 from berth.api.node import Node, ReplicaSet, StatefulSet
 from berth.api.pod import Pod
-from berth.config.types import SchedulerConfiguration
-from berth.framework.registry import Registry
 from berth_workbench.planning.rebalance.board import CORDON, Mover, scores_of
 from berth_workbench.planning.rebalance.movability import is_of_the_node, workload_of
 from berth_workbench.planning.rebalance.plan import PlacedPod, PlanStep
@@ -32,33 +29,7 @@ class RefusedMove(Exception):  # noqa: N818 - an answer, not a fault
         self.reason = reason
 
 
-class ProvingCluster(SimulatedCluster):
-    """A simulated cluster that knows who was placed since it was last asked."""
-
-    def __init__(
-        self,
-        objects: Iterable[Struct],
-        *,
-        config: SchedulerConfiguration | None = None,
-        registry: Registry | None = None,
-        seed: int = 0,
-    ) -> None:
-        """Take the objects in. Raises `ConfigError`, `RegistryError`."""
-        self._bindings: list[PlacedPod] = []
-        super().__init__(objects, config=config, registry=registry, seed=seed)
-
-    def bound(self, pod: Pod) -> None:
-        """Take note that a pod has got its node."""
-        super().bound(pod)
-        self._bindings.append(PlacedPod(pod.key, pod.spec.node_name))
-
-    def take_bindings(self) -> list[PlacedPod]:
-        """Return who was placed since the last call."""
-        found, self._bindings = self._bindings, []
-        return found
-
-
-def _let_backoffs_end(cluster: ProvingCluster) -> None:
+def _let_backoffs_end(cluster: SimulatedCluster) -> None:
     """Let time pass, as it does between steps: pods that wait for an eviction are tried at once when it comes."""
     cluster.now += BACKOFF_S
     cluster.settle()
@@ -79,7 +50,7 @@ def uncordoned(node: Node) -> Node:
 class Prover:
     """Does a plan's moves one by one; `steps` is what a person has to do for them."""
 
-    def __init__(self, cluster: ProvingCluster, movers: Iterable[Mover], max_cordons: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, movers: Iterable[Mover], max_cordons: int) -> None:
         """Let the scheduler place what it can before the plan begins."""
         self.cluster = cluster
         self.steps: list[PlanStep] = []
@@ -91,7 +62,7 @@ class Prover:
         self._max_cordons = max_cordons
         self._moved: set[str] = set()
         cluster.settle()
-        cluster.take_bindings()
+        self._placed()
 
     def hold(self, name: str, reason: str) -> None:
         """Cordon a node for the whole plan, or until a move goes there."""
@@ -116,7 +87,7 @@ class Prover:
         self.cordons.remove(name)
         self.cluster.put(uncordoned(self.cluster.objects["Node", name]))
         self.cluster.settle()
-        placed = self._arrived(of, preempted) if of else tuple(self.cluster.take_bindings())
+        placed = self._arrived(of, preempted) if of else self._placed()
         self.steps.append(PlanStep("uncordon", name, reason=reason, placed=placed))
 
     def move(self, move: Move, reason: str) -> None:
@@ -181,10 +152,14 @@ class Prover:
         workload = guest.workload.removeprefix(f"{guest.namespace}/") if guest.workload != key else ""
         self.steps.append(PlanStep("create", "", key, target, "there is room for it", workload, placed=others))
 
+    def _placed(self) -> tuple[PlacedPod, ...]:
+        """Return who was placed since this was asked last."""
+        return tuple(PlacedPod(*each) for each in self.cluster.take_placed())
+
     def _arrived(self, moves: Sequence[Move], preempted: int) -> tuple[PlacedPod, ...]:
         """Check that one of some pods that are alike has come where it was to; return it, then who else was placed."""
         cluster = self.cluster
-        placed = cluster.take_bindings()
+        placed = self._placed()
         move = next((each for each in moves if PlacedPod(each[0], each[2]) in placed), moves[0])
         key, _, target = move
         if len(cluster.evictions) > preempted:
@@ -252,7 +227,7 @@ class Prover:
                 self.uncordon(name, "the moves are done")
 
 
-def disagreement(cluster: ProvingCluster, steps: Iterable[PlanStep]) -> str:
+def disagreement(cluster: SimulatedCluster, steps: Iterable[PlanStep]) -> str:
     """Do steps as they are written on a cluster as it is; return what does not go as planned, or the empty string."""
     cluster.settle()
     for step in steps:

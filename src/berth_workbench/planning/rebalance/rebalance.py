@@ -17,9 +17,7 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.storage import PersistentVolume
 from berth.api.user_error import UserError
-from berth.config.types import SchedulerConfiguration
 from berth.engine.verdicts import Mask
-from berth.framework.registry import Registry
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.rebalance.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
 from berth_workbench.planning.rebalance.figures import (
@@ -42,21 +40,20 @@ from berth_workbench.planning.rebalance.movability import (
 )
 from berth_workbench.planning.rebalance.optimizer import optimize
 from berth_workbench.planning.rebalance.order import is_valid
-from berth_workbench.planning.rebalance.pace import Pace, SearchEnded, Stop, never
+from berth_workbench.planning.rebalance.pace import Pace, SearchEnded
 from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan, TakenFirst
 from berth_workbench.planning.rebalance.preferences import eased
-from berth_workbench.planning.rebalance.proof import Prover, ProvingCluster, RefusedMove
+from berth_workbench.planning.rebalance.proof import Prover, RefusedMove
 from berth_workbench.planning.rebalance.request import Method, RebalanceRequest, price_of
 from berth_workbench.simulation.claims import ClaimTemplate
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress, SimulatedCluster
-from berth_workbench.simulation.followed import objects_followed, resources_followed
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import usual_requests
-from berth_workbench.simulation.workloads import Expansion, claim_templates
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
+from berth_workbench.simulation.workloads import Expansion
 from berth_workbench.snapshot.documents import Document
-from berth_workbench.snapshot.snapshot import Snapshot
 
 Move = tuple[str, str, str]
-Say = Callable[[str], None]
 
 HOSTNAME = "kubernetes.io/hostname"
 TRIES = 6
@@ -78,35 +75,19 @@ class Found(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def rebalance(
-    snapshot: Snapshot,
-    request: RebalanceRequest,
-    *,
-    config: SchedulerConfiguration | None = None,
-    registry: Registry | None = None,
-    seed: int = 0,
-    is_stopped: Stop = never,
-    say: Say = lambda _: None,
-) -> RebalancePlan:
+def rebalance(situation: Situation, request: RebalanceRequest, watch: WorkWatch = UNWATCHED) -> RebalancePlan:
     """Return a plan. The same arguments give the same plan.
 
-    `is_stopped` is asked now and then; what was found until it says yes is the plan. `say` is told what is being done.
-    Raises `RebalanceError`, `ManifestError`, `ObjectError` for objects that cannot be read, `ConfigError`, and
-    `StuckError` where plugins keep the scheduler from coming to rest.
+    Where it is stopped, what was found by then is the plan. Raises `RebalanceError`, `ManifestError`, `ObjectError` for
+    objects that cannot be read, `ConfigError`, and `StuckError` where plugins keep the scheduler from coming to rest.
     """
-    say("reading the cluster")
-    pace = Pace(is_stopped, request.effort_s)
-    followed = objects_followed(snapshot.documents, resources_followed(config, registry))
+    watch.begin("reading the cluster")
+    pace = Pace(watch, request.effort_s)
     try:
-        structs = []
-        for each in snapshot.structs():
-            pace.end_if_stopped()
-            structs.append(each)
-        structs += followed
-        local = local_volumes(snapshot.documents)
-        templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
-        return Rebalancing(structs, local, templates, request, config, registry, seed, pace, say).plan()
-    except SearchEnded:
+        site = situation.untouched(watch)
+        local = local_volumes(situation.snapshot.documents)
+        return Rebalancing(site.cluster, local, site.templates, request, situation.seed, pace).plan()
+    except (SearchEnded, StoppedError):
         raise RebalanceError("stopped before any moves were found") from None
 
 
@@ -116,7 +97,7 @@ def room_by_moving(
     documents: Iterable[Document] = (),
     *,
     max_moves: int = 20,
-    is_stopped: Stop = never,
+    watch: WorkWatch = UNWATCHED,
 ) -> RebalancePlan:
     """Return the moves that would make room for pending pods (`namespace/name`) of a cluster that is at rest.
 
@@ -125,13 +106,11 @@ def room_by_moving(
     """
     wanted = tuple(cluster.pods[key] for key in pods)
     request = RebalanceRequest("place-pending", pods=wanted, max_moves=max_moves)
-    pace = Pace(is_stopped, request.effort_s)
-    structs, local = list(cluster.objects.values()), local_volumes(documents)
+    pace = Pace(watch, request.effort_s)
+    local = local_volumes(documents)
     try:
-        return Rebalancing(
-            structs, local, {}, request, cluster.config, cluster.registry, 0, pace, lambda _: None
-        ).plan()
-    except SearchEnded:
+        return Rebalancing(cluster.again(), local, {}, request, 0, pace).plan()
+    except (SearchEnded, StoppedError):
         raise RebalanceError("stopped before any moves were found") from None
 
 
@@ -140,25 +119,22 @@ class Rebalancing:
 
     def __init__(
         self,
-        structs: Sequence[Struct],
+        cluster: SimulatedCluster,
         local: Mapping[str, LocalVolumes],
         templates: Mapping[str, ClaimTemplate],
         request: RebalanceRequest,
-        config: SchedulerConfiguration | None,
-        registry: Registry | None,
         seed: int,
         pace: Pace,
-        say: Say,
     ) -> None:
-        self._structs = structs
+        """`cluster` has not been touched yet; it is taken over."""
+        self._structs: list[Struct] = list(cluster.objects.values())
         self._local = local
         self._request = request
-        self._config = config
-        self._registry, self._seed = registry, seed
-        self._pace, self._say = pace, say
+        self._seed = seed
+        self._pace = pace
         self._asked = Expansion()
         """What the manifests of the request come to."""
-        self._cluster = self._settled(pace.end_if_stopped)
+        self._cluster = self._settled(cluster, pace.watch)
         self._asked = expanded(self._cluster, request, templates)
         self._cluster.create(self._asked.objects)
         nodes = self._cluster.nodes
@@ -174,10 +150,9 @@ class Rebalancing:
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
-    def _settled(self, progress: Progress | None = None) -> ProvingCluster:
-        cluster = ProvingCluster(self._structs, config=self._config, registry=self._registry, seed=self._seed)
+    def _settled(self, cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> SimulatedCluster:
         cluster.create(self._asked.objects)
-        cluster.settle(progress=progress)
+        cluster.settle(watch=watch)
         return cluster
 
     def _find_movers(self) -> list[Mover]:
@@ -248,14 +223,14 @@ class Rebalancing:
         notes: list[str] = []
         found = Found((), "greedy")
         for attempt in range(TRIES):
-            self._say("looking for moves")
+            self._pace.watch.begin("looking for moves")
             board, goal = self._board(banned)
-            if not (attempt and self._pace.is_stopped()):  # else what was found is left to be proven, as far as it goes
+            if not (attempt and self._pace.is_stopped):  # else what was found is left to be proven, as far as it goes
                 found = self._search(board, goal, found.moves)
             emptied = self._emptied(board, goal, found.moves)
             self._reasons = self._reasons_of(board, goal, found.moves, emptied)
-            self._say("proving the moves")
-            is_last = attempt == TRIES - 1 or self._pace.is_stopped()
+            self._pace.watch.begin("proving the moves")
+            is_last = attempt == TRIES - 1 or self._pace.is_stopped
             try:
                 prover = self._prove(found.moves, emptied, cuts=is_last)
             except RefusedMove as refused:
@@ -264,7 +239,7 @@ class Rebalancing:
             break
         left_out = len(banned) + self._left_out
         if left_out:
-            why = ", or that were not proven before it was stopped," if self._pace.is_stopped() else ""
+            why = ", or that were not proven before it was stopped," if self._pace.is_stopped else ""
             notes.append(f"{left_out} {'move' if left_out == 1 else 'moves'} that the scheduler would not follow{why} "
                          "were left out")  # fmt: skip
         rules = Rules(prover.cluster.core, running_uids(prover.cluster), self._pace)
@@ -353,7 +328,11 @@ class Rebalancing:
 
     def _prove(self, moves: Sequence[Move], emptied: Sequence[str], *, cuts: bool) -> Prover:
         """Make the moves on a cluster of its own. With `cuts` a refused move is left out instead of raised."""
-        prover = Prover(self._settled(), self._movers, self._request.max_cordons + len(emptied))
+        prover = Prover(
+            self._settled(self._cluster.again(self._structs, seed=self._seed)),
+            self._movers,
+            self._request.max_cordons + len(emptied),
+        )
         for_guests = list(dict.fromkeys(node for _, origin, node in moves if not origin))
         for name in emptied if moves else ():
             prover.hold(name, "is to be empty")
@@ -362,7 +341,7 @@ class Rebalancing:
         guests = {guest.key: guest for guest in self._guests.movers}
         after_stop = self._left_out = 0
         for move in moves:
-            after_stop += self._pace.is_stopped()
+            after_stop += self._pace.is_stopped
             if after_stop > PROVEN_AFTER_STOP:
                 self._left_out += 1
                 continue

@@ -9,6 +9,7 @@ the plan may choose). Another order might need fewer.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 
@@ -16,9 +17,6 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.pod_resources import PODS
 from berth.api.pools import pool_of
-from berth.config.types import SchedulerConfiguration
-from berth.framework.registry import Registry
-from berth_workbench.planning.upgrade.limits import EFFORT, MAX_SURGE
 from berth_workbench.planning.upgrade.plan import (
     BlockedNode,
     BlockedPod,
@@ -28,12 +26,15 @@ from berth_workbench.planning.upgrade.plan import (
     UpgradeStep,
 )
 from berth_workbench.planning.upgrade.trial import DrainTrial, TriedStep
-from berth_workbench.planning.whatif import StoppedEarlyError, natural
+from berth_workbench.planning.whatif import natural
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.fields import PoolLabel
 from berth_workbench.simulation.changes import ChangeError, Drain
-from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Progress
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.site import Site
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 ROUNDS = 4
 """So often a pool is gone through with the surge nodes that were needed the time before."""
@@ -42,34 +43,35 @@ ROUNDS = 4
 class UpgradeRequest(msgspec.Struct, frozen=True):
     """Which nodes are to be upgraded, and how."""
 
-    nodes: tuple[str, ...] = ()
-    """Names, patterns (`gpu-*`) or label selectors (`pool=gpu`); all nodes without any."""
-    pools: tuple[str, ...] = ()
-    """Of these only the nodes in these pools; in any without one."""
-    pool_label: str = ""
-    at_once: int | None = None
-    """How many nodes are drained together; None takes as many as budgets and room allow."""
-    max_surge: int = MAX_SURGE
-    """How many nodes a pool may be given at most."""
-    effort: int = EFFORT
+    nodes: Annotated[
+        tuple[str, ...], HowAsked("Nodes by name, pattern or selector; may be repeated. Default: all.", metavar="NODE")
+    ] = ()
+    pools: Annotated[
+        tuple[str, ...], HowAsked("Only nodes of this pool; may be repeated.", flag="--pool", metavar="NAME")
+    ] = ()
+    pool_label: PoolLabel = ""
+    at_once: Annotated[
+        int | None,
+        HowAsked("Drain so many nodes together; by default as many as budgets and room allow.", metavar="N",
+            least=1, most=1000),
+    ] = None  # fmt: skip
+    max_surge: Annotated[
+        int, HowAsked("How many nodes may be added for the upgrade of a pool.", metavar="N", least=0, most=1000)
+    ] = 100
+    effort: Annotated[
+        int,
+        HowAsked("After so many evictions tried in memory the plan is only finished, and not made better.", metavar="N",
+            least=0),
+    ] = 400_000  # fmt: skip
 
 
-def plan_upgrade(
-    snapshot: Snapshot,
-    request: UpgradeRequest,
-    *,
-    config: SchedulerConfiguration | None = None,
-    registry: Registry | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> UpgradePlan:
-    """Return a plan. The same arguments give the same plan.
+def plan_upgrade(situation: Situation, request: UpgradeRequest, watch: WorkWatch = UNWATCHED) -> UpgradePlan:
+    """Return a plan. The same arguments give the same plan; where it is stopped, it ends where it is.
 
-    `progress` is told of pods that are loaded and tried, and may raise `StoppedEarlyError`: then the plan ends where it
-    is. Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`.
+    Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`, and
+    `StoppedError` where it is stopped before anything was tried.
     """
-    site = Site.of(snapshot, config=config, registry=registry, seed=seed, progress=progress)
-    return UpgradeSearch(site, request).plan()
+    return UpgradeSearch(situation.site(watch), request).plan()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -114,7 +116,7 @@ class UpgradeSearch:
                 self._upgrade(pool, names)
             if len(self._pools) > 1:
                 self._upgrade_what_was_blocked()
-        except StoppedEarlyError:
+        except StoppedError:
             is_complete = False
             self._cluster.undo_all()
         return UpgradePlan(

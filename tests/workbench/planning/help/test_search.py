@@ -18,6 +18,7 @@ from berth_workbench.planning.help.search import what_would_help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import lines_of, node_command, pod_command
 from berth_workbench.simulation.cluster import SimulatedCluster
+from tests.workbench.asking import WatchUntil
 from tests.workbench.planning.help.worlds import World
 
 GANG = {"GenericWorkload": True, "GangScheduling": True}
@@ -305,7 +306,7 @@ def test_a_stopped_search_keeps_what_it_has():
     seen = []
     for most in range(1, 40):
         asked = []
-        found = world.help(is_stopped=lambda asked=asked, most=most: asked.append(None) or len(asked) > most)
+        found = world.help(watch=WatchUntil(lambda _, asked=asked, most=most: asked.append(None) or len(asked) >= most))
         seen.append(([change.kind for change in found.changes], found.is_complete))
     assert (["requests"], False) in seen
     assert seen[-1] == (["requests", "node"], True)

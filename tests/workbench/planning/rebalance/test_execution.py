@@ -15,10 +15,11 @@ from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.transport import StoreTransport
 from berth_workbench.planning.rebalance.execution import Executor, Patience
 from berth_workbench.planning.rebalance.plan import in_groups
-from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.writer import taken_from_cluster
 from tests.waiting import until
+from tests.workbench.asking import rebalance
 
 QUICKLY = Patience(step_s=20.0, poll_s=0.02)
 
@@ -162,7 +163,14 @@ def test_asked_to_stop_it_ends_after_the_current_step(tmp_path):
     async def test(here):
         plan = await here.plan()
         said = []
-        executed = await here.executor(plan, say=said.append, is_stopped=lambda: len(said) == 2).run()
+        watch = WorkWatch()
+
+        def say(line):
+            said.append(line)
+            if len(said) == 2:
+                watch.stop()
+
+        executed = await here.executor(plan, say=say, watch=watch).run()
         assert (executed.done, executed.stopped) == (2, "you asked for it")
         assert here.cordoned() == sorted(executed.cordoned)
         await until(lambda: all(here.placed()))

@@ -6,11 +6,12 @@ import pytest
 
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.rebalance.rebalance import RebalanceError, rebalance
+from berth_workbench.planning.rebalance.rebalance import RebalanceError
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.snapshot.documents import Document, parse_documents
 from berth_workbench.snapshot.shapes import shape_of, trimmed
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.workbench.asking import rebalance
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 VOLUMES_SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"

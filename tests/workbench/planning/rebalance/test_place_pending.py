@@ -8,11 +8,12 @@ import json
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.rebalance.rebalance import rebalance, room_by_moving
+from berth_workbench.planning.rebalance.rebalance import room_by_moving
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import Document
 from tests.effort import looks_everywhere
+from tests.workbench.asking import rebalance
 from tests.workbench.planning.rebalance.test_movability import documents
 from tests.workbench.planning.rebalance.test_rebalance import done_by_the_scheduler
 from tests.workbench.planning.rebalance.worlds import ABOVE_MOVES, best_total, follow, random_world

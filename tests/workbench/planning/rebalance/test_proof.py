@@ -7,8 +7,8 @@ from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.rebalance.commands import commands_of
 from berth_workbench.planning.rebalance.execution import undone
 from berth_workbench.planning.rebalance.plan import PlacedPod, PlanStep, in_groups
-from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
+from tests.workbench.asking import rebalance
 from tests.workbench.planning.rebalance.test_movability import documents
 
 KEPT = ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")

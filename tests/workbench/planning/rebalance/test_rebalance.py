@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from berth_workbench.planning.rebalance.proof import cordoned, uncordoned
-from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
 from tests.effort import examples
+from tests.workbench.asking import rebalance
 from tests.workbench.planning.rebalance.worlds import PLACING, best_total, follow, random_world, total
 
 GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending")

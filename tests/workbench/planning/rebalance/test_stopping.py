@@ -13,8 +13,10 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth_workbench.planning.rebalance.pace import QUESTION_S
-from berth_workbench.planning.rebalance.rebalance import RebalanceError, rebalance
+from berth_workbench.planning.rebalance.rebalance import RebalanceError
 from berth_workbench.planning.rebalance.request import RebalanceRequest
+from berth_workbench.simulation.watch import WorkWatch
+from tests.workbench.asking import rebalance
 from tests.workbench.planning.rebalance.test_movability import documents
 
 NODES, STRAYS, MAX_MOVES = 16, 12, 20
@@ -28,9 +30,12 @@ class Questions:
     def __init__(self, stop_at=None):
         self.count = 0
         self.stop_at = stop_at
+        self.watch = WorkWatch()
+        self._stop_in_time()
 
-    def is_stopped(self):
-        return self.stop_at is not None and self.count >= self.stop_at
+    def _stop_in_time(self):
+        if self.stop_at is not None and self.count >= self.stop_at:
+            self.watch.stop()
 
     def plugin(self):
         asked = self
@@ -43,6 +48,7 @@ class Questions:
 
             def pre_filter(self, state, pod):
                 asked.count += 1
+                asked._stop_in_time()
 
         return Counting
 
@@ -71,7 +77,7 @@ def plan_with(questions, goal="repair-spread", **more):
         RebalanceRequest(goal, max_moves=MAX_MOVES, **more),
         config=made.config,
         registry=made.registry,
-        is_stopped=questions.is_stopped,
+        watch=questions.watch,
     )
 
 

@@ -5,6 +5,7 @@
 
 import random
 
+from berth.framework.setup import Setup
 from berth_workbench.planning.upgrade.search import UpgradeRequest, UpgradeSearch
 from berth_workbench.simulation.site import Site
 from tests.workbench.planning.mixed_worlds import HOSTNAME, MixedWorld, registry, worlds
@@ -35,7 +36,7 @@ def test_a_node_that_can_be_upgraded_alone_is_upgraded_with_others(seeds):
         one_by_one = None
         for at_once in (1, 2, 3):
             story = f"seed {seed}, {at_once} at once"
-            site = Site.of(world.snapshot(), config=world.config, registry=registry())
+            site = Site.of(world.snapshot(), Setup(world.config, registry()))
             plan = UpgradeSearch(site, UpgradeRequest(at_once=at_once)).plan()
             assert plan.upgraded + len(plan.blocked) == len(world.nodes), story
             one_by_one = left_out(plan) if one_by_one is None else one_by_one

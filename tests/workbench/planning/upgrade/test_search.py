@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.upgrade.search import UpgradeRequest, plan_upgrade
+from berth_workbench.planning.upgrade.search import UpgradeRequest
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.workbench.asking import plan_upgrade
 
 SEEDS = range(15)
 

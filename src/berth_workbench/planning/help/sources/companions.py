@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from berth.api.selectors import SelectorError, compile_selector
 from berth.state.label_index import ABSENT
-from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, Question, setting, without
+from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, PodQuestion, setting, without
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
@@ -27,7 +27,7 @@ class CompanionNeeds:
 
     plugins = frozenset({PLUGIN})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each required term, and one for the terms of running pods that match this one."""
         existing = _kept_away(question)
         if existing.any():
@@ -41,7 +41,7 @@ class CompanionNeeds:
                 yield Need((field, index), PLUGIN, failing, pod_edits=edits, may_be_freed=frees)
 
 
-def _kept_away(question: Question) -> Mask:
+def _kept_away(question: PodQuestion) -> Mask:
     """Return the rows from which terms of running pods keep this one.
 
     Those of its own workload are the terms that it has itself, and are given up with them.
@@ -53,7 +53,7 @@ def _kept_away(question: Question) -> Mask:
         return question.failing({}, PLUGIN)
 
 
-def _where_the_first_may_go(question: Question, term: Json) -> Mask:
+def _where_the_first_may_go(question: PodQuestion, term: Json) -> Mask:
     """Return the rows that a pod with a term of affinity may take once nobody is left of those that it wants beside it.
 
     The first pod of a series that wants its own kind beside it may go wherever the term's label is.
@@ -80,7 +80,7 @@ def selector_words(selector: Json | None) -> str:
     return ",".join(parts) or "all pods"
 
 
-def _weaker(question: Question, field: str, index: int, term: Json) -> Iterable[PodEdit]:
+def _weaker(question: PodQuestion, field: str, index: int, term: Json) -> Iterable[PodEdit]:
     """Yield how a term could ask for less: of a smaller place to keep apart in, of a larger one to be together in.
 
     Then as a preference, which no filter enforces; only what cannot be read is dropped, since it would fail a score.
@@ -104,7 +104,7 @@ def _weaker(question: Question, field: str, index: int, term: Json) -> Iterable[
     yield PodEdit(field, what, prefer, POD_COST * 0.8)
 
 
-def _is_readable(question: Question, field: str, index: int) -> bool:
+def _is_readable(question: PodQuestion, field: str, index: int) -> bool:
     affinity = question.info.spec.affinity
     assert affinity is not None, "the term is of it"
     of_kind = affinity.pod_affinity if field == "podAffinity" else affinity.pod_anti_affinity

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from berth_workbench.planning.help.needs import Need, PodEdit, Question
+from berth_workbench.planning.help.needs import Need, PodEdit, PodQuestion
 
 Json = dict[str, Any]
 
@@ -15,7 +15,7 @@ class DeviceNeeds:
 
     plugins = frozenset({"DynamicResources"})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each claim that cannot be satisfied on some node."""
         for index, claim in enumerate(question.spec.get("resourceClaims") or ()):
             failing = question.failing({"resourceClaims": [claim]})

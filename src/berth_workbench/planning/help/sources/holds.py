@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from berth_workbench.planning.help.needs import Need, PodEdit, Question, setting, without
+from berth_workbench.planning.help.needs import Need, PodEdit, PodQuestion, setting, without
 
 Json = dict[str, Any]
 
@@ -13,7 +13,7 @@ class HoldingNeeds:
 
     plugins = frozenset({"SchedulingGates", "NodeName"})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield one need for each of the three that applies."""
         spec, everywhere = question.spec, question.valid.copy()
         gates = [gate["name"] for gate in spec.get("schedulingGates") or ()]

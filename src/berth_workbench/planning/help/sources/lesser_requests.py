@@ -11,7 +11,7 @@ from typing import Any
 from berth.framework.interface import LesserRequestsPlugin
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
-from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, Question
+from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, PodQuestion
 from berth_workbench.planning.help.sources.resources import lower, words_of
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ class LesserRequestNeeds:
     plugins = frozenset[str]()
     """None is known by name: what such a plugin cannot put into numbers is told in its own words."""
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each plugin that rejects nodes and may know how much less would do."""
         profile = question.prover.core.profiles.get(question.info.spec.scheduler_name)
         known = [] if profile is None else [plugin for plugin in profile.plugins if plugin.lesser_requests is not None]

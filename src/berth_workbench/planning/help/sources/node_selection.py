@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.node import Node
-from berth_workbench.planning.help.needs import NODE_COST, POD_COST, Need, NodeEdit, PodEdit, Question, without
+from berth_workbench.planning.help.needs import NODE_COST, POD_COST, Need, NodeEdit, PodEdit, PodQuestion, without
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
@@ -33,7 +33,7 @@ class SelectingNeeds:
 
     plugins = frozenset({"NodeAffinity"})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield one need for each label of nodeSelector, one for required affinity, and one for what a profile adds."""
         for key, value in (question.spec.get("nodeSelector") or {}).items():
             failing = question.failing({"nodeSelector": {key: value}})
@@ -51,7 +51,7 @@ class SelectingNeeds:
             yield _affinity_need(question, terms, failing)
 
 
-def _affinity_need(question: Question, terms: list[Json], failing: Mask) -> Need:
+def _affinity_need(question: PodQuestion, terms: list[Json], failing: Mask) -> Need:
     by_term = [
         (number, [(part, index, _requirement_mask(question, part, each)) for part, index, each in _requirements(term)])
         for number, term in enumerate(terms[:MAX_TERMS])
@@ -93,7 +93,7 @@ def _requirements(term: Json) -> Iterable[tuple[str, int, Json]]:
             yield part, index, each
 
 
-def _requirement_mask(question: Question, part: str, requirement: Json) -> Mask:
+def _requirement_mask(question: PodQuestion, part: str, requirement: Json) -> Mask:
     alone = {REQUIRED: {"nodeSelectorTerms": [{part: [requirement]}]}}
     return question.failing({"affinity": {"nodeAffinity": alone}})
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from berth_workbench.planning.help.needs import Need, PodEdit, Question, without
+from berth_workbench.planning.help.needs import Need, PodEdit, PodQuestion, without
 
 Json = dict[str, Any]
 
@@ -13,7 +13,7 @@ class PortNeeds:
 
     plugins = frozenset({"NodePorts"})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each port of the node that the pod wants."""
         for field in ("containers", "initContainers"):
             for index, container in enumerate(question.spec.get(field) or ()):

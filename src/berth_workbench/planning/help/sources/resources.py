@@ -9,7 +9,7 @@ from berth.api.node import Node
 from berth.api.pod_resources import CPU, PODS, supports_pod_level
 from berth.api.quantity import milli_value, value
 from berth.plugins.resources.names import is_extended
-from berth_workbench.planning.help.needs import POD_COST, Amounts, Need, NodeEdit, PodEdit, Question, setting
+from berth_workbench.planning.help.needs import POD_COST, Amounts, Need, NodeEdit, PodEdit, PodQuestion, setting
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ class ResourceNeeds:
 
     plugins = frozenset({PLUGIN})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each resource that is short somewhere, and one for the number of pods."""
         table = question.table
         for resource, amount in question.info.requests.items():

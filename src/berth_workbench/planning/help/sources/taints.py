@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from berth.api.node import Node
 from berth.api.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_KEY, Taint, tolerated
-from berth_workbench.planning.help.needs import NODE_COST, POD_COST, REPAIR_COST, Need, NodeEdit, PodEdit, Question
+from berth_workbench.planning.help.needs import NODE_COST, POD_COST, REPAIR_COST, Need, NodeEdit, PodEdit, PodQuestion
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
@@ -25,7 +25,7 @@ class TaintNeeds:
 
     plugins = frozenset({"TaintToleration", "NodeUnschedulable"})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for cordoned nodes, and one for each taint that is not tolerated."""
         parts = {"tolerations": question.spec.get("tolerations") or []}
         rejecting = question.ask_part(parts).rejecting
@@ -44,7 +44,7 @@ class TaintNeeds:
             rest = np.logical_or.reduce([failing for _, failing in ordered[MAX_TAINTS:]])
             yield Need(("taints",), "TaintToleration", rest, is_cut=True)
 
-    def _rows_by_taint(self, question: Question, rejected: Mask) -> dict[Taint, Mask]:
+    def _rows_by_taint(self, question: PodQuestion, rejected: Mask) -> dict[Taint, Mask]:
         table, tolerations = question.table, question.info.spec.tolerations
         found: dict[Taint, Mask] = {}
         for taint_set in np.unique(table.taint_set_ids[rejected]).tolist():

@@ -7,7 +7,7 @@ from berth.api.codec import decode
 from berth.api.meta import LabelSelector
 from berth.api.selectors import SelectorError, compile_selector
 from berth.state.label_index import ABSENT
-from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, Question, setting, without
+from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, PodQuestion, setting, without
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ class SpreadingNeeds:
 
     plugins = frozenset({PLUGIN})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each constraint that must hold, and one for those that a profile has for every pod."""
         constraints = question.spec.get(FIELD) or []
         counted = _policies(question)
@@ -45,7 +45,7 @@ class SpreadingNeeds:
             yield Need(("spread", index), PLUGIN, failing, pod_edits=edits, may_be_freed=failing & labelled)
 
 
-def _policies(question: Question) -> Json:
+def _policies(question: PodQuestion) -> Json:
     """Return what decides which nodes count for a constraint."""
     spec = question.spec
     parts: Json = {"tolerations": spec.get("tolerations") or []}
@@ -55,7 +55,7 @@ def _policies(question: Question) -> Json:
     return {**parts, "affinity": {"nodeAffinity": affinity}} if affinity else parts
 
 
-def _least_skew(question: Question, index: int, constraint: Json) -> int | None:
+def _least_skew(question: PodQuestion, index: int, constraint: Json) -> int | None:
     """Return the least maxSkew with which the whole pod fits somewhere; None where no maxSkew does."""
 
     def fits(skew: int) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from berth_workbench.planning.help.needs import Need, PodEdit, Question, without
+from berth_workbench.planning.help.needs import Need, PodEdit, PodQuestion, without
 
 Json = dict[str, Any]
 
@@ -16,7 +16,7 @@ class VolumeNeeds:
 
     plugins = frozenset({"VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"})
 
-    def needs(self, question: Question) -> Iterable[Need]:
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each volume that some node does not suit."""
         for index, volume in enumerate(question.spec.get("volumes") or ()):
             answer = question.ask_part({"volumes": [volume]})

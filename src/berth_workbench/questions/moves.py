@@ -2,43 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 
 from berth.runtime.serving.node_columns import NodeColumns, NodeGroups, grouped
-from berth_workbench.page.model import share
 from berth_workbench.planning.rebalance.plan import RebalancePlan
-from berth_workbench.planning.whatif import WhatIfResult
+from berth_workbench.planning.whatif import WhatIfResult, WhoIsWhere
+from berth_workbench.showing.figures import share
+from berth_workbench.showing.sections import Moves
 
 MOST_MOVES = 2000
 """How many pairs of nodes are drawn, those with most pods; more lines would make one blot."""
 DIGITS = 3
 
 
-class MovePicture(msgspec.Struct, frozen=True):
-    """What is drawn; every list has an element for each node that was or is there, by name."""
-
-    names: list[str]
-    pools: NodeGroups
-    zones: NodeGroups
-    before: list[float | None]
-    """What part of its CPU was requested; None where the node was not there."""
-    after: list[float | None]
-    left: list[int]
-    """How many pods left it."""
-    came: list[int]
-    moves: list[tuple[int, int, int]]
-    """From which node to which, by number, and how many pods; -1 is nowhere."""
-
-    def nodes(self) -> dict[str, Any]:
-        """All but the moves, as JSON values."""
-        built: dict[str, Any] = msgspec.to_builtins(self)
-        del built["moves"]
-        return built
-
-
-def picture_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) -> MovePicture:
+def moves_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) -> Moves:
     """Put the nodes of both together, and count the pods that went."""
     names = sorted({*before.names, *after.names})
     number = {name: at for at, name in enumerate(names)}
@@ -58,7 +34,8 @@ def picture_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) ->
         if target >= 0:
             came[target] += count
     drawn = sorted(((*pair, count) for pair, count in moves.items()), key=lambda move: -move[2])[:MOST_MOVES]
-    return MovePicture(
+    return Moves(
+        " ".join(WhoIsWhere.of(result.pods).sentences()),
         names,
         _group([_group_of(columns, "pools") for columns in (after, before)], names),
         _group([_group_of(columns, "zones") for columns in (after, before)], names),
@@ -70,7 +47,7 @@ def picture_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) ->
     )
 
 
-def picture_of_plan(nodes: NodeColumns, plan: RebalancePlan) -> MovePicture:
+def moves_of_plan(nodes: NodeColumns, plan: RebalancePlan, label: str) -> Moves:
     """Return the moves of a plan in their order, one pod each; `nodes` are those that it was made for."""
     number = {name: at for at, name in enumerate(nodes.names)}
     steps = [(number.get(step.node, -1), number.get(step.to, -1), 1) for step in plan.evictions]
@@ -85,7 +62,8 @@ def picture_of_plan(nodes: NodeColumns, plan: RebalancePlan) -> MovePicture:
     for fill in plan.fills:
         if fill.node in number:
             after[number[fill.node]] = round(fill.cpu_after, DIGITS)
-    return MovePicture(list(nodes.names), nodes.pools, nodes.zones, before, after, left, came, steps)
+    told = tuple(f"{number}. {step.pod}: {step.node} → {step.to}" for number, step in enumerate(plan.evictions, 1))
+    return Moves(label, list(nodes.names), nodes.pools, nodes.zones, before, after, left, came, steps, told)
 
 
 def _group_of(columns: NodeColumns, which: str) -> dict[str, str]:

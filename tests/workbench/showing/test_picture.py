@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from berth_workbench.plots.picture import PictureError, check_picture, write_picture
+from berth_workbench.showing.picture import PictureError, check_picture, write_picture
 
 
 def draw(figure):

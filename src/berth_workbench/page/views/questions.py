@@ -1,0 +1,173 @@
+"""The page of a question: a form made of its request, and below it the sections of the answer.
+
+A question whose request is not made of what is typed field by field brings its own fields, and `read`, which makes the
+request of their values.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from berth.config.document import parse_document
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.page.data_routes import NODES, PODS
+from berth_workbench.page.jobs import Jobs
+from berth_workbench.page.source import Source
+from berth_workbench.page.views.elements import TrialForm, TrialMap, tag
+from berth_workbench.page.views.frame import Frame
+from berth_workbench.page.views.sections import show_sections
+from berth_workbench.page.views.trials import TrialPanel, result_place, typed_steps
+from berth_workbench.questions.question import Question, RequestField
+from berth_workbench.showing.sections import NoteSection
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.steps import Manifests, Step
+from berth_workbench.simulation.watch import StoppedError, WorkWatch
+from berth_workbench.snapshot.documents import parse_manifests
+from berth_workbench.snapshot.snapshot import Snapshot
+
+Values = Mapping[str, Any]
+CHANGES_HINT = (
+    "One a line, carried out in this order: drain NODE, cordon NODE, add-nodes N=LIKE-NODE, lose-zone ZONE, "
+    "scale KIND/NAME=N, evict POD, upgrade NODE and so on, as the flags of berth whatif. NODE is a name, a pattern "
+    "(gpu-*) or a label (pool=gpu)."
+)
+MANIFESTS_HINT = "Pods, Deployments, StatefulSets, Jobs, DaemonSets, pod groups: YAML or JSON; a file can be dropped."
+
+
+class OwnForm(NamedTuple):
+    """A form of a question's own."""
+
+    fields: Sequence[Mapping[str, Any]]
+    read: Callable[[Values, Snapshot, ConfigurationSource], Any]
+    """Makes the request. Raises ValueError, `UserError`."""
+
+
+class QuestionView:
+    """Makes the page of a question."""
+
+    __slots__ = ("_frame", "_jobs", "_own", "_question", "_source")
+
+    def __init__(
+        self, question: Question[Any, Any], source: Source, frame: Frame, jobs: Jobs, own: OwnForm | None = None
+    ) -> None:
+        self._question = question
+        self._source = source
+        self._frame = frame
+        self._jobs = jobs
+        self._own = own
+
+    async def build(self) -> None:
+        """The form, and below it what came of it."""
+        question = self._question
+        async with self._frame.page(question.title, question.path):
+            for paragraph in question.about.strip().split("\n\n")[:1]:
+                tag("p", " ".join(paragraph.split()), "soft")
+            with tag("div", classes="trial"):
+                if question.name == "whatif":
+                    with tag("section", classes="panel", aria_label="Choose"):
+                        TrialMap(NODES, PODS)
+                with tag("section", classes="panel", aria_label="What is asked"):
+                    form = TrialForm(question.title, "Ask", [*self._fields()])
+            TrialPanel(form, result_place(), self._jobs).runs(self._prepare, self._show)
+
+    def _fields(self) -> list[Mapping[str, Any]]:
+        question = self._question
+        fields = list(self._own.fields if self._own is not None else map(field_of, self._asked()))
+        if question.takes_changes and question.name != "whatif":
+            fields.append(
+                {"name": "changes", "label": "After these changes of the cluster", "kind": "area", "rows": 3,
+                 "hint": CHANGES_HINT}
+            )  # fmt: skip
+        elif question.takes_changes:
+            fields.insert(
+                0,
+                {"name": "changes", "label": "Changes of the cluster", "kind": "area", "rows": 6, "hint": CHANGES_HINT},
+            )
+        if question.manifests == "applied":
+            fields.append(
+                {"name": "manifests", "label": "Manifests to apply after them", "kind": "area", "rows": 5,
+                 "hint": MANIFESTS_HINT}
+            )  # fmt: skip
+        return fields
+
+    def _asked(self) -> list[RequestField]:
+        return [each for each in self._question.fields() if each.ask.on_page]
+
+    async def _prepare(self, values: dict[str, Any]) -> Callable[[WorkWatch], Any]:
+        question = self._question
+        steps: list[Step] = typed_steps(str(values.get("changes", "")))
+        if question.manifests == "applied" and (typed := str(values.get("manifests", ""))).strip():
+            steps.append(Manifests(list(parse_manifests(typed.encode(), "manifests")), "apply the manifests"))
+        if question.name == "whatif" and not steps:
+            raise ValueError("nothing is to be tried: type a change, or a manifest")
+        snapshot, configuration = await self._source.snapshot(), await self._source.configuration()
+        if self._own is not None:
+            request = self._own.read(values, snapshot, configuration)
+        else:
+            request = question.request(**{each.name: value_of(each, values.get(each.name)) for each in self._asked()})
+
+        def work(watch: WorkWatch) -> Any:
+            try:
+                return question.answer(Situation(snapshot, configuration.load(), tuple(steps)), request, watch)
+            except StoppedError:
+                raise ValueError("stopped before there was anything to tell") from None
+
+        return work
+
+    def _show(self, found: Any) -> None:
+        if not found.is_complete:
+            tag("p", "Stopped before the end; this is what was found by then.", "warn")
+        first, *others = self._question.told(found)
+        show_sections([first, *map(NoteSection, found.notes), *others])
+
+
+def field_of(field: RequestField) -> dict[str, Any]:
+    """Return the field of a form that asks for a field of a request."""
+    words = field.flag.lstrip("-").replace("-", " ")
+    made: dict[str, Any] = {"name": field.name, "label": words[0].upper() + words[1:].lower(), "hint": field.ask.help}
+    if field.type is bool:
+        return made | {"kind": "check", "value": bool(field.default)}
+    if get_origin(field.type) is Literal:
+        return made | {"kind": "select", "options": list(get_args(field.type)), "value": get_args(field.type)[0]}
+    if field.ask.reads is not None:
+        return made | {"kind": "area", "rows": 4}
+    if isinstance(field.default, int | float):
+        return made | {"kind": "number", "value": f"{field.default:g}"}
+    return made | {"kind": "text", "value": ""}
+
+
+def value_of(field: RequestField, typed: Any) -> Any:
+    """Return what was typed into a field of a form, as the request has it. Raises ValueError."""
+    if field.type is bool:
+        return typed is True
+    text = str(typed or "").strip()
+    if field.ask.reads is not None:
+        return field.ask.reads(parse_document(text.encode(), field.name)) if text else field.default
+    if get_origin(field.type) is tuple:
+        return tuple(_choice(field, word.strip()) for word in text.split(",") if word.strip())
+    if not text:
+        return field.default
+    if get_origin(field.type) is Literal:
+        return _choice(field, text)
+    if isinstance(field.default, str):
+        return text
+    return _number(field, text)
+
+
+def _choice(field: RequestField, word: str) -> str:
+    kind = get_args(field.type)[0] if get_origin(field.type) is tuple else field.type
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    if choices and word not in choices:
+        raise ValueError(f"{field.flag.lstrip('-')}: there are {', '.join(choices)}, not {word!r}")
+    return word
+
+
+def _number(field: RequestField, text: str) -> float:
+    least, most = field.ask.least, field.ask.most
+    try:
+        number = float(text) if isinstance(field.default, float) else int(text)
+    except ValueError:
+        number = None
+    if number is None or number != number or (least is not None and number < least) or (most and number > most):
+        bounds = f" from {least:g} to {most:g}" if least is not None and most is not None else ""
+        raise ValueError(f"{field.flag.lstrip('-')}: a number{bounds} is expected, not {text!r}")
+    return number

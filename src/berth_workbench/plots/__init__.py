@@ -1,1 +1,0 @@
-"""Pictures of results, for `--plot`: matplotlib draws them, one module for each kind of result."""

@@ -1,0 +1,130 @@
+"""`berth autoscale`: which nodes a backlog takes, which nodes nobody needs, and what spot interruptions take away."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from berth_workbench.planning.autoscale import AutoscalePlan, autoscale_of
+from berth_workbench.planning.more_nodes import MoreNodes, nodes_in_words
+from berth_workbench.planning.node_groups import NodeGroupSpec, read_groups
+from berth_workbench.planning.survival import who
+from berth_workbench.questions.question import Question
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.fields import NodePrices
+from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
+from berth_workbench.showing.words import counted
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import WorkWatch
+
+
+class AutoscaleRequest(msgspec.Struct, frozen=True):
+    """The node groups, and which nodes are tried for removal."""
+
+    groups: Annotated[
+        list[NodeGroupSpec],
+        HowAsked("The node groups: name, min, max, price, spot, like.", metavar="FILE", reads=read_groups),
+    ]
+    prices: NodePrices = None
+    used: Annotated[
+        float, HowAsked("Try to remove nodes of which no more is requested.", metavar="SHARE", least=0, most=1)
+    ] = 0.5
+    at_most: Annotated[
+        int, HowAsked("Try to remove so many nodes, the least used first.", metavar="N", least=0, most=1_000_000)
+    ] = 200
+
+
+def answer(situation: Situation, request: AutoscaleRequest, watch: WorkWatch) -> AutoscalePlan:
+    """Say what an autoscaler could do."""
+    return autoscale_of(
+        situation,
+        request.groups,
+        prices=request.prices,
+        used_at_most=request.used,
+        tried_at_most=request.at_most,
+        watch=watch,
+    )
+
+
+def told(found: AutoscalePlan) -> Iterator[Section]:
+    """Tell what helps the backlog, what could go, and what spot can cost."""
+    yield _verdict(found)
+    if found.backlog:
+        yield from map(Sentence, _what_helps(found))
+    saves = f", which saves {found.saves:g}" if found.saves else ""
+    yield Sentence(f"{counted(len(found.removable), 'node')} can go{saves}; {found.tried:,} were tried.")
+    if found.removable and (found.more.nodes or found.moving is not None):
+        yield Sentence("What can go is said of the cluster as it is, with nothing added or moved.")
+    if found.cost is not None:
+        yield Sentence(f"All nodes of the groups cost {found.cost:g} now.")
+    yield table(
+        "",
+        ("Group", ("Nodes", "number"), ("Add", "number"), ("Can go", "number"), ("Price", "number"), "Spot"),
+        (
+            (each.name, each.nodes, each.added, each.removed, _price(each.price), "spot" if each.is_spot else "")
+            for each in found.groups
+        ),
+    )
+    moves = found.moving.moves if found.moving is not None else ()
+    yield table("", ("To be moved", "From", "To"), ((each.pod, each.before, each.after or "") for each in moves))
+    yield table(
+        "",
+        ("Can go, in this order", "Group", ("Pods move", "number"), ("Saves", "number")),
+        ((each.node, each.group, each.moved, _price(each.price)) for each in found.removable),
+    )
+    yield table(
+        "",
+        ("Spot group lost", ("Nodes", "number"), ("Pods", "number"), ("No place", "number"), ("Gone", "number"),
+         ("Who", "text")),
+        ((each.names[0], each.nodes, each.pods, each.unplaced, each.gone, who(each)) for each in found.spot),
+    )  # fmt: skip
+
+
+def _verdict(found: AutoscalePlan) -> VerdictSection:
+    if not found.backlog:
+        return VerdictSection("No pod waits for room.", is_good=True)
+    none = f"{counted(found.backlog, 'pod')} {'has' if found.backlog == 1 else 'have'} no place"
+    if found.moving is not None:
+        moves = counted(len(found.moving.moves), "pod")
+        return VerdictSection(f"{none}; moving {moves} makes room for {found.moving.placed:,} of them.", is_good=None)
+    return VerdictSection(f"{none}: {_added_in_words(found.more)}.", is_good=None if found.more.nodes else False)
+
+
+def _what_helps(found: AutoscalePlan) -> Iterator[str]:
+    """Say what helps the backlog: moves first, since they cost nothing, and then what would have to be added."""
+    more, moving = found.more, found.moving
+    if moving is not None:
+        if moving.placed < found.backlog:
+            yield f"For the others: {_added_in_words(moving.more)}."
+        yield "berth rebalance plans such moves and carries them out."
+        yield f"Without moving any: {_added_in_words(more)}."
+    if more.nodes:
+        placed = f"{more.placed:,} of them have a place then"
+        yield f"{placed}; with fewer than {more.at_least:,} nodes they cannot have one."
+    if found.more_in_turn is not None:
+        in_turn = nodes_in_words(found.more_in_turn)
+        yield f"That is with the largest pods first; in the order in which they wait: {in_turn}."
+
+
+def _added_in_words(more: MoreNodes) -> str:
+    return nodes_in_words(more) if more.nodes else "no node of these groups helps"
+
+
+def _price(price: float | None) -> str:
+    return "-" if price is None else f"{price:g}"
+
+
+QUESTION = Question(
+    name="autoscale",
+    title="Autoscale",
+    about="""Say what an autoscaler could do: which nodes of which groups the backlog takes, which nodes nobody needs.
+
+    The backlog is what has no place in the cluster, after the changes and with the manifests of -f. Of spot groups it
+    is said who is lost when all of their nodes are taken away at once.
+    """,
+    doing="loading objects, placing pods",
+    request=AutoscaleRequest,
+    answer=answer,
+    told=told,
+    manifests="applied",
+)

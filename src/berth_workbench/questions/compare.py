@@ -1,0 +1,128 @@
+"""`berth compare`: two configurations on the same pods: who goes elsewhere and why, and which measures are better."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from berth.decisions.exchange import ComparedDecision
+from berth_workbench.comparison.comparison import ConfigurationsCompared, FigureCompared, compare
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.loads import Load, steps_of
+from berth_workbench.questions.question import NamedThings, Question
+from berth_workbench.showing.figures import SHARES, in_words, shown_figure
+from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
+from berth_workbench.showing.words import counted, listed
+from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import WorkWatch
+
+KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
+TOLD_BETTER = 3
+"""So many measures of each configuration are named in the verdict."""
+
+
+class CompareRequest(msgspec.Struct, frozen=True):
+    """Two configurations, the pods that both place, and how often."""
+
+    a: ConfigurationSource
+    b: ConfigurationSource
+    load: Load
+    seeds: int = 3
+    prices: Prices | None = None
+
+
+def answer(_situation: Situation | None, request: CompareRequest, watch: WorkWatch) -> ConfigurationsCompared:
+    """Have both place the same pods; the load is all there is, whatever the situation."""
+    watch.expect(steps_of(request.load) * (2 * request.seeds + 1))
+    seeds = range(request.seeds)
+    return compare(request.load, request.a, request.b, seeds=seeds, prices=request.prices, watch=watch)
+
+
+def told(found: ConfigurationsCompared) -> Iterator[Section]:
+    """Tell what differs, which measures are better, and who goes elsewhere because of whom."""
+    decisions = found.decisions
+    yield _verdict(found)
+    kinds: Counter[str] = Counter(change.kind for change in decisions.changes)
+    parts = [f"{kinds[kind]:,} {words}" for kind, words in KINDS.items() if kinds[kind]]
+    if parts:
+        yield Sentence(f"Of the pods that are decided differently, {listed(parts)}.")
+    for reason, count in decisions.left_out.items():
+        yield Sentence(f"{count:,} left out: {reason}.")
+    yield Bars("How many changes each plugin causes", tuple(found.causes), {"changes": tuple(found.causes.values())})
+    several = len(found.seeds) > 1
+    if found.measures:
+        differing = [each for each in found.measures if each.difference]
+        yield from measured(differing, "Each on its own" + (f", mean of {len(found.seeds)} seeds" if several else ""))
+        if several and differing:
+            yield Sentence("±: the standard deviation of the difference over the seeds. Better: in every seed.")
+        same = [
+            (in_words(each.name), shown_figure(each.name, each.a)) for each in found.measures if not each.difference
+        ]
+        yield table("Measures that are the same", ("Measure", ("Both", "number")), same, is_folded=True)
+    yield table(
+        "",
+        ("Pod", f"A: {found.a}", f"B: {found.b}", ("Because of", "text")),
+        ((each.pod, each.a or "no node", each.b or "no node", because(each)) for each in decisions.changes),
+    )
+
+
+def measured(figures: Sequence[FigureCompared], title: str) -> Iterator[Section]:
+    """Tell of measures of A and B: shares as bars, and all of them in a table."""
+    shares = [each for each in figures if each.name.split(".")[0] in SHARES and each.a is not None]
+    series = {
+        name.upper(): tuple(None if (value := getattr(each, name)) is None else 100 * value for each in shares)
+        for name in ("a", "b")
+    }
+    yield Bars("Shares", tuple(in_words(each.name) for each in shares), series, unit="%")
+    several = any(each.deviation is not None for each in figures)
+    numbers = ("A", "B", "B - A", *(("±",) if several else ()))
+    rows = []
+    for each in figures:
+        cells = [shown_figure(each.name, value) for value in (each.a, each.b, each.difference)]
+        cells += [shown_figure(each.name, each.deviation) if each.deviation else ""] if several else []
+        rows.append((in_words(each.name), *cells, each.better.upper()))
+    yield table(title, ("Measure", *((name, "number") for name in numbers), "Better"), rows)
+
+
+def _verdict(found: ConfigurationsCompared) -> VerdictSection:
+    changes, decided = len(found.decisions.changes), counted(found.decisions.decided, "pod")
+    differ = f"{changes:,} of {decided} decided differently"
+    better = {side: [in_words(each.name) for each in found.measures if each.better == side] for side in "ab"}
+    parts = [
+        f"{side.upper()} ({getattr(found, side)}) is better in {listed(names, shown=TOLD_BETTER)}"
+        for side, names in better.items()
+        if names
+    ]
+    if not parts and found.measures:
+        parts = ["neither is better in any measure with every seed"]
+    return VerdictSection("; ".join((differ, *parts)) + ".")
+
+
+def because(change: ComparedDecision) -> str:
+    """Return what causes a change, in words."""
+    if change.note:
+        return change.note
+    if not change.plugins:
+        return "what cannot be told plugin by plugin"
+    return " or ".join(change.plugins) if change.alone else f"{' and '.join(change.plugins)}, together"
+
+
+QUESTION = Question(
+    name="compare",
+    title="Compare",
+    about="""Try two configurations on the same pods.
+
+    A.yaml and B.yaml are scheduler configurations, or the word `default`. The pods are those of the cluster that are
+    pending, and those of -f; with --replace-all also those that run, by priority and creation.
+
+    The decisions are compared one by one, A's choice standing in both: which pods go elsewhere, fit no more or fit
+    now, and the plugin that, taken from B, makes A decide like it. Then each places everything on its own, once for
+    each seed, and the measures stand side by side. With --trace, each lives through the workload in virtual time.
+    """,
+    doing="comparing",
+    request=CompareRequest,
+    answer=answer,
+    told=told,
+    names=NamedThings("the pods that are decided differently", lambda found: (e.pod for e in found.decisions.changes)),
+)

@@ -1,0 +1,103 @@
+"""What a question is: a request, the answer to it, and how the answer is told.
+
+A module of this package has one, as `QUESTION`. The command line, the page and the library derive everything from it:
+options and fields of a form from the annotations of the request, tables and pictures from the sections of the answer,
+JSON from the answer itself. So a new question is a module here and a line in `berth_workbench.questions.table`.
+
+A request is a frozen struct; each of its fields says by a `HowAsked` how people are asked for it:
+
+    class SurviveRequest(msgspec.Struct, frozen=True):
+        pairs: Annotated[bool, HowAsked("Lose two of a kind at once, too.")] = False
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_type_hints
+
+import msgspec
+
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.sections import Section
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import WorkWatch
+
+
+class RequestField(NamedTuple):
+    """A field of a request: what it is called, what it holds, and how people are asked for it."""
+
+    name: str
+    type: Any
+    default: Any
+    """`msgspec.NODEFAULT` where it has to be given."""
+    ask: HowAsked
+
+    @property
+    def flag(self) -> str:
+        """What stands for it on the command line."""
+        return self.ask.flag or "--" + self.name.replace("_", "-")
+
+
+class AnswerTold(Protocol):
+    """What all answers have: what has to be known to read them, and whether they were stopped before the end."""
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def is_complete(self) -> bool: ...
+
+
+RequestT = TypeVar("RequestT", bound=msgspec.Struct)
+AnswerT = TypeVar("AnswerT", bound=AnswerTold)
+
+
+class NamedThings(NamedTuple, Generic[AnswerT]):
+    """The single things that an answer is about, which `-o name` prints."""
+
+    what: str
+    of: Callable[[AnswerT], Iterable[str]]
+
+
+class Fails(NamedTuple, Generic[AnswerT]):
+    """A flag that makes a command end with 1, and when."""
+
+    flag: str
+    help: str
+    when: Callable[[AnswerT], bool]
+
+
+class Question(NamedTuple, Generic[RequestT, AnswerT]):
+    """A question, as all four ways to ask it know it."""
+
+    name: str
+    """Of the command, and of the page's address."""
+    title: str
+    """Of the page."""
+    about: str
+    """For the command's help: a sentence, and after an empty line what else has to be known."""
+    doing: str
+    """What is counted while it works, for whoever waits: `losing nodes`."""
+    request: type[RequestT]
+    answer: Callable[[Situation, RequestT, WorkWatch], AnswerT]
+    """May raise `UserError`, and `StoppedError` where nothing can be kept."""
+    told: Callable[[AnswerT], Iterator[Section]]
+    """The answer in words, tables and pictures; the verdict comes first."""
+    takes_changes: bool = True
+    """Whether changes of the cluster may come before it."""
+    manifests: Literal["", "applied", "asked"] = ""
+    """What `-f` is: nothing, the last of the changes, or what is asked about, as the request's `documents`."""
+    names: NamedThings[AnswerT] | None = None
+    fails: Fails[AnswerT] | None = None
+    document: Callable[[AnswerT], Any] = lambda found: found
+    """What is printed as JSON of an answer: the answer itself, where it holds nothing that is for pictures only."""
+
+    @property
+    def path(self) -> str:
+        """The address of its page."""
+        return "/" + self.title.lower().replace(" ", "-")
+
+    def fields(self) -> Iterator[RequestField]:
+        """Yield the fields of the request that people are asked for, in their order."""
+        hints = get_type_hints(self.request, include_extras=True)
+        for each in msgspec.structs.fields(self.request):
+            for ask in getattr(hints[each.name], "__metadata__", ()):
+                if isinstance(ask, HowAsked):
+                    yield RequestField(each.name, hints[each.name].__origin__, each.default, ask)

@@ -1,0 +1,167 @@
+"""`berth survive`: which nodes, zones and pools a cluster can lose, who is lost with them, and what it would take."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from berth_workbench.planning.survival import (
+    KINDS,
+    Failure,
+    Kind,
+    KindOfFailure,
+    Survival,
+    named,
+    pods_named,
+    survival,
+    takes,
+    who,
+)
+from berth_workbench.questions.question import Fails, Question
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.fields import NodePrices, PoolLabel
+from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
+from berth_workbench.showing.words import counted, listed
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import WorkWatch
+
+BARS_SHOWN = 30
+
+
+class SurviveRequest(msgspec.Struct, frozen=True):
+    """Which failures are asked about, and how many of them may be lived through."""
+
+    kinds: Annotated[
+        tuple[Kind, ...], HowAsked("What is lost; may be repeated. By default all three.", flag="--of")
+    ] = ()
+    pairs: Annotated[bool, HowAsked("Lose two of a kind at once, too.")] = False
+    at_most: Annotated[
+        int,
+        HowAsked(
+            "Simulate so many failures; of others that nothing is proven of, give a bound.", least=0, most=1_000_000
+        ),
+    ] = 200
+    prices: NodePrices = None
+    pool_label: PoolLabel = ""
+
+
+def answer(situation: Situation, request: SurviveRequest, watch: WorkWatch) -> Survival:
+    """Return which failures a cluster survives."""
+    return survival(
+        situation.site(watch),
+        kinds=request.kinds or KINDS,
+        pairs=request.pairs,
+        pool_label=request.pool_label,
+        prices=request.prices,
+        simulated_at_most=request.at_most,
+        watch=watch,
+    )
+
+
+def told(found: Survival) -> Iterator[Section]:
+    """Tell who is lost with what, the worst first."""
+    bad = [each for each in found.failures if not each.survives]
+    yield _verdict(found, bad)
+    if found.any_nodes:
+        which = "Any one node" if found.any_nodes == 1 else f"Any {found.any_nodes} nodes"
+        yield Sentence(f"{which} can be lost at once: every pod that is replaced finds a place, by proof.")
+    else:
+        yield Sentence("Of no number of nodes it is proven that any of them can be lost.")
+    if found.pending:
+        yield Sentence(f"{counted(found.pending, 'pod')} had no place before anything was lost, and do not count.")
+    shown = [each for each in bad if each.is_exact][:BARS_SHOWN]
+    lost = {"no place": tuple(each.unplaced for each in shown), "gone": tuple(each.gone for each in shown)}
+    yield Bars("Pods without a place, by what is lost", tuple(map(named, shown)), lost, is_stacked=True)
+    yield table(
+        "",
+        ("Lost", ("Failures", "number"), ("Survived", "number"), ("Not", "number"), ("Unknown", "number")),
+        (
+            (
+                each.kind if each.at_once == 1 else f"two {each.kind}s",
+                each.failures,
+                each.survived,
+                each.failures - each.survived - each.unknown,
+                each.unknown,
+            )
+            for each in found.kinds
+        ),
+    )
+    yield table(
+        "",
+        ("Lost", ("Pods", "number"), ("No place", "number"), ("Gone", "number"), ("Who", "text"),
+         ("What it takes", "text")),
+        ((named(each), each.pods, _unplaced(each), each.gone, who(each), takes(each)) for each in bad),
+    )  # fmt: skip
+    yield table(
+        "",
+        ("Lost", "Budget", ("Healthy", "number"), ("Demands", "number"), ("For how long", "text")),
+        (
+            (named(failure), each.name, each.healthy, each.demanded, _lasting(each.is_lasting))
+            for failure in found.failures
+            for each in failure.budgets
+        ),
+    )
+
+
+def _verdict(found: Survival, bad: list[Failure]) -> VerdictSection:
+    """Answer for the smallest thing that cannot be lost, since that is what happens first."""
+    exact = [each for each in bad if each.is_exact]
+    unknown = sum(each.unknown for each in found.kinds)
+    rest = f" Of {counted(unknown, 'failure')} it is not known." if unknown else ""
+    asked = listed([each.kind if each.at_once == 1 else f"two {each.kind}s at once" for each in found.kinds])
+    if not exact:
+        if unknown:
+            return VerdictSection(f"Perhaps: no failure of {asked} is known to leave a pod without a place.{rest}")
+        return VerdictSection(
+            f"Yes: whatever is lost of {asked}, every pod that is replaced finds a place.", is_good=True
+        )
+    first = min(exact, key=lambda each: (KINDS.index(each.kind), len(each.names)))
+    ordered = sorted(found.kinds, key=lambda each: (each.at_once, KINDS.index(each.kind)))
+    lost = [_how_many(each) for each in ordered if each.survived + each.unknown < each.failures]
+    takes_more = f"; it takes {takes(first)}" if first.more is not None and first.more.nodes else ""
+    says = f"No: {_what_is_lost(first)} if {named(first)} is lost{takes_more}."
+    return VerdictSection(f"{says} {listed(lost)} cannot be lost.{rest}", is_good=False)
+
+
+def _how_many(each: KindOfFailure) -> str:
+    what = f"{each.kind}s" if each.at_once == 1 else f"pairs of {each.kind}s"
+    return f"{each.failures - each.survived - each.unknown:,} of {each.failures:,} {what}"
+
+
+def _what_is_lost(failure: Failure) -> str:
+    if failure.unplaced + failure.gone == 0:
+        budget = next(each for each in failure.budgets if each.is_lasting)
+        return f"budget {budget.name} has {budget.healthy:,} of the {budget.demanded:,} pods that it demands"
+    first = failure.lost[0]
+    others = failure.unplaced + failure.gone - first.pods
+    one = first.pods == 1 and not others
+    what = ("has" if one else "have") + " no place" if failure.unplaced else "is gone" if one else "are gone"
+    return f"{pods_named(first)}{f' and {others:,} more' if others else ''} {what}"
+
+
+def _unplaced(failure: Failure) -> str:
+    return f"{'' if failure.is_exact else '≤ '}{failure.unplaced:,}"
+
+
+def _lasting(is_lasting: bool) -> str:
+    return "it lasts" if is_lasting else "until others have started"
+
+
+def _loses(found: Survival) -> bool:
+    return any(each.at_once == 1 and each.survived < each.failures for each in found.kinds)
+
+
+QUESTION = Question(
+    name="survive",
+    title="Survive",
+    about="""Lose every node, zone and pool of a cluster, one after the other, and say which of it the cluster survives.
+
+    For each: who has no place then, which budgets have fewer healthy pods than they demand, and how many more nodes it
+    would take. Most nodes are answered by proof; the others are lost in a simulation. Changes are carried out first.
+    """,
+    doing="losing nodes",
+    request=SurviveRequest,
+    answer=answer,
+    told=told,
+    fails=Fails("--fail-on-loss", "Exit with 1 unless every failure of one is survived for certain.", _loses),
+)

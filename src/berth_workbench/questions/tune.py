@@ -1,0 +1,150 @@
+"""`berth tune`: the weights that serve an objective best, and what they cost."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.executors import workers
+from berth_workbench.comparison.loads import Load, hash_of, packed
+from berth_workbench.comparison.objectives import Objective
+from berth_workbench.comparison.results import ResultsDirectory
+from berth_workbench.comparison.settings import SettingSpace
+from berth_workbench.comparison.tune import Tuner, TuningResult, tune
+from berth_workbench.questions.compare import measured
+from berth_workbench.questions.question import Question
+from berth_workbench.showing.figures import in_words, shown_figure
+from berth_workbench.showing.sections import Points, Section, Sentence, VerdictSection, table
+from berth_workbench.showing.words import counted, listed
+from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import WorkWatch
+
+
+class TuneRequest(msgspec.Struct, frozen=True):
+    """What is to be better, for which pods, and how much may be tried."""
+
+    objectives: tuple[str, ...]
+    base: ConfigurationSource
+    load: Load
+    tuned: tuple[str, ...] = ()
+    """Plugins; all that score without any."""
+    budget: int = 100
+    seeds: int = 3
+    seed: int = 0
+    prices: Prices | None = None
+    jobs: int | None = None
+    """None takes one process for each CPU."""
+    dask: str = ""
+
+
+def answer(_situation: Situation | None, request: TuneRequest, watch: WorkWatch) -> TuningResult:
+    """Search; the load is all there is, whatever the situation. Raises `ObjectiveError`, `SpaceError`, `TaskError`."""
+    wanted = [Objective.parse(text) for text in request.objectives]
+    space = SettingSpace(request.base, request.tuned)
+    content = packed(request.load)
+    name = hash_of(content)
+    watch.expect(request.budget)
+    with ExitStack() as stack:
+        kept = ResultsDirectory(stack.enter_context(tempfile.TemporaryDirectory())).keep_input(name, content)
+        jobs = request.jobs or os.cpu_count() or 1
+        carry = stack.enter_context(workers({name: kept}, jobs=jobs, dask=request.dask))
+        tuner = Tuner(space, carry, name, seeds=request.seeds, seed=request.seed, prices=request.prices, watch=watch)
+        return tune(tuner, wanted, request.base.name, budget=request.budget, load=request.load)
+
+
+def told(found: TuningResult) -> Iterator[Section]:
+    """Tell how much better the best is, what it costs, and the front between two objectives."""
+    yield _verdict(found)
+    yield Sentence(f"{counted(found.tried, 'configuration')} tried in {counted(found.runs, 'run')}.")
+    yield from measured(found.outcomes, "The objectives, now (A) and with the best (B)")
+    yield from measured(found.worse, "What it costs, with each of these seeds")
+    for sentence in found.given_up:
+        yield Sentence(f"It gives up, which no measure tells: {sentence}")
+    yield _tried(found)
+    if len(found.objectives) == 2:
+        yield table(
+            "The front: nothing that was tried beats these in both",
+            (*((each, "number") for each in found.objectives), ("Changes", "text")),
+            (
+                (
+                    *(_cell(each.objective, each.mean, each.deviation) for each in point.outcomes),
+                    described(point.changes),
+                )
+                for point in sorted(found.front, key=lambda point: point.outcomes[0].mean)
+            ),
+        )
+
+
+def _verdict(found: TuningResult) -> VerdictSection:
+    if not found.best:
+        return VerdictSection(f"Nothing was found that is better than {found.base}.")
+    seeds = (
+        f"{found.check_seeds} seeds that the search has not seen" if found.check_seeds else "the seeds of the search"
+    )
+    gains = [
+        f"{in_words(each.name)} {shown_figure(each.name, each.a)} → {shown_figure(each.name, each.b)}"
+        for each in found.outcomes
+    ]
+    if found.is_better:
+        return VerdictSection(
+            f"Better than {found.base} with each of {seeds}: {described(found.best)} ({listed(gains)}).", is_good=True
+        )
+    return VerdictSection(
+        f"Not better than {found.base} with each of {seeds}: what was found, {described(found.best)}, may be luck, so "
+        "keep the base."
+    )
+
+
+def _tried(found: TuningResult) -> Points:
+    """What was tried: two objectives against each other, or one in the order of the search."""
+    points: dict[str, list[tuple[str, float, float]]] = {"tried": [], "nothing beats these": [], "now": []}
+    for number, point in enumerate(found.points):
+        kind = "now" if number == 0 else "nothing beats these" if point.is_on_front else "tried"
+        values = [outcome.mean for outcome in point.outcomes]
+        across, up = values if len(values) == 2 else (float(number), values[0])
+        points[kind].append((described(point.changes), across, up))
+    series = {kind: tuple(some) for kind, some in points.items()}
+    axes = (
+        found.objectives
+        if len(found.objectives) == 2
+        else ("configurations, in the order of the search", found.objectives[0])
+    )
+    return Points("What was tried", axes[0], axes[1], series)
+
+
+def _cell(objective: str, mean: float, deviation: float | None) -> str:
+    name = objective.removeprefix("min:").removeprefix("max:").partition(":")[0] if "," not in objective else ""
+    return shown_figure(name, mean) + (f" ±{shown_figure(name, deviation)}" if deviation else "")
+
+
+def described(changes: Mapping[str, int | str]) -> str:
+    """Return what differs from the base, in words."""
+    return ", ".join(f"{name} {value}" for name, value in changes.items()) or "nothing"
+
+
+def as_yaml(document: Mapping[str, Any]) -> str:
+    """Return a configuration as people keep it."""
+    import yaml
+
+    return yaml.safe_dump(dict(document), sort_keys=False, default_flow_style=False)
+
+
+QUESTION = Question(
+    name="tune",
+    title="Tune",
+    about="""Search weights that serve an objective best, and print the configuration.
+
+    The weights of the plugins that score are tuned, and whether NodeResourcesFit prefers empty or full nodes, from the
+    configuration of --config or the default one. The best is run again with seeds that the search has not seen, and
+    what is told of it comes from there. A configuration that leaves more pods without a node is never the best.
+    """,
+    doing="tuning",
+    request=TuneRequest,
+    answer=answer,
+    told=told,
+)

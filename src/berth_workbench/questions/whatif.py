@@ -1,0 +1,164 @@
+"""`berth whatif`: a cluster before and after changes and new workloads, without touching it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from berth.runtime.serving.node_columns import copy_columns
+from berth_workbench.planning.whatif import PodOutcome, WhatIfResult, WhatIfRun, WhoIsWhere, broken_groups
+from berth_workbench.questions.moves import moves_of
+from berth_workbench.questions.question import Fails, NamedThings, Question
+from berth_workbench.showing.fields import PoolLabel
+from berth_workbench.showing.figures import in_words, shown_figure
+from berth_workbench.showing.reasons import in_our_words
+from berth_workbench.showing.sections import Moves, Section, Sentence, VerdictSection, table
+from berth_workbench.showing.words import counted, listed
+from berth_workbench.simulation.measures import Measures, figures
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.watch import WorkWatch
+
+NAMES_SHOWN = 3
+SOFT = ("spread", "fragmentation", "packing", "fairness")
+"""The measures that are told to those who want to know more."""
+
+
+class WhatIfRequest(msgspec.Struct, frozen=True):
+    """What is asked beside the changes."""
+
+    pool_label: PoolLabel = ""
+
+
+class PicturedTrial(NamedTuple):
+    """What came of a trial, and how it looks."""
+
+    result: WhatIfResult
+    moves: Moves
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be known to read it."""
+        return self.result.notes
+
+    @property
+    def is_complete(self) -> bool:
+        """False where it was stopped before the end."""
+        return self.result.is_complete
+
+
+def answer(situation: Situation, request: WhatIfRequest, watch: WorkWatch) -> PicturedTrial:
+    """Carry the changes out on a copy of the cluster."""
+    site = situation.untouched(watch)
+    nodes = site.cluster.core.cache.table
+    before = copy_columns(nodes).columns()
+    result = WhatIfRun(site, request.pool_label).run(situation.steps, situation.namespace)
+    return PicturedTrial(result, moves_of(before, copy_columns(nodes).columns(), result))
+
+
+def told(trial: PicturedTrial) -> Iterator[Section]:
+    """Tell what breaks, who is where, and why some have no node."""
+    found, who = trial.result, WhoIsWhere.of(trial.result.pods)
+    yield _verdict(found, who)
+    for sentence in who.sentences():
+        yield Sentence(f"{sentence[0].upper()}{sentence[1:]}.")
+    if found.broken:
+        yield Sentence(f"{len(found.broken):,} broken.")
+    yield trial.moves
+    yield table(
+        "What breaks",
+        (("Broken", "number"), "Kind", "What", ("Which", "text"), ("Why", "text")),
+        (
+            (len(each.names), each.kind, each.reason, each.names, in_our_words(each.message))
+            for each in broken_groups(found.broken)
+        ),
+    )
+    yield _pods("Pods that left their nodes", who.left)
+    yield _pods("New pods", who.new)
+    yield _pods("Pods that were pending and have a node now", [each for each in who.waited if each.node])
+    reasons = Counter(each.message for each in found.unplaced)
+    yield table(
+        "Without a node, by reason",
+        (("Pods", "number"), ("Why", "text")),
+        ((count, in_our_words(reason)) for reason, count in reasons.most_common()),
+    )
+    yield table(
+        "What the scheduler said of them",
+        (("Pods", "number"), ("Message", "text")),
+        ((count, reason) for reason, count in reasons.most_common()),
+        is_folded=True,
+    )
+    preempted = (each for each in found.evicted if each.is_preempted)
+    yield table("", ("Preempted", "On", "Made way for"), ((each.pod, each.node, each.by) for each in preempted))
+    if len(found.steps) > 1:
+        yield table(
+            "",
+            (("Step", "text"), ("Left", "number"), ("Preempted", "number"), ("Pending after", "number")),
+            ((each.step, each.evicted, each.preempted, each.pending) for each in found.steps),
+        )
+    rows = list(_figures(found.before, found.after))
+    heads = ("The cluster", ("Before", "number"), ("After", "number"))
+    yield table("", heads, (row[1:] for row in rows if row[0].partition(".")[0] not in SOFT))
+    yield table("More measures", heads, (row[1:] for row in rows if row[0].partition(".")[0] in SOFT), is_folded=True)
+
+
+def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
+    without = [each for each in (*who.left, *who.new) if not each.node]
+    if without:
+        waited = sum(not each.node for each in who.waited)
+        also = f" {waited:,} more {'pod' if waited == 1 else 'pods'} had none before." if waited else ""
+        names = listed([each.pod for each in without], shown=NAMES_SHOWN)
+        have = "has" if len(without) == 1 else "have"
+        return VerdictSection(f"No: {names} {have} no place.{also}", is_good=False)
+    if found.broken:
+        first = found.broken[0]
+        more = f", and {counted(len(found.broken) - 1, 'other thing')} breaks" if len(found.broken) > 1 else ""
+        return VerdictSection(f"No: {first.kind} {first.name} {in_our_words(first.message)}{more}.", is_good=False)
+    return VerdictSection("Yes: every pod that moves or is new has a place, and nothing breaks.", is_good=True)
+
+
+def _pods(title: str, outcomes: Sequence[PodOutcome]) -> Section:
+    """Where pods go, those without a node first."""
+    moves = any(each.before for each in outcomes)
+    ordered = sorted(outcomes, key=lambda each: each.node is not None)
+    rows = ((each.pod, *((each.before or "",) if moves else ()), each.node or "no node") for each in ordered)
+    return table(title, ("Pod", *(("Before",) if moves else ()), "After"), rows)
+
+
+def _figures(before: Measures, after: Measures) -> Iterator[tuple[str, str, str, str]]:
+    was, now = figures(before), figures(after)
+    for name in dict.fromkeys((*was, *now)):
+        yield name, in_words(name), shown_figure(name, was.get(name)), shown_figure(name, now.get(name))
+    zones = [zone for zone in dict.fromkeys((*before.utilisation_by_zone, *after.utilisation_by_zone)) if zone]
+    for zone in zones:
+        shares = (each.utilisation_by_zone.get(zone, {}).get("cpu") for each in (before, after))
+        yield "spread", f"CPU requested in {zone}", *(shown_figure("utilisation", each) for each in shares)  # type: ignore[misc]
+
+
+def _named(trial: PicturedTrial) -> Iterable[str]:
+    return (each.pod for each in trial.result.pods)
+
+
+QUESTION = Question(
+    name="whatif",
+    title="What if",
+    about="""Try changes and new workloads on a cluster, and say where everything goes and what breaks.
+
+    Changes are carried out in the order in which they are typed, and then the manifests of -f are applied: what the
+    cluster does not have is created, what it has is scaled or rolled out. Nothing is done to the cluster itself.
+
+    NODE is a name, a pattern (`gpu-*`) or a label selector (`pool=gpu`).
+    """,
+    doing="loading objects, placing pods",
+    request=WhatIfRequest,
+    answer=answer,
+    told=told,
+    manifests="applied",
+    names=NamedThings("the pods that move, are new or have no node", _named),
+    fails=Fails(
+        "--fail-on-broken",
+        "Exit with 1 where something breaks, or a new pod has no node.",
+        lambda trial: bool(trial.result.broken or trial.result.unplaced_new),
+    ),
+    document=lambda trial: trial.result,
+)

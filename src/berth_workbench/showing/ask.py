@@ -1,0 +1,19 @@
+"""How people are asked for a field of a request; see `berth_workbench.questions.question`."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class HowAsked(NamedTuple):
+    """How people are asked for a field of a request."""
+
+    help: str
+    flag: str = ""
+    """On the command line; without it, the field's name with dashes. `POD` and the like are arguments."""
+    metavar: str = ""
+    least: float | None = None
+    most: float | None = None
+    reads: Callable[[Any], Any] | None = None
+    """Where a file is asked for: what makes the value of its parsed document; raises ValueError."""
+    on_page: bool = True
+    """Whether the page asks for it, too."""

@@ -1,0 +1,27 @@
+"""How numbers and names are put into sentences, everywhere the same."""
+
+from collections.abc import Sequence
+
+from berth_workbench.showing.sections import Cell
+
+NAMES_SHOWN = 3
+"""How many of several names are told in a table."""
+
+
+def celled(cell: Cell, names: int | None = NAMES_SHOWN) -> str:
+    """Return the text of a cell; of several names so many, all of them without a bound."""
+    if isinstance(cell, tuple):
+        return listed(cell, shown=names)
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return `1 pod`, `2,000 pods`."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def listed(names: Sequence[str], last: str = "and", shown: int | None = None) -> str:
+    """Return `a, b and c`; with `shown`, the first few names and how many more there are."""
+    if shown is not None and len(names) > shown:
+        return f"{', '.join(names[:shown])} {last} {len(names) - shown:,} more"
+    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
