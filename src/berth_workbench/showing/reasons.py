@@ -7,6 +7,8 @@ The scheduler's message is an interface and stays as it is in JSON and in condit
 import re
 from typing import Final
 
+from berth_workbench.showing.words import listed
+
 _MESSAGE = re.compile(
     r"\b(\d+)/(\d+) nodes are available: (.*?)\.?(?: no new claims to deallocate,.*| preemption: .*)?$"
 )
@@ -39,6 +41,12 @@ def in_our_words(message: str) -> str:
     first, *others = parts
     told = [f"{first[0]:,} of {int(found[2]):,} nodes {first[1]}", *(f"{count:,} {words}" for count, words in others)]
     return message[: found.start()] + ", ".join(told)
+
+
+def nodes_in_our_words(reasons: str) -> str:
+    """Return the reasons of some nodes, as the scheduler joins them by semicolons, in our words."""
+    told = [_reason(each) for each in reasons.split("; ")]
+    return reasons if any(each.startswith("say: ") for each in told) else f"Nodes {listed(told, 'or')}"
 
 
 def _reason(said: str) -> str:

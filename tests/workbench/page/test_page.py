@@ -345,10 +345,12 @@ def pending_pods(visitor, tmp_path):
     visitor.open("/pending")
     text = visitor.text()
     assert "6 pods pending, for 3 reasons." in text
-    assert "0/60 nodes are available: 1 node(s) were unschedulable, 59 Insufficient cpu." in text
+    assert "Nodes lack cpu or are cordoned" in text
     assert "needs 99 CPU; of the 59 nodes rejected for it, " in text
-    visitor.page.locator("summary").first.click()
+    for summary in visitor.page.locator("summary").all():
+        summary.click()
     assert HOSTILE in visitor.text()
+    assert "0/60 nodes are available: 1 node(s) were unschedulable, 59 Insufficient cpu." in visitor.text()
     visitor.check(tmp_path / "pending")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_workbench.showing.reasons import in_our_words
+from berth_workbench.showing.reasons import in_our_words, nodes_in_our_words
 
 LOST = (
     "0/39 nodes are available: 22 node(s) didn't match Pod's node affinity/selector, 8 node(s) didn't match "
@@ -33,3 +33,9 @@ NO_GPUS = "ran and has no node: 0/3 nodes are available: 3 Insufficient nvidia.c
 )
 def test_messages(message, told):
     assert in_our_words(message) == told
+
+
+def test_reasons_of_nodes():
+    joined = "Insufficient cpu; Insufficient memory; node(s) had untolerated taint(s)"
+    assert nodes_in_our_words(joined) == "Nodes lack cpu, lack memory or have a taint that it does not tolerate"
+    assert nodes_in_our_words("fits now; was woken") == "fits now; was woken"

@@ -1,6 +1,6 @@
 """The first page: how full the cluster is, what is pending and why, the fullest nodes, and what was decided last."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -15,9 +15,12 @@ from berth_workbench.page.times import ago, lasting
 from berth_workbench.page.views.elements import NOTHING, LineChart, link, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import counted, pod_path
+from berth_workbench.showing.reasons import nodes_in_our_words
 
 REFRESH_S = 5.0
 FILLS_SHOWN = 6
+OTHERS_SHOWN = 2
+"""So many resources beside CPU and memory, such as GPUs, have a column among the fullest nodes."""
 REASONS_SHOWN = 5
 DECISIONS_SHOWN = 8
 BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi")
@@ -138,7 +141,7 @@ def _pending(report: PendingReport) -> None:
             with tag("span", classes="count"):
                 link(f"{group.pods:,}", "/pending")
             with tag("div"):
-                tag("span", group.reason, "reason")
+                tag("span", nodes_in_our_words(group.reason), "reason")
                 tag("div", style=f"width:{100 * group.pods / most:.0f}%", classes="count-bar", aria_hidden="true")
                 if longest := lasting(group.since):
                     tag("span", f"longest{longest}", "soft")
@@ -147,15 +150,17 @@ def _pending(report: PendingReport) -> None:
 
 
 def _fullest(found: Overview) -> None:
-    rows = [_full_row(line) for line in found.fullest]
-    table("", ["Node", ("CPU", "number"), ("Memory", "number"), ("Pods", "number")], rows, classes="compact")
+    others = [each.name for each in found.fills if each.requested and each.name not in ("cpu", "memory")]
+    names = ["cpu", "memory", *others[:OTHERS_SHOWN], "pods"]
+    heads = [("CPU" if name == "cpu" else name.partition("/")[2] or name.capitalize(), "number") for name in names]
+    table("", ["Node", *heads], [_full_row(line, names) for line in found.fullest], classes="compact")
 
 
-def _full_row(line: NodeLine) -> list[Any]:
+def _full_row(line: NodeLine, names: Sequence[str]) -> list[Any]:
     address = f"/map?{urlencode({'node': line.name})}"
     return [
         lambda: link(line.name, address),
-        *(lambda name=name: share_bar(line.shares.get(name)) for name in ("cpu", "memory", "pods")),
+        *(lambda name=name: share_bar(line.shares.get(name)) for name in names),
     ]
 
 

@@ -7,6 +7,7 @@ from berth_workbench.page.source import Source
 from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import link, tag
 from berth_workbench.page.views.frame import Frame
+from berth_workbench.showing.reasons import nodes_in_our_words
 
 REFRESH_S = 5.0
 NAMESPACES = 8
@@ -59,9 +60,11 @@ def _group(group: PendingGroup) -> None:
             tag("h2", counted(group.pods, "pod"))
             longest = lasting(group.since)
             tag("span", f"{' and '.join(group.queues)}{f', longest{longest}' if longest else ''}", "soft")
-        tag("p", group.reason, "reason")
+        tag("p", nodes_in_our_words(group.reason), "reason")
         if group.message and group.message != group.reason:
-            tag("p", group.message, "soft")
+            with tag("details"):
+                tag("summary", "What the scheduler said")
+                tag("p", group.message, "soft")
         for lacking in group.shortfalls:
             tag("p", lacking.sentence)
         where = ", ".join(f"{count} in {namespace}" for namespace, count in list(group.namespaces.items())[:NAMESPACES])
