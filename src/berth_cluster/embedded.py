@@ -50,6 +50,7 @@ from berth_cluster.restored import Restored, restore
 from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.directory_lock import DirectoryLock
 from berth_cluster.serving.server import ApiServer
+from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.object_file import ObjectFile
 from berth_cluster.storage.store import Store
 
@@ -95,6 +96,7 @@ class EmbeddedCluster:
         """Whether the directory had a cluster; then neither nodes nor `objects` are added to it."""
         now = partial(datetime.now, UTC)
         self.store = Store(now, system_objects=not objects, service_accounts=True, kept=kept)
+        NamespaceContents(self.store)
         self.restored: Restored | None = None
         self._objects = objects
         self.manager = ControllerManager(self.store)

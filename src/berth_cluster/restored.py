@@ -119,7 +119,7 @@ def _kind_of(obj: Object, kinds: Kinds) -> ResourceType | None:
 
 def _selects(kind: ResourceType) -> bool:
     """Whether it is a workload that finds its pods by a selector."""
-    return kind.kind in _SELECTING and kind.custom is None
+    return kind.kind in _SELECTING and not kind.is_custom
 
 
 def _read(kind: ResourceType, number: int, original: Object, store: Store) -> Object:
@@ -156,7 +156,7 @@ def _add_system_objects(store: Store, given: dict[ResourceType, list[Object]]) -
 def _add_accounts(store: Store, given: dict[ResourceType, list[Object]]) -> None:
     """Add the ServiceAccounts that pods name, without which there would be no more such pods; snapshots have none."""
     accounts = resource_of("ServiceAccount")
-    for obj in (obj for kind, found in given.items() if kind.namespaced and kind.custom is None for obj in found):
+    for obj in (obj for kind, found in given.items() if kind.namespaced and not kind.is_custom for obj in found):
         spec = obj.get("spec") or {}
         template = ((spec.get("jobTemplate") or {}).get("spec") or spec).get("template") or {}
         for pod_spec in (spec, template.get("spec") or {}):

@@ -5,6 +5,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from berth_cluster.apimachinery.resource_types import BY_KEY
+from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.store import Store
 
 PODS = BY_KEY["", "pods"]
@@ -39,7 +40,10 @@ def make_store(clock=None, **options):
     numbers = itertools.count(1)
     options.setdefault("uid_factory", lambda: f"uid-{next(numbers)}")
     options.setdefault("rng", random.Random(7))
-    return Store(clock or Clock(), **options)
+    store = Store(clock or Clock(), **options)
+    if store.service_accounts:
+        NamespaceContents(store)
+    return store
 
 
 def pod(name="web", **spec):

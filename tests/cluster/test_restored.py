@@ -16,6 +16,7 @@ from berth_cluster.controllers.workloads.daemonset import made_for
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster, create_nodes, make_controllers
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.restored import Restored, UnrestorableError, restore
+from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.store import Store
 from berth_workbench.snapshot.shapes import TAKEN, shape_of, trimmed
 from tests.fuzz.mutation import hostile
@@ -29,6 +30,7 @@ class Cluster:
 
     def __init__(self, *objects: dict[str, Any]) -> None:
         self.store = Store(clock=lambda: START, system_objects=not objects, service_accounts=True)
+        NamespaceContents(self.store)
         self.restored: Restored | None = restore(self.store, copy.deepcopy(objects)) if objects else None
         self.manager = ControllerManager(self.store)
         elsewhere = self.restored.missing_owners if self.restored else ()

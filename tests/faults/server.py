@@ -20,6 +20,7 @@ from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.embedded import ClusterSettings, make_controllers
 from berth_cluster.hollow.drivers import create_driver_objects
 from berth_cluster.serving.transport import StoreTransport
+from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.store import Store, own
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -54,7 +55,9 @@ class Server:
         create_driver_objects(self.store, DEVICES)
 
     def _new_store(self, **options):
-        return Store(clock=self.wall, uid_factory=self._uid, rng=self._suffixes, service_accounts=True, **options)
+        store = Store(clock=self.wall, uid_factory=self._uid, rng=self._suffixes, service_accounts=True, **options)
+        NamespaceContents(store)
+        return store
 
     def _open(self, store):
         self.store = store

@@ -44,9 +44,8 @@ def unknown_fields(kind: ResourceType, obj: Object, *, partial: bool = False, co
 
     What comes out says which fields are unknown. A `partial` object is a patch, to which nothing is done.
     """
-    if kind.custom is not None:
-        found = kind.custom.unknown_fields(kind, obj, partial=partial)
-    else:
+    found = kind.undeclared(obj, partial=partial)
+    if found is None:
         known = message_of(kind.group, kind.version, kind.kind)
         check = FieldCheck(kind.kind, kind.version, partial=partial, complete=complete)
         found = check.run(known, obj) if known is not None else []

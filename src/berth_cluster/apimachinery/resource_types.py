@@ -5,16 +5,14 @@ resource is `(group, plural)`; anything with these two attributes addresses it, 
 Controllers and owner references name resources by kind instead (`resource_of`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from berth_cluster.apimachinery.errors import no_such_path
-
-if TYPE_CHECKING:
-    from berth_cluster.custom.version import CustomVersion
+from berth_cluster.apimachinery.meta import Object
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -31,7 +29,7 @@ class Addressed(Protocol):
 
 
 class ResourceType(msgspec.Struct, frozen=True):
-    """One resource of the API: its names, and what may be done with it."""
+    """One resource of the API: its names, and what may be done with it. Those of definitions are `CustomType`s."""
 
     group: str
     version: str
@@ -44,22 +42,24 @@ class ResourceType(msgspec.Struct, frozen=True):
     verbs: tuple[str, ...] = ALL_VERBS
     has_generation: bool = False  # metadata.generation counts changes of the spec
     is_idle: bool = False  # stored, and nothing in this cluster acts on it
-    custom: "CustomVersion | None" = None  # what a CustomResourceDefinition says of its objects
+    given_singular: str = ""
+    given_list_kind: str = ""
+    is_custom: ClassVar[bool] = False
 
     @property
     def singular(self) -> str:
-        """The kind in lower case, as upstream's discovery has it, or what a CustomResourceDefinition says."""
-        return self.kind.lower() if self.custom is None else self.custom.singular
+        """The kind in lower case, as upstream's discovery has it, or what a definition says."""
+        return self.given_singular or self.kind.lower()
 
     @property
     def list_kind(self) -> str:
         """The kind of lists."""
-        return f"{self.kind}List" if self.custom is None else self.custom.list_kind
+        return self.given_list_kind or f"{self.kind}List"
 
     @property
     def unique_kind(self) -> str:
         """The kind, with its group where anybody may have declared it: controllers go by kinds."""
-        return self.kind if self.custom is None else f"{self.kind}.{self.group}"
+        return f"{self.kind}.{self.group}" if self.is_custom else self.kind
 
     @property
     def key(self) -> ResourceKey:
@@ -75,6 +75,13 @@ class ResourceType(msgspec.Struct, frozen=True):
     def has_status(self) -> bool:
         """Whether status is written apart from the rest."""
         return "status" in self.subresources
+
+    def getter(self, _field: str) -> Callable[[Object], str] | None:
+        """How field selectors read a field that this kind declares; None where it declares none of that name."""
+        return None
+
+    def undeclared(self, _obj: Object, *, partial: bool) -> list[str] | None:
+        """The fields of an object or a patch that are not declared; None where the tables of types know them."""
 
 
 # Under a group and version, each line is a kind: its name and plural, and what else is said of it. `/x` is a

@@ -101,7 +101,7 @@ def make_matcher(resource: ResourceType, label_selector: str, field_selector: st
 
 
 def _unknown_field(resource: ResourceType, path: str) -> str:
-    if resource.key in _FIELDS and resource.key != ("apps", "replicasets"):
+    if resource.is_custom or (resource.key in _FIELDS and resource.key != ("apps", "replicasets")):
         return _SAID_OF_UNKNOWN.get(resource.key, "field label not supported: {0}").format(path)
     return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
@@ -125,11 +125,7 @@ def _field_tests(resource: ResourceType, text: str) -> list[Matcher]:
     except SelectorError as error:
         raise bad_request(f"invalid field selector {text!r}: {error}") from None
     for path, operator, value in terms:
-        getter = known.get(path) or _COMMON.get(path)
-        if resource.custom is not None and getter is None:
-            getter = resource.custom.getter(path)
-            if getter is None:
-                raise bad_request(f"field label not supported: {path}")
+        getter = known.get(path) or _COMMON.get(path) or resource.getter(path)
         if getter is None:
             raise bad_request(_unknown_field(resource, path))
         tests.append(_compare(getter, value, wanted=operator != "!="))

@@ -12,7 +12,6 @@ from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import Controller
 from berth_cluster.controllers.index import ObjectChange, ObjectIndex
-from berth_cluster.storage.custom_kinds import all_types
 from berth_cluster.storage.store import Store
 
 MAX_STEPS = 10_000_000
@@ -30,7 +29,7 @@ class ControllerManager:
         self._hearing: dict[str, list[Controller]] = {}  # by kind, filled as kinds come up
         self._turn = -1
         self._left = 0
-        for resource in all_types(store):
+        for resource in store.custom.all_types():
             for obj in store.objects(resource):
                 self.index.apply(ObjectChange("ADDED", resource.unique_kind, obj, None))
         store.subscribe(self._on_change)

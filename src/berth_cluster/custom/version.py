@@ -1,6 +1,6 @@
 """One version of a custom resource: what its CustomResourceDefinition says of it, ready to be used.
 
-A `ResourceType` of such a resource holds one of these (`custom`), and whoever asks something of a kind that cannot be
+A `CustomType` is the resource with one of these (`custom`), and whoever asks something of a kind that cannot be
 in a table asks it: the strategy, the check of bodies, selectors, tables, the scale subresource, OpenAPI, merges.
 """
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 from types import MappingProxyType
+from typing import ClassVar
 
 from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request
 from berth_cluster.apimachinery.field_checks import FieldCheck
@@ -46,10 +47,7 @@ class CustomVersion:
     def __init__(self, definition: Object, number: int) -> None:
         """`number` says which of the definition's versions it is."""
         spec = definition["spec"]
-        names = definition["status"]["acceptedNames"]
         said = spec["versions"][number]
-        self.singular: str = names.get("singular") or ""
-        self.list_kind: str = names.get("listKind") or ""
         self.definition = definition["metadata"]["name"]
         self.is_terminating = is_being_deleted(definition)
         self.is_storage = bool(said.get("storage"))
@@ -81,17 +79,6 @@ class CustomVersion:
         """The type that what is applied has to have; None where there may be any fields."""
         return None if self.schema.get(PRESERVE) else self.message
 
-    def unknown_fields(self, kind: ResourceType, obj: Object, *, partial: bool) -> list[str]:
-        """The fields of an object or patch that the kind does not have; refuses metadata of the wrong type."""
-        unknown = unknown_fields(obj, self.schema)
-        meta = obj.get("metadata")
-        if isinstance(meta, dict):
-            check = FieldCheck(kind.kind, kind.version, partial=partial)
-            unknown += [f"metadata.{path}" for path in check.run(message(OBJECT_META), meta)]
-        elif meta is not None:
-            raise bad_request(f"{kind.kind}: metadata must be an object")
-        return sorted(unknown)
-
     def refuse_if_unconverted(self, kind: str) -> None:
         """Refuse whatever is asked of a version that only a webhook could make of the stored one."""
         if self.needs_webhook:
@@ -110,11 +97,6 @@ class CustomVersion:
             errors.note("FieldValueInvalid", "<nil>", f"Invalid value: null: {_NOT_CHECKED}complete validation")
         elif not is_blocked:
             self._rules.check(obj, old, "", errors)
-
-    def getter(self, field: str) -> Callable[[Object], str] | None:
-        """How field selectors read a field; None where the definition does not list it."""
-        path = self.selectable.get(field)
-        return None if path is None else lambda obj: _selected(obj, path)
 
     def scale_of(self, obj: Object) -> Object:
         """The replicas and the selector of an object, as a Scale's spec and status."""
@@ -140,11 +122,34 @@ class CustomVersion:
         return made
 
 
-def types_of(definition: Object) -> list[ResourceType]:
+class CustomType(ResourceType, frozen=True, kw_only=True):
+    """A resource that a CustomResourceDefinition declares, in one version."""
+
+    custom: CustomVersion
+    is_custom: ClassVar[bool] = True
+
+    def getter(self, field: str) -> Callable[[Object], str] | None:
+        """How field selectors read a field; None where the definition does not list it."""
+        path = self.custom.selectable.get(field)
+        return None if path is None else lambda obj: _selected(obj, path)
+
+    def undeclared(self, obj: Object, *, partial: bool) -> list[str]:
+        """The fields of an object or patch that the kind does not have; refuses metadata of the wrong type."""
+        unknown = unknown_fields(obj, self.custom.schema)
+        meta = obj.get("metadata")
+        if isinstance(meta, dict):
+            check = FieldCheck(self.kind, self.version, partial=partial)
+            unknown += [f"metadata.{path}" for path in check.run(message(OBJECT_META), meta)]
+        elif meta is not None:
+            raise bad_request(f"{self.kind}: metadata must be an object")
+        return sorted(unknown)
+
+
+def types_of(definition: Object) -> list[CustomType]:
     """The resource in each of its versions."""
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     return [
-        ResourceType(
+        CustomType(
             spec["group"],
             version["name"],
             names["plural"],
@@ -155,6 +160,8 @@ def types_of(definition: Object) -> list[ResourceType]:
             tuple(names.get("categories") or ()),
             VERBS,
             has_generation=True,
+            given_singular=names.get("singular") or "",
+            given_list_kind=names.get("listKind") or "",
             custom=CustomVersion(definition, number),
         )
         for number, version in enumerate(spec["versions"])

@@ -26,6 +26,7 @@ from berth_cluster.apimachinery.errors import (
 )
 from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import METRICS_GROUP, ResourceType
+from berth_cluster.custom.version import CustomType
 from berth_cluster.serving import access
 from berth_cluster.serving.bodies import read_object, read_typed
 from berth_cluster.serving.delay import ApiDelay
@@ -183,7 +184,7 @@ class Application:
             return self._measured(kind, target, request)
         permit = EscalationCheck(self._authorizer, user, target) if kind.group == RBAC else None
         response = await self._handlers.handle(kind, target, request, permit)
-        if kind.custom is not None and kind.custom.warning and isinstance(response, web.Response):
+        if isinstance(kind, CustomType) and kind.custom.warning and isinstance(response, web.Response):
             add_warnings(response, [kind.custom.warning])
         self._count(target, request)
         return response

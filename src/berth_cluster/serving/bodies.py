@@ -140,7 +140,7 @@ def _too_long() -> StoreError:
 
 def _check_type(kind: ResourceType, obj: Object) -> None:
     said_kind, said_version = obj.get("kind"), obj.get("apiVersion")
-    if kind.custom is not None and not said_kind:
+    if kind.is_custom and not said_kind:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing"
         )
@@ -148,7 +148,7 @@ def _check_type(kind: ResourceType, obj: Object) -> None:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind.kind}): it says kind {said_kind!r}"
         )
-    if said_version != kind.api_version and (said_version or kind.custom is not None):
+    if said_version != kind.api_version and (said_version or kind.is_custom):
         raise bad_request(
             f"the API version in the data ({said_version or ''}) does not match the expected API version "
             f"({kind.api_version})"

@@ -46,7 +46,7 @@ class ResponseForm:
         """A list, in pieces each of which is soon made."""
         head = {"kind": self._kind.list_kind, "apiVersion": self._kind.api_version, "metadata": meta}
         # Custom objects say in lists, too, of what kind they are.
-        encoded = attrgetter("listed" if self._kind.custom is None else "encoded")
+        encoded = attrgetter("listed" if not self._kind.is_custom else "encoded")
         return _in_slices(head, "items", entries, lambda part: map(encoded, part))
 
     def line(self, event: WatchEvent) -> bytes:

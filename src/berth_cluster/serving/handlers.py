@@ -20,6 +20,7 @@ from berth_cluster.apimachinery.errors import (
 from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, PODS, ResourceType
+from berth_cluster.custom.version import CustomType
 from berth_cluster.serving.bodies import delete_options, is_apply, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.hollow_log import hollow_log
@@ -90,7 +91,7 @@ class Handlers:
         self, kind: ResourceType, target: Target, request: web.BaseRequest, permit: Permit | None = None
     ) -> web.StreamResponse:
         """Carry out one request; `permit` refuses what its client may not write."""
-        if kind.custom is not None:
+        if isinstance(kind, CustomType):
             kind.custom.refuse_if_unconverted(kind.kind)
         if kind is PODS and target.subresource == "log" and request.method == "GET":
             pod = self._store.entry(kind, target.namespace, target.name).obj
@@ -302,7 +303,7 @@ class Handlers:
         return bytes_response(form.one(Entry(obj, 0)), status, form.media_type)
 
     def _form(self, kind: ResourceType, request: web.BaseRequest) -> ResponseForm:
-        name = wanted_form(request.headers.get("Accept", ""), has_protobuf=kind.custom is None)
+        name = wanted_form(request.headers.get("Accept", ""), has_protobuf=not kind.is_custom)
         return FORMS[name](kind, request.query, self._store.clock)
 
 

@@ -25,6 +25,7 @@ from berth_cluster.apimachinery.schema import (
     type_name,
 )
 from berth_cluster.custom.values import INT_OR_STRING, PRESERVE
+from berth_cluster.custom.version import CustomType
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
 from berth_cluster.serving.responses import bytes_response, encode, json_response
 
@@ -111,7 +112,7 @@ class OpenApiDocuments:
 
 def _definitions(kinds: Iterable[ResourceType], refs: str, version: int) -> Json:
     """The schemas of the kinds and of everything they are made of."""
-    named = [type_name(kind.group, kind.version, kind.kind) for kind in kinds if kind.custom is None]
+    named = [type_name(kind.group, kind.version, kind.kind) for kind in kinds if not kind.is_custom]
     waiting = [DELETE_OPTIONS, OBJECT_META, "meta.v1.Status", *named]
     definitions: Json = {}
     while waiting:
@@ -121,7 +122,7 @@ def _definitions(kinds: Iterable[ResourceType], refs: str, version: int) -> Json
             continue
         definitions[full_name(name)] = _shown(found, refs, version, waiting)
     for kind in kinds:
-        if kind.custom is not None:
+        if isinstance(kind, CustomType):
             definitions[_custom_name(kind)] = _custom(kind, kind.custom.schema, refs, version)
     return dict(sorted(definitions.items()))
 

@@ -17,7 +17,7 @@ import msgspec
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY, NEW_EVENTS, Addressed, ResourceType, resource_type
-from berth_cluster.custom.version import CustomVersion
+from berth_cluster.custom.version import CustomType
 from berth_cluster.storage.watch import Entry
 
 Convert = Callable[[Any], Any]
@@ -38,8 +38,8 @@ def view_of(kind: ResourceType) -> ApiView | None:
     """How a kind is shown and taken; None where it is as it is stored."""
     if kind is NEW_EVENTS:
         return _EVENTS
-    if kind.custom is not None:
-        return None if kind.custom.is_as_stored else _custom_view(kind.api_version, kind.custom)
+    if isinstance(kind, CustomType):
+        return None if kind.custom.is_as_stored else _custom_view(kind)
     stored = BY_KEY[kind.key]
     if kind is stored or kind.version == stored.version:
         return None
@@ -47,15 +47,15 @@ def view_of(kind: ResourceType) -> ApiView | None:
     return ApiView(_then(shape.from_stored, kind.api_version), _then(shape.to_stored, stored.api_version))
 
 
-def _custom_view(api_version: str, custom: CustomVersion) -> ApiView:
+def _custom_view(kind: CustomType) -> ApiView:
     """Versions of a custom resource differ in apiVersion, and in what their schemas prune and add."""
 
     def shown(obj: Any) -> Any:
-        made = {**msgspec.json.decode(msgspec.json.encode(obj)), "apiVersion": api_version}
-        custom.complete(made)
+        made = {**msgspec.json.decode(msgspec.json.encode(obj)), "apiVersion": kind.api_version}
+        kind.custom.complete(made)
         return made
 
-    return ApiView(shown, lambda obj: {**obj, "apiVersion": custom.stored_version})
+    return ApiView(shown, lambda obj: {**obj, "apiVersion": kind.custom.stored_version})
 
 
 def addressed_type(resource: Addressed) -> ResourceType:

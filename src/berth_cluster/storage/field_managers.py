@@ -18,6 +18,7 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import Field, Message, message, message_of, type_of
 from berth_cluster.apimachinery.strategic_merge import identity
+from berth_cluster.custom.version import CustomType
 
 _NOT_OWNED = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "deletionTimestamp",
@@ -178,7 +179,9 @@ def _of_field(value: Any, field: Field | None, path: Path) -> Iterator[tuple[Pat
 
 def refuse_untyped(kind: ResourceType, applied: Object) -> None:
     """500, as upstream, for what is applied and has fields that its kind does not have."""
-    known = message_of(kind.group, kind.version, kind.kind) if kind.custom is None else kind.custom.applied_message
+    known = (
+        kind.custom.applied_message if isinstance(kind, CustomType) else message_of(kind.group, kind.version, kind.kind)
+    )
     meta = applied.get("metadata")
     mistakes = []
     if meta is not None and not isinstance(meta, dict):

@@ -162,7 +162,7 @@ def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
     if version and not version.isdigit():
         raise StoreError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
     is_any = not int(version or 0)  # "0" is no version, as upstream
-    if is_any and (kind.custom is not None or kind.key in _NEEDS_VERSION):
+    if is_any and (kind.is_custom or kind.key in _NEEDS_VERSION):
         errors = FieldErrors()
         errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.refusal(kind.plural, kind.group, name)
@@ -191,7 +191,7 @@ def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) 
     status subresource), so that users and controllers do not undo one another's work.
     """
     old = entry.obj
-    if subresource == "status" and (kind.custom is not None or kind.key in _STATUS_ALONE):
+    if subresource == "status" and (kind.is_custom or kind.key in _STATUS_ALONE):
         return {**old, "metadata": dict(old["metadata"]), "status": new.get("status") or {}}
     if subresource in ("finalize", "resize"):
         return {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec") or {}}

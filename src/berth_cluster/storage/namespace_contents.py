@@ -1,18 +1,14 @@
 """What clients expect to find in every namespace: the ServiceAccount `default`, and the CA as `kube-root-ca.crt`.
 
-A store that has service accounts calls `NamespaceContents` about each change, so that both are there before the request
+A cluster has one `NamespaceContents`, which is told of each change, so that both are there before the request
 that made the namespace is answered, and come back when they are deleted. In a real cluster two controllers do this a
 moment later. The CA is the one that the server publishes for components that delegate authentication; without a server
 there is none.
 """
 
-from typing import TYPE_CHECKING
-
 from berth_cluster.apimachinery.meta import Object, is_being_deleted
 from berth_cluster.apimachinery.resource_types import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, ResourceType
-
-if TYPE_CHECKING:
-    from berth_cluster.storage.store import Store
+from berth_cluster.storage.store import Store
 
 DEFAULT_ACCOUNT = "default"
 ROOT_CA = "kube-root-ca.crt"
@@ -29,9 +25,11 @@ class NamespaceContents:
 
     __slots__ = ("_store",)
 
-    def __init__(self, store: "Store") -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         store.subscribe(self._on_change)
+        for namespace in store.objects(NAMESPACES):
+            self._fill(namespace)
 
     def _on_change(self, change_type: str, kind: ResourceType, obj: Object, _old: Object | None) -> None:
         name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")

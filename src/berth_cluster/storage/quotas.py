@@ -1,36 +1,36 @@
 """Charges each new object, and each one that grows, to the ResourceQuotas of its namespace, or refuses it.
 
-Called by the store as the last step before it writes. What an object counts as is in `strategies.quota_usage`.
+Asked by the store as the last step before it writes. What an object counts as is in `strategies.quota_usage`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY, PODS, ResourceType
+from berth_cluster.strategies.base import ClusterView
 from berth_cluster.strategies.pod_defaults import containers_of
 from berth_cluster.strategies.quota_usage import ZERO, counts, usage_of, used_of, written
 from berth_workloads.amounts import Amount, amounts, total
 from berth_workloads.quotas import MUST_BE_GIVEN, excess
 
-if TYPE_CHECKING:
-    from berth_cluster.storage.store import Store
-
 QUOTAS = BY_KEY["", "resourcequotas"]
 
 
-def charge(store: "Store", kind: ResourceType, new: Object, old: Object | None, *, dry_run: bool) -> None:
-    """Note what an object uses from now on in the quotas of its namespace; refused with 403 where it exceeds one."""
+def charged(
+    view: ClusterView, custom: Sequence[ResourceType], kind: ResourceType, new: Object, old: Object | None
+) -> list[Object]:
+    """The quotas of its namespace with what an object uses from now on; refused with 403 where it exceeds one."""
     namespace = new["metadata"].get("namespace", "")
-    quotas = store.objects(QUOTAS, namespace) if namespace else []
+    quotas = view.objects(QUOTAS, namespace) if namespace else []
     if not quotas:
-        return
+        return []
     quotas.sort(key=lambda one: str(one["metadata"]["name"]))
     usage, before = usage_of(kind, new), usage_of(kind, old) if old is not None else {}
     growth = {name: Amount(each.value - before.get(name, ZERO).value, each.is_binary) for name, each in usage.items()}
-    charged = []
+    grown = []
     for quota in quotas:
         name, hard = quota["metadata"]["name"], amounts((quota.get("spec") or {}).get("hard"))
         if not counts(quota, kind, new):
@@ -45,15 +45,13 @@ def charge(store: "Store", kind: ResourceType, new: Object, old: Object | None, 
             continue
         status = quota.get("status") or {}
         if status.get("hard") != quota["spec"].get("hard"):  # nobody has counted yet
-            status = used_of(quota, store.custom.stored(), partial(store.objects, namespace=namespace))
+            status = used_of(quota, custom, partial(view.objects, namespace=namespace))
         used = amounts(status.get("used"))
         why = excess(name, more, used, hard)
         if why is not None:
             raise forbidden(kind.plural, kind.group, new["metadata"]["name"], why)
-        charged.append({**quota, "status": {**status, "used": written(total([used, more]))}})
-    if not dry_run:
-        for quota in charged:
-            store.update(QUOTAS, namespace, quota["metadata"]["name"], quota, "status")
+        grown.append({**quota, "status": {**status, "used": written(total([used, more]))}})
+    return grown
 
 
 def _refuse_unsaid(pod: Object, quota: str, hard: Mapping[str, Any]) -> None:

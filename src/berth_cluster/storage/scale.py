@@ -4,6 +4,7 @@ from berth_cluster.apimachinery.errors import FieldErrors, bad_request, not_foun
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.selection import selector_text
+from berth_cluster.custom.version import CustomType
 
 SCALE = ResourceType("autoscaling", "v1", "scales", "Scale")
 
@@ -21,7 +22,7 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
         "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
         "status": {"replicas": status.get("replicas", 0)},
     }
-    if kind.custom is not None:
+    if isinstance(kind, CustomType):
         return {**scale, **kind.custom.scale_of(obj)}
     selector = selector_text(spec.get("selector") or {})
     if selector:
@@ -39,7 +40,7 @@ def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
     replicas = spec.get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas >= 2**31:
         raise bad_request(f'Scale "{name}": spec.replicas must be a whole number of 32 bits, not {replicas!r}')
-    if kind.custom is not None:
+    if isinstance(kind, CustomType):
         obj = kind.custom.with_replicas(obj, replicas)
     errors = FieldErrors()
     if replicas < 0:
@@ -49,7 +50,7 @@ def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
     if asked.get("uid"):
         meta["uid"] = asked["uid"]
     changed = {**obj, "metadata": meta}
-    return changed if kind.custom is not None else {**changed, "spec": {**obj["spec"], "replicas": replicas}}
+    return changed if kind.is_custom else {**changed, "spec": {**obj["spec"], "replicas": replicas}}
 
 
 def _check_scalable(kind: ResourceType, obj: Object) -> None:

@@ -41,7 +41,7 @@ from berth_cluster.apimachinery.errors import (
     too_large,
 )
 from berth_cluster.apimachinery.field_checks import check_patched, check_types
-from berth_cluster.apimachinery.meta import Object, timestamp
+from berth_cluster.apimachinery.meta import Object, is_being_deleted, is_condition_true, timestamp, without_finalizer
 from berth_cluster.apimachinery.patches import PATCH_TYPES, apply_patch
 from berth_cluster.apimachinery.resource_types import (
     DEFINITIONS,
@@ -57,13 +57,13 @@ from berth_cluster.apimachinery.resource_types import (
     resource_type,
 )
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
-from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, quotas, scale
+from berth_cluster.custom.version import CustomType
+from berth_cluster.storage import binding, bootstrap, custom_kinds, deletion, eviction, metadata, quotas, scale
 from berth_cluster.storage.api_versions import ApiView, addressed_type, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
 from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
 from berth_cluster.storage.field_managers import FieldManagers, Permit, Writer
-from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.object_file import ObjectFile, SavedObject
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
@@ -105,8 +105,8 @@ class Store:
     ) -> None:
         """A store with the objects that are `kept`; `system_objects` adds to an empty one those of every cluster.
 
-        `service_accounts` turns on what a cluster does about them: every namespace gets the account `default` and the
-        CA's certificate, and pods without an account get that one. An API server alone does neither.
+        With `service_accounts`, pods without an account get the one that `NamespaceContents` makes. An API server alone
+        does neither.
         """
         self.clock = clock
         self.new_uid = uid_factory or _random_uid
@@ -120,17 +120,15 @@ class Store:
         self._collections[NEW_EVENTS.key] = self._collections["", "events"]
         self._watch_limits = watch_limits or WatchLimits()
         self._expiry = EventExpiry(event_ttl_s, max_events)
-        self._subscribers: list[Subscriber] = []
+        self._subscribers: list[Subscriber] = [self._on_declared]
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
-        self.custom = CustomKinds(self)
+        self.custom = CustomKinds()
         self.managers = FieldManagers(self.custom.message_of)
         self.service_accounts = service_accounts
         self.kept = kept
         if kept is not None:
             self._begin_with(kept)
-        if service_accounts:
-            NamespaceContents(self)
         if system_objects and not self.revision:
             for kind, obj in bootstrap.system_objects():
                 self.create(kind, "", obj)
@@ -252,7 +250,7 @@ class Store:
             writer.warnings.extend(strategy.warnings(new))
         if not metadata.has_free_name(new, partial(collection.find, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
-        quotas.charge(self, kind, new, None, dry_run=dry_run)
+        self._charge(kind, new, None, dry_run)
         if writer is not None and not dry_run:
             self.managers.created(new, writer, obj if writer.is_apply else None)
         return _shown(kind, self.commit(kind, "ADDED", new, None, dry_run=dry_run))
@@ -299,7 +297,7 @@ class Store:
             check_patched(scale.SCALE, scaled)
             return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run, writer=writer)
         current = _shown(kind, entry.obj)
-        accepted = PATCH_TYPES if kind.custom is None else kind.custom.patch_types
+        accepted = kind.custom.patch_types if isinstance(kind, CustomType) else PATCH_TYPES
         # The patch is copied as well, since parts of it become parts of the stored object.
         patched = apply_patch(own(current), _decode(_encode(patch)), content_type, accepted)
         unknown = check_patched(kind, patched)
@@ -396,20 +394,6 @@ class Store:
         """What `resource` names, in its version if it says one; raises `StoreError` (404) where there is none."""
         return self.custom.addressed(resource) or addressed_type(resource)
 
-    def open_collection(self, kind: ResourceType, *, begin_again: bool) -> None:
-        """Keep objects of a resource from now on, or keep them as those of a resource that has changed."""
-        known = self._collections.get(kind.key)
-        if known is None:
-            self._collections[kind.key] = known = self._new_collection(kind)
-            known.forgotten = self.revision  # there may have been one of that name before
-        known.resource = kind
-        if begin_again:
-            known.end_watches()
-
-    def close_collection(self, key: ResourceKey) -> None:
-        """Forget a resource that has no objects any more."""
-        self._collections.pop(key).end_watches()
-
     def entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
         """The present version of an object; NotFound when it is not there."""
         entry = self.collection(kind).find(namespace if kind.namespaced else "", name)
@@ -489,7 +473,7 @@ class Store:
             self.managers.load(uid, saved.owners)
         collection.put(entry)
         if collection.resource is DEFINITIONS:
-            self.custom.load(entry.obj)
+            self._declare(entry.obj)
         elif collection.resource is EVENTS:
             self._expiry.written(entry, saved.written_s)
 
@@ -529,7 +513,7 @@ class Store:
         if new == entry.obj:
             return entry.obj
         if subresource != "status":
-            quotas.charge(self, kind, new, entry.obj, dry_run=dry_run)
+            self._charge(kind, new, entry.obj, dry_run)
         metadata.count_generation(kind, entry, new)
         if writer is not None and not dry_run:
             self.managers.updated(entry.obj, new, writer)
@@ -537,6 +521,61 @@ class Store:
             writer.warnings.extend(strategy.warnings(new))
         change_type: ChangeType = "DELETED" if deletion.is_finished(kind, new) else "MODIFIED"
         return self.commit(kind, change_type, new, entry, dry_run=dry_run)
+
+    def _charge(self, kind: ResourceType, new: Object, old: Object | None, dry_run: bool) -> None:
+        charged = quotas.charged(self, self.custom.stored(), kind, new, old)
+        for quota in () if dry_run else charged:
+            self.update(quotas.QUOTAS, quota["metadata"]["namespace"], quota["metadata"]["name"], quota, "status")
+
+    def _on_declared(self, change_type: str, kind: ResourceType, obj: Object, _old: Object | None) -> None:
+        # The first to be told of a change, so that nobody sees one before the kinds have followed it.
+        if isinstance(kind, CustomType) and change_type == "DELETED":
+            self._settle(kind.custom.definition)
+        elif kind is DEFINITIONS:
+            self._settle(obj["metadata"]["name"])
+            if change_type == "DELETED" or is_condition_true(obj, "Established"):
+                for other in self.objects(DEFINITIONS):  # which may have waited for a name
+                    if not is_condition_true(other, "NamesAccepted"):
+                        self._settle(other["metadata"]["name"])
+
+    def _settle(self, name: str) -> None:
+        """Bring everything about a definition up to date with it."""
+        definition = self.find(DEFINITIONS, "", name)
+        if definition is None:
+            gone = self.custom.drop(name)
+            if gone is not None:
+                self._collections.pop(gone.key).end_watches()
+            return
+        status = custom_kinds.status_of(definition, self.objects(DEFINITIONS), self.now())
+        if status == definition["status"]:
+            self._declare(definition)
+            if not is_being_deleted(definition):
+                return
+            kind = self.custom.declared_by(name)
+            if kind is not None:
+                for entry in list(self.collection(kind).entries()):
+                    if not is_being_deleted(entry.obj):
+                        self.delete(kind, *entry.place)
+            if kind is None or not len(self.collection(kind)):
+                definition = without_finalizer(self.entry(DEFINITIONS, "", name).obj, deletion.CLEANUP_FINALIZER)
+                self.update(DEFINITIONS, "", name, definition)
+                return
+            status = custom_kinds.waiting_for_objects(status, self.now())
+        self.update(DEFINITIONS, "", name, {**definition, "status": status}, "status")  # which comes here again
+
+    def _declare(self, definition: Object) -> None:
+        """Keep objects of what a definition declares, or keep them as those of a resource that has changed."""
+        declared = self.custom.declare(definition)
+        if declared is None:
+            return
+        kind, is_another = declared
+        known = self._collections.get(kind.key)
+        if known is None:
+            self._collections[kind.key] = known = self._new_collection(kind)
+            known.forgotten = self.revision  # there may have been one of that name before
+        known.resource = kind
+        if is_another:
+            known.end_watches()
 
     def _tell_subscribers(self, change: StoreChange) -> None:
         # A subscriber that writes comes here again while the loop below is running; its change waits in the queue, so

@@ -5,16 +5,13 @@ uses what its pods do, and what its own annotations add.
 """
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from berth.api.quantity import QuantityError
 from berth_cluster.apimachinery.meta import Object, annotations_of, labels_of
 from berth_cluster.apimachinery.resource_types import METRICS_GROUP, NODES, PODS, ResourceType
+from berth_cluster.storage.store import Store
 from berth_cluster.strategies.quota_usage import written
 from berth_workloads.amounts import Amount, amount, total
-
-if TYPE_CHECKING:
-    from berth_cluster.storage.store import Store
 
 CPU_USAGE, MEMORY_USAGE = "berth.dev/cpu-usage", "berth.dev/memory-usage"
 _ANNOTATIONS = (("cpu", CPU_USAGE), ("memory", MEMORY_USAGE))
@@ -36,7 +33,7 @@ def runs(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") == "Running"
 
 
-def metrics_of(store: "Store", kind: ResourceType, obj: Object) -> Object:
+def metrics_of(store: Store, kind: ResourceType, obj: Object) -> Object:
     """The PodMetrics or NodeMetrics of a pod or a node."""
     meta, now = obj["metadata"], store.now()
     kept = {key: meta[key] for key in ("name", "namespace") if key in meta}
@@ -55,7 +52,7 @@ def metrics_of(store: "Store", kind: ResourceType, obj: Object) -> Object:
     return {**shown, "usage": written(total([usage_said(obj), *map(usage_said, pods)]))}
 
 
-def measured(store: "Store", plural: str, namespace: str, label_selector: str) -> list[Object]:
+def measured(store: Store, plural: str, namespace: str, label_selector: str) -> list[Object]:
     """The metrics of all nodes, or of all pods that run, in order of their names."""
     kind = NODES if plural == "nodes" else PODS
     found, _ = store.list(kind, namespace, label_selector)

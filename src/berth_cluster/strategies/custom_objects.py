@@ -3,7 +3,7 @@
 from berth_cluster.apimachinery.errors import FieldErrors, forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.custom.version import CustomVersion
+from berth_cluster.custom.version import CustomType
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 
@@ -13,10 +13,10 @@ class CustomObjectStrategy(RESTStrategy):
 
     __slots__ = ("_kind", "_version")
 
-    def __init__(self, kind: ResourceType, version: CustomVersion) -> None:
-        super().__init__(check=lambda obj, _field, errors: version.check(obj, None, errors))
+    def __init__(self, kind: CustomType) -> None:
+        super().__init__(check=lambda obj, _field, errors: kind.custom.check(obj, None, errors))
         self._kind = kind
-        self._version = version
+        self._version = kind.custom
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Prune and set defaults; a status that has a subresource is not given at first."""

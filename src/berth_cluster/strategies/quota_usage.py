@@ -4,7 +4,7 @@ The store charges what comes (`storage.quotas`), and a controller counts again w
 (`controllers.quotas`). The rules are those of `berth_workloads.quotas`. Upstream: pkg/quota/v1/evaluator/core.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from berth_cluster.apimachinery.meta import Object
@@ -97,7 +97,7 @@ def _terms(affinity: Object) -> Iterator[Object]:
         yield each.get("podAffinityTerm") or {}
 
 
-def used_of(quota: Object, custom: list[ResourceType], objects: Callable[[ResourceType], list[Object]]) -> Object:
+def used_of(quota: Object, custom: Sequence[ResourceType], objects: Callable[[ResourceType], list[Object]]) -> Object:
     """The status of a quota: what of its resources is used; `objects` gives those of a kind in its namespace."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     kinds = {name: kind for name in hard if (kind := kind_of_resource(name, custom)) is not None}

@@ -4,6 +4,7 @@ from types import MappingProxyType
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
+from berth_cluster.custom.version import CustomType
 from berth_cluster.strategies import (
     core,
     limit_ranges,
@@ -79,6 +80,6 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
 
 def strategy_of(kind: ResourceType) -> RESTStrategy:
     """What is special about a resource."""
-    if kind.custom is not None:
-        return CustomObjectStrategy(kind, kind.custom)
+    if isinstance(kind, CustomType):
+        return CustomObjectStrategy(kind)
     return _STRATEGIES.get(kind.key, _IDLE if kind.is_idle else _PLAIN)

@@ -11,6 +11,7 @@ from berth_cluster.embedded import ClusterSettings, create_nodes, make_controlle
 from berth_cluster.hollow.drivers import create_driver_objects
 from berth_cluster.hollow.kubelet import KubeletSettings
 from berth_cluster.hollow.template import NodeTemplate
+from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.store import Store
 
 START_S = 1_800_000_000.0
@@ -29,6 +30,7 @@ class World:
             rng=random.Random(1),
             service_accounts=True,
         )
+        NamespaceContents(self.store)
         settings = ClusterSettings(kubelet=kubelet or KubeletSettings(), heartbeat_s=0, devices_per_node=devices)
         self.manager = ControllerManager(self.store)
         self.manager.add(make_controllers(self.manager.client, settings))

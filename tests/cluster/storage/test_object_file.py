@@ -16,7 +16,6 @@ import pytest
 from berth.api.user_error import UserError
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, RESOURCE_TYPES
-from berth_cluster.storage.custom_kinds import all_types
 from berth_cluster.storage.field_managers import Writer
 from berth_cluster.storage.object_file import FILE_NAME, ObjectFile, ObjectFileError
 from tests.cluster.objects import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, Clock, config_map, make_store, names, pod
@@ -83,7 +82,7 @@ def directory(tmp_path):
 
 
 def everything(store):
-    return {kind.unique_kind: sorted(store.objects(kind), key=str) for kind in all_types(store)}
+    return {kind.unique_kind: sorted(store.objects(kind), key=str) for kind in store.custom.all_types()}
 
 
 def widget(name):

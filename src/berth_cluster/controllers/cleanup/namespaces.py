@@ -15,7 +15,6 @@ from berth_cluster.apimachinery.resource_types import NEW_EVENTS, PODS, Resource
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.storage.custom_kinds import all_types
 
 KIND = "Namespace"
 FINALIZER = "kubernetes"
@@ -65,7 +64,7 @@ class NamespaceController(KeyedController):
         """Delete all pods, and when they are gone all other contents; when none are left, finalize the namespace."""
         if not is_being_deleted(obj):
             return
-        contents = [resource for resource in all_types(self.client.store) if _is_content(resource)]
+        contents = [resource for resource in self.client.store.custom.all_types() if _is_content(resource)]
         left = self._emptied([PODS], obj) or self._emptied(contents, obj)
         if left:
             self.client.set_status(obj, _told(obj.get("status"), left, now_s))

@@ -9,6 +9,7 @@ from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY, EVENTS, NEW_EVENTS, ResourceKey, ResourceType
 from berth_cluster.apimachinery.schema import description, find_message, message, type_name
+from berth_cluster.custom.version import CustomType
 from berth_cluster.serving.responses import metadata_only
 from berth_cluster.serving.tables.columns import CREATED_AT, NAME, Column
 from berth_cluster.serving.tables.custom import custom_columns
@@ -23,7 +24,7 @@ def make_table(
     kind: ResourceType, objects: list[Object], meta: dict[str, Any], include: str, now: datetime
 ) -> dict[str, Any]:
     """The Table of some objects; `include` says how much of each object goes along."""
-    columns = _columns(kind.key) if kind.custom is None else custom_columns(kind.custom)
+    columns = custom_columns(kind.custom) if isinstance(kind, CustomType) else _columns(kind.key)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
