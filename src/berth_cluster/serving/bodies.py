@@ -83,15 +83,16 @@ def _check_fields(
             f'fieldValidation: Unsupported value: "{wanted}": supported values: "Ignore", "Strict", "Warn"'
         )
     applies = partial and is_apply(request.headers.get("Content-Type", ""))
+    is_told = "fieldValidation" in request.query and wanted != "Ignore"
+    is_yaml = "yaml" in request.headers.get("Content-Type", "")
+    repeated = repeated_fields(body, obj) if is_told and not is_yaml else []  # before `obj` is pruned
     # What is applied has to have the fields of its type, whatever the request says (see `field_managers`).
     found = [] if applies else unknown_fields(kind, obj, partial=partial)
-    if "fieldValidation" in request.query and wanted != "Ignore":
-        if "yaml" in request.headers.get("Content-Type", ""):
-            repeated = repeated_keys(body)
-            said = ["\n  ".join(("yaml: unmarshal errors:", *repeated))] if repeated else []
-            found = [*(said if wanted == "Strict" else repeated), *found]
-        else:
-            found.extend(f'duplicate field "{path}"' for path in repeated_fields(body))
+    found.extend(f'duplicate field "{path}"' for path in repeated)
+    if is_told and is_yaml:
+        repeated = repeated_keys(body)
+        said = ["\n  ".join(("yaml: unmarshal errors:", *repeated))] if repeated else []
+        found = [*(said if wanted == "Strict" else repeated), *found]
     if found and wanted == "Strict":
         why = f"strict decoding error: {', '.join(found)}"
         if partial and not applies:

@@ -15,6 +15,7 @@ from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs
 from berth_cluster.apimachinery import protobuf
 from berth_cluster.apimachinery.errors import StoreError, bad_request
 from berth_cluster.apimachinery.reason import refuse_unreasonable
+from berth_cluster.storage.store import own
 
 FormName = Literal["object", "Table", "PartialObjectMetadata", "protobuf", "PartialObjectMetadata in protobuf"]
 
@@ -61,11 +62,12 @@ def decode_body(body: bytes, content_type: str, what: str) -> Any:
 
 def _decoded(body: bytes, content_type: str, what: str) -> Any:
     media_type = content_type.partition(";")[0].strip()
-    if media_type == PROTOBUF:
-        return protobuf.decode(body)
     try:
+        if media_type == PROTOBUF:
+            return own(protobuf.decode(body))
         if media_type in ("application/yaml", "text/yaml", "application/apply-patch+yaml"):
-            return load_yaml(body)
+            loaded = load_yaml(body)  # whose aliases share what they stand for
+            return own(loaded) if isinstance(loaded, dict) else loaded
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, yaml.YAMLError, UnreasonableYAML) as error:
         raise bad_request(f"{what}: the body cannot be read as {media_type or 'JSON'}: {error}") from None

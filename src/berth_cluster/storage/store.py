@@ -11,7 +11,7 @@ Invariants:
   revisions, of one that a subscriber makes after the one that it is being told of.
 - An object that is in the store is never edited, only replaced. What the store hands out is therefore shared without
   copying: callers must not edit it, but make a new object of what they want to change and write that. What callers hand
-  in is copied, so that they may go on using it.
+  in is copied, so that they may go on using it; only what the server has decoded for a `writer` is the store's to keep.
 
 Events are kept for an hour after they were last written, as upstream, and are not kept for ever by anybody else either:
 every write of an event lets some go whose time has come, and the server that runs a store in real time calls
@@ -232,7 +232,7 @@ class Store:
     ) -> Object:
         """Add an object, after filling in what the API server fills in, for the client `writer`."""
         kind = resource_type(resource)
-        new = own(obj)
+        new = own(obj) if writer is None or writer.is_apply else obj
         if writer is None:  # else the server has checked the body
             check_types(kind, new)
         new = _stored(kind, new)
@@ -272,7 +272,7 @@ class Store:
         if subresource == "scale":
             scaled = self._write(kind, entry, scale.with_scale(kind, entry.obj, obj), "", dry_run, writer)
             return scale.scale_of(kind, scaled)
-        new = own(obj)
+        new = own(obj) if writer is None else obj
         if writer is None and not subresource:  # the status is written by controllers, which know its types
             check_types(kind, new)
         return _shown(kind, self._write(kind, entry, _stored(kind, new), subresource, dry_run, writer))
@@ -298,8 +298,8 @@ class Store:
             return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run, writer=writer)
         current = _shown(kind, entry.obj)
         accepted = kind.custom.patch_types if isinstance(kind, CustomType) else PATCH_TYPES
-        # The patch is copied as well, since parts of it become parts of the stored object.
-        patched = apply_patch(own(current), _decode(_encode(patch)), content_type, accepted)
+        mine = _decode(_encode(patch)) if writer is None else patch  # parts of it become parts of the stored object
+        patched = apply_patch(own(current), mine, content_type, accepted)
         unknown = check_patched(kind, patched)
         if writer is not None and isinstance(patch, list):  # other patches are checked for fields where they come in
             writer.warnings.extend(unknown)

@@ -5,6 +5,7 @@ import pytest
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.patches import MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import BY_KEY
+from berth_cluster.storage.field_managers import Writer
 from tests.cluster.objects import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -45,6 +46,12 @@ def test_what_the_caller_handed_in_stays_the_callers():
     given["data"]["color"] = "blue"
     assert made["data"] == {"color": "red"}
     assert "uid" not in given["metadata"]
+
+
+def test_what_the_server_has_decoded_is_kept_as_it_is():
+    store, body = make_store(), pod("web")
+    store.create(PODS, "default", body, writer=Writer("kubectl", "v1", []))
+    assert store.entry(PODS, "default", "web").obj is body
 
 
 def test_the_servers_fields_cannot_be_chosen():
