@@ -18,6 +18,7 @@ SOURCE = SRC
 
 WRITES_ELSEWHERE = {
     ("create", "pods/binding"),  # Transport.bind
+    ("patch", "podgroups/status"),  # one patcher writes the status of pods and of groups
     ("patch", "persistentvolumes"),  # one function of plugins/volumes/writing.py for both kinds
     ("patch", "persistentvolumeclaims"),
     ("patch", "resourceclaims/binding"),  # what v1.36 asks of a client that patches an allocation into the status

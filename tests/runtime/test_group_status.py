@@ -9,7 +9,8 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import SetPodGroupCondition
 from berth.kube.fence import WriteRefused
-from berth.runtime.acting.group_status import MAX_TRIES, GroupStatusPatcher, condition_patch
+from berth.runtime.acting.group_status import GroupStatusPatcher, condition_patch
+from berth.runtime.acting.status_patcher import MAX_TRIES
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from tests.runtime.world import World, at_once
 from tests.waiting import WAIT_S

@@ -11,7 +11,8 @@ from berth.api.codec import decode
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import PatchPodStatus, PodRef
 from berth.kube.fence import WriteRefused
-from berth.runtime.acting.pod_status import MAX_TRIES, StatusPatcher, merged, patch_body
+from berth.runtime.acting.pod_status import PodStatusPatcher, patch_body
+from berth.runtime.acting.status_patcher import MAX_TRIES
 from tests.runtime.world import World, at_once
 from tests.waiting import WAIT_S, until
 
@@ -33,7 +34,7 @@ class Bench:
         self.world = World(nodes=1)
         self.transport = self.world.transport
         self.said, self.bugs = [], []
-        self.patcher = StatusPatcher(
+        self.patcher = PodStatusPatcher(
             self.transport, lookup=lambda _: None, report=self.said.append, bug=self.bugs.append,
             rng=random.Random(1), sleep=at_once,
         )  # fmt: skip
@@ -50,7 +51,7 @@ class Bench:
     ],
 )
 def test_what_the_newer_patch_says_stands(older, newer, expected):
-    found = merged(older, newer)
+    found = PodStatusPatcher.merged(older, newer)
     assert (found.message, found.nominated_node_name) == expected
 
 
@@ -71,9 +72,9 @@ def test_the_transition_time_changes_with_the_status_only(pod, has_time):
 def test_the_condition_says_which_generation_it_is_about_and_the_newer_one_stands():
     older = PatchPodStatus(POD, "False", "Unschedulable", "a", observed_generation=1)
     newer = PatchPodStatus(POD, "False", "Unschedulable", "b", observed_generation=2)
-    body = msgspec.json.decode(patch_body(merged(older, newer), None, NOW))
+    body = msgspec.json.decode(patch_body(PodStatusPatcher.merged(older, newer), None, NOW))
     assert body["status"]["conditions"][0]["observedGeneration"] == 2
-    kept = merged(older, PatchPodStatus(POD, nominated_node_name="n1"))
+    kept = PodStatusPatcher.merged(older, PatchPodStatus(POD, nominated_node_name="n1"))
     assert msgspec.json.decode(patch_body(kept, None, NOW))["status"]["conditions"][0]["observedGeneration"] == 1
 
 

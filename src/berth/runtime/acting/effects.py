@@ -36,7 +36,7 @@ from berth.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.acting.bindings import BindingClient
 from berth.runtime.acting.group_status import GroupStatusPatcher
 from berth.runtime.acting.pod_reads import read_pod
-from berth.runtime.acting.pod_status import Lookup, StatusPatcher
+from berth.runtime.acting.pod_status import Lookup, PodStatusPatcher
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
 from berth.runtime.observing.work_queues import WorkQueues
@@ -102,18 +102,11 @@ class Effects:
         self._extender_calls: WorkerPool[Request] = WorkerPool(
             EXTENDER_CALLS_AT_ONCE, self._call, bug, self.work_queues.queue("extender_call")
         )
-        self._statuses = StatusPatcher(
-            transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep, timer=self._timer,
-            queue=self.work_queues.queue(STATUS_PATCH),
-        )  # fmt: skip
-        self._groups = GroupStatusPatcher(
-            transport,
-            report=report,
-            bug=bug,
-            rng=rng,
-            sleep=sleep,
-            queue=self.work_queues.queue("pod_group_status_patch"),
-        )
+        options: Any = {"report": report, "bug": bug, "rng": rng, "sleep": sleep}
+        queue = self.work_queues.queue(STATUS_PATCH)
+        self._statuses = PodStatusPatcher(transport, lookup, timer=self._timer, queue=queue, **options)
+        queue = self.work_queues.queue("pod_group_status_patch")
+        self._groups = GroupStatusPatcher(transport, queue=queue, **options)
 
     @property
     def pending(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Jobs done beside the event loop's main task: a limited number at a time, the others in the order they came.
 
-The parts that carry out effects (`effects`, `pod_status`, `group_status`) have a pool each, so that none can use up the
+The parts that carry out effects (`effects`, `status_patcher`) have a pool each, so that none can use up the
 connections of another. A worker is a task that lives while there is work.
 """
 
