@@ -16,12 +16,12 @@ from collections import Counter
 import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
+from berth.decisions.plugin_views import shadow_reports
 from berth.framework.loader import plugins_named
 from berth.framework.plugin_code import PluginCode
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.reload import SetupReader
-from berth.runtime.serving.plugin_views import shadow_reports
 from berth.testing.invariants import check
 from tests.runtime.world import POD, World, configuration, scheduling
 from tests.waiting import pass_time, virtually

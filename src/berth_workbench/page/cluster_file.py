@@ -19,13 +19,13 @@ from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_for
 from berth.decisions.fit import Fit, fit
 from berth.decisions.fit_question import read_question
+from berth.decisions.node_columns import NodeColumns, copy_columns
+from berth.decisions.pending import PODS_NAMED, PendingGroup, PendingReport, reasons_of
+from berth.decisions.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
+from berth.decisions.plugin_views import figure_reports
+from berth.decisions.pod_report import DecisionLine, PodReport
 from berth.decisions.shortfall import Shortfall, shortfalls
-from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
-from berth.runtime.serving.node_columns import NodeColumns, copy_columns
-from berth.runtime.serving.pending import PODS_NAMED, PendingGroup, PendingReport, reasons_of
-from berth.runtime.serving.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
-from berth.runtime.serving.plugin_views import figure_reports
-from berth.runtime.serving.waits import PendingPod
+from berth.decisions.waits import PendingPod
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
 from berth_workbench.page.source import PluginViews

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from berth.runtime.serving.node_columns import NodeColumns
+from berth.decisions.node_columns import NodeColumns
 
 MAX_LEVELS = 360
 """An hour, at a sample every ten seconds."""

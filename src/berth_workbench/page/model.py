@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from berth.decisions.explanation import Explanation
-from berth.runtime.serving.node_columns import NodeColumns
+from berth.decisions.node_columns import NodeColumns
 from berth_workbench.showing.figures import share
 
 QUEUES = ("active", "backoff", "unschedulable", "gated")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from berth.runtime.serving.node_columns import NodeColumns, ResourceAmounts
+from berth.decisions.node_columns import NodeColumns, ResourceAmounts
 from berth_workbench.page.model import NodeLine, node_lines
 
 FULLEST = 8

@@ -6,12 +6,12 @@ The recorded cores are made again and given the same calls; nothing is compared,
 from collections import Counter
 from collections.abc import Iterable
 
+from berth.decisions.node_columns import copy_columns
 from berth.framework.registry import Registry
 from berth.recording.calls import CallKind, decisions_of
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import Segment
 from berth.runtime.observing.metrics import queue_counts
-from berth.runtime.serving.node_columns import copy_columns
 from berth_workbench.page.levels import LevelHistory
 from berth_workbench.page.model import RESULTS, QueueHistory, QueueSample
 from berth_workbench.replay.reconstruction import Rebuilt

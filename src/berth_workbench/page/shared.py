@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from berth.decisions.fit import Fit
-from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
-from berth.runtime.serving.node_columns import NodeColumns
-from berth.runtime.serving.pending import PendingReport
-from berth.runtime.serving.placements import NodeDetails, PodColumns
+from berth.decisions.node_columns import NodeColumns
+from berth.decisions.pending import PendingReport
+from berth.decisions.placements import NodeDetails, PodColumns
+from berth.decisions.pod_report import DecisionLine, PodReport
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.model import QueueSample
 from berth_workbench.page.source import PluginViews, Source

@@ -14,9 +14,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
+from berth.decisions.pending import PendingGroup, PendingReport
+from berth.decisions.pod_report import DecisionLine, PodReport
 from berth.runtime.observing.logs import legible
-from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
-from berth.runtime.serving.pending import PendingGroup, PendingReport
 from berth_workbench.page.model import QUEUES, RESULTS, NodeLine, decision_matrix, node_lines, totals
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source, SourceError

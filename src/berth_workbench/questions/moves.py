@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from berth.runtime.serving.node_columns import NodeColumns, NodeGroups, grouped
+from berth.decisions.node_columns import NodeColumns, NodeGroups, grouped
 from berth_workbench.planning.rebalance.plan import RebalancePlan
 from berth_workbench.planning.whatif import WhatIfResult, WhoIsWhere
 from berth_workbench.showing.figures import share

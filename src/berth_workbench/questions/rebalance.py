@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from berth.runtime.serving.node_columns import copy_columns
+from berth.decisions.node_columns import copy_columns
 from berth_workbench.planning.rebalance.plan import Balance, RebalancePlan, in_groups
 from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.runtime.serving.node_columns import copy_columns
+from berth.decisions.node_columns import copy_columns
 from berth_workbench.planning.whatif import PodOutcome, WhatIfResult, WhatIfRun, WhoIsWhere, broken_groups
 from berth_workbench.questions.moves import moves_of
 from berth_workbench.questions.question import Fails, NamedThings, Question

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from berth.runtime.serving.node_columns import NodeGroups
+from berth.decisions.node_columns import NodeGroups
 
 Cell = str | int | tuple[str, ...]
 """A number is shown with its thousands apart; of several names the first few, and how many more there are."""

@@ -2,7 +2,7 @@
 
 import base64
 
-from berth.runtime.serving.node_columns import NodeColumns, NodeGroups, ResourceAmounts
+from berth.decisions.node_columns import NodeColumns, NodeGroups, ResourceAmounts
 from berth_workbench.page.levels import FULL, LevelHistory
 
 

@@ -1,7 +1,7 @@
 """What is made of the scheduler's answers for people: rates, shares, the decision matrix."""
 
 from berth.decisions.explanation import Explanation, Rejected, ScoredNode
-from berth.runtime.serving.node_columns import NodeColumns, NodeGroups, ResourceAmounts
+from berth.decisions.node_columns import NodeColumns, NodeGroups, ResourceAmounts
 from berth_workbench.page.model import (
     QueueHistory,
     QueueSample,

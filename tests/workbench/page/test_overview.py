@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.builders import make_node, make_pod
-from berth.runtime.serving.node_columns import copy_columns
+from berth.decisions.node_columns import copy_columns
 from berth_workbench.page.overview import overview
 from berth_workbench.planning.whatif import WhatIfRun
 from berth_workbench.questions.moves import moves_of

@@ -11,40 +11,16 @@ import msgspec
 
 from berth.api.redaction import redact
 from berth.decisions.by_plugins import rejection_details
-from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, Explanation, explain
+from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain
 from berth.decisions.keeper import LogKeeper
-from berth.decisions.stories import Story, StoryLine, lines_of, rfc3339
-from berth.runtime.serving.pending import PendingReport, pending_report
-from berth.runtime.serving.waits import PendingPod, PermitWait, pending_pod, permit_wait, queued_pods
+from berth.decisions.pending import PendingReport, pending_report
+from berth.decisions.pod_report import DecisionLine, PodReport
+from berth.decisions.stories import Story, lines_of, rfc3339
+from berth.decisions.waits import PendingPod, pending_pod, permit_wait, queued_pods
 
 if TYPE_CHECKING:
     from berth.core.core import Core
     from berth.runtime.scheduler import LiveScheduler
-
-
-class PodReport(msgspec.Struct, frozen=True, rename="camel"):
-    """All that is known of one pod: its last decision, where it waits if it does, and its story."""
-
-    pod: str
-    decision: Explanation | None
-    pending: PendingPod | None
-    permit: PermitWait | None = None
-    """Set while Permit holds the pod."""
-    story: tuple[StoryLine, ...] = ()
-    """What happened to it so far, as the decision log has it."""
-    is_gone: bool = False
-    """Whether there is no such pod any more: this is about the last one that had the name."""
-
-
-class DecisionLine(msgspec.Struct, frozen=True, rename="camel"):
-    """A decision in one line."""
-
-    pod: str
-    outcome: str
-    node: str | None
-    message: str
-    attempts: int
-    time: str
 
 
 class Debugging:

@@ -8,7 +8,7 @@ does not end; a standby is ready too. Not alive: a cycle that only a restart can
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from berth.runtime.serving.plugin_views import told_out
+from berth.decisions.plugin_views import told_out
 
 if TYPE_CHECKING:
     from berth.runtime.scheduler import LiveScheduler

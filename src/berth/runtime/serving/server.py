@@ -26,6 +26,9 @@ from berth.config.types import SchedulerConfiguration
 from berth.decisions.fit import fit
 from berth.decisions.fit_question import FitManifestError, read_question
 from berth.decisions.keeper import LogKeeper
+from berth.decisions.node_columns import copy_columns
+from berth.decisions.placements import copy_pods, node_and_pods
+from berth.decisions.plugin_views import figure_reports, plugin_reports, shadow_reports
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
 from berth.runtime.observing.health_slis import HealthSlis
 from berth.runtime.observing.informers import InformerMetrics
@@ -39,9 +42,6 @@ from berth.runtime.serving.connections import ANSWER_S, BoundedListener
 from berth.runtime.serving.debug_endpoints import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
-from berth.runtime.serving.node_columns import copy_columns
-from berth.runtime.serving.placements import copy_pods, node_and_pods
-from berth.runtime.serving.plugin_views import figure_reports, plugin_reports, shadow_reports
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from berth.runtime.serving.node_columns import NodeColumns
+from berth.decisions.node_columns import NodeColumns
 from berth_workbench.page.model import NodeLine, node_lines, totals
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.views.elements import NOTHING, HeatMap, link, percent, share_bar, table, tag

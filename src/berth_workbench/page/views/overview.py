@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from berth.runtime.serving.debug_endpoints import DecisionLine
-from berth.runtime.serving.pending import PendingReport
+from berth.decisions.pending import PendingReport
+from berth.decisions.pod_report import DecisionLine
 from berth_workbench.page.model import RESULTS, NodeLine
 from berth_workbench.page.overview import Overview, ResourceFill, overview
 from berth_workbench.page.recorder import HistoryRecorder

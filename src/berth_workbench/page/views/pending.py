@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from berth.runtime.serving.pending import PendingGroup, PendingReport
+from berth.decisions.pending import PendingGroup, PendingReport
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import link, tag

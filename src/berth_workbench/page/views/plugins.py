@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from berth.runtime.serving.plugin_views import FigureReport, PluginReport, ShadowReport
+from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
 from berth_workbench.page.source import PluginViews, Source
 from berth_workbench.page.times import ago
 from berth_workbench.page.views.elements import NOTHING, bar_chart, link, table, tag

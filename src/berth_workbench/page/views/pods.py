@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from berth.decisions.explanation import Explanation, NodeExplanation
+from berth.decisions.pod_report import DecisionLine
 from berth.decisions.stories import StoryLine
-from berth.runtime.serving.debug_endpoints import DecisionLine
-from berth.runtime.serving.waits import PendingPod, PermitWait
+from berth.decisions.waits import PendingPod, PermitWait
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.model import DecisionMatrix, decision_matrix
 from berth_workbench.page.source import Source

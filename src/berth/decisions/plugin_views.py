@@ -4,20 +4,13 @@ Made of a core between two cycles; given out under `/debug/shadows` and `/debug/
 `/readyz` show parts of it.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from berth.core.core import Core
 from berth.cycle.shadow import ShadowProfile
 from berth.decisions.by_plugins import figures_of
+from berth.decisions.waits import WallTime
 from berth.framework.health import HealthState, PluginHealth
-
-if TYPE_CHECKING:
-    from berth.core.core import Core
-
-WallTime = Callable[[float], str]
-"""Turns a time of the core's clock into RFC 3339."""
 
 
 class ShadowCause(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,7 +75,7 @@ class FigureReport(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str]
 
 
-def figure_reports(core: "Core") -> list[FigureReport]:
+def figure_reports(core: Core) -> list[FigureReport]:
     """Return what plugins tell of what they keep, such as quotas in use."""
     return [
         FigureReport(each.profile, each.plugin, each.figure.name, float(each.figure.value), dict(each.figure.labels))
@@ -90,7 +83,7 @@ def figure_reports(core: "Core") -> list[FigureReport]:
     ]
 
 
-def shadow_reports(core: "Core", wall_time: WallTime, pod: str = "") -> list[ShadowReport]:
+def shadow_reports(core: Core, wall_time: WallTime, pod: str = "") -> list[ShadowReport]:
     """Return what all shadows would have decided otherwise; with a `pod` only the differences about that one."""
     return [_shadow_report(shadow, wall_time, pod) for shadow in core.shadows]
 
@@ -114,7 +107,7 @@ def _shadow_report(shadow: ShadowProfile, wall_time: WallTime, pod: str) -> Shad
     )
 
 
-def plugin_reports(core: "Core", wall_time: WallTime) -> list[PluginReport]:
+def plugin_reports(core: Core, wall_time: WallTime) -> list[PluginReport]:
     """Return how the plugins are doing whose health is kept: those that are optional, and new ones on probation."""
     return [
         PluginReport(
@@ -132,7 +125,7 @@ def plugin_reports(core: "Core", wall_time: WallTime) -> list[PluginReport]:
     ]
 
 
-def told_out(plugins: "list[PluginHealth]") -> str:
+def told_out(plugins: list[PluginHealth]) -> str:
     """Say which plugins are left out, in one line; empty where none is."""
     return "; ".join(
         f"going without plugin {each.name} of profile {each.profile}: {each.last_failure}"

@@ -7,16 +7,14 @@ comes first; of those with equally many the one with the highest priority, then 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from berth.core.core import Core
 from berth.decisions.shortfall import Shortfall, shortfalls
-from berth.runtime.serving.waits import WallTime, members_of, queued_pods
+from berth.decisions.waits import WallTime, members_of, queued_pods
 from berth.state.pod_info import PodInfo
-
-if TYPE_CHECKING:
-    from berth.core.core import Core
 
 PODS_NAMED = 20
 """How many pods of a group are named."""
@@ -64,7 +62,7 @@ class _Pending(NamedTuple):
     since: str
 
 
-def pending_report(core: "Core", wall_time: WallTime, told: Callable[[str], str], namespace: str = "") -> PendingReport:
+def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], namespace: str = "") -> PendingReport:
     """Return what is pending in one namespace, or in all. `told` is what a pod's last failure was, by uid."""
     by_reason: dict[str, list[_Pending]] = {}
     for one in _all_pending(core, wall_time, told):
@@ -74,7 +72,7 @@ def pending_report(core: "Core", wall_time: WallTime, told: Callable[[str], str]
     return PendingReport(sum(group.pods for group in groups), tuple(groups))
 
 
-def _all_pending(core: "Core", wall_time: WallTime, told: Callable[[str], str]) -> "list[_Pending]":
+def _all_pending(core: Core, wall_time: WallTime, told: Callable[[str], str]) -> list[_Pending]:
     found = []
     for queue, queued in queued_pods(core):
         pod = queued.pod
@@ -95,7 +93,7 @@ def _all_pending(core: "Core", wall_time: WallTime, told: Callable[[str], str]) 
     return found
 
 
-def _message(core: "Core", pod: PodInfo, told: Callable[[str], str]) -> str:
+def _message(core: Core, pod: PodInfo, told: Callable[[str], str]) -> str:
     """Return why a pod was not placed when it was last tried; empty where it was not."""
     decision = core.trace.get(pod.key)
     if decision is not None and decision.pod.uid == pod.uid:
@@ -117,7 +115,7 @@ def reasons_of(message: str) -> str:
     return "; ".join(sorted({_COUNT.sub("", part, count=1) for part in _BETWEEN.split(why)})) or message
 
 
-def _group(core: "Core", pods: "list[_Pending]") -> PendingGroup:
+def _group(core: Core, pods: list[_Pending]) -> PendingGroup:
     pods.sort(key=lambda one: (-one.pod.priority, one.since, one.pod.key))
     first = pods[0]
     return PendingGroup(
@@ -133,7 +131,7 @@ def _group(core: "Core", pods: "list[_Pending]") -> PendingGroup:
     )
 
 
-def _lacking(core: "Core", pods: "list[_Pending]") -> Iterator[Shortfall]:
+def _lacking(core: Core, pods: list[_Pending]) -> Iterator[Shortfall]:
     """Yield what the first pods lack, those that ask for the same once."""
     known: set[tuple[str, str]] = set()
     for one in pods[:PODS_LOOKED_AT]:

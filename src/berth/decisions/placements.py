@@ -11,7 +11,7 @@ import msgspec
 
 from berth.api.node import Node
 from berth.api.pools import pool_of
-from berth.runtime.serving.node_columns import ZONE_LABELS, NodeGroups, first_of, grouped
+from berth.decisions.node_columns import ZONE_LABELS, NodeGroups, first_of, grouped
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 

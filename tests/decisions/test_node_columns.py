@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth.runtime.serving.node_columns import MAX_RESOURCES, copy_columns
+from berth.decisions.node_columns import MAX_RESOURCES, copy_columns
 from berth_workbench.simulation.cluster import SimulatedCluster
 
 ZONE = "topology.kubernetes.io/zone"

@@ -4,19 +4,16 @@ Values ready for JSON, made of a core between two cycles.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from berth.api.scheduling import PodGroup
+from berth.core.core import Core
 from berth.decisions.explanation import waits_for
 from berth.framework.waiting_pods import WaitingPod
 from berth.state.pod_groups import POD_GROUP, group_of
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
-
-if TYPE_CHECKING:
-    from berth.api.scheduling import PodGroup
-    from berth.core.core import Core
 
 WallTime = Callable[[float], str]
 """Turns a time of the core's clock into RFC 3339."""
@@ -81,7 +78,7 @@ class PermitWait(msgspec.Struct, frozen=True, rename="camel"):
     members: Members | None = None
 
 
-def queued_pods(core: "Core") -> Iterator[tuple[str, QueuedPod]]:
+def queued_pods(core: Core) -> Iterator[tuple[str, QueuedPod]]:
     """Yield every pod in a queue, with the queue's name for people."""
     queue = core.queue
     for name, pods in (
@@ -94,7 +91,7 @@ def queued_pods(core: "Core") -> Iterator[tuple[str, QueuedPod]]:
             yield ("gated" if queued.is_gated else name), queued
 
 
-def pending_pod(core: "Core", queued: QueuedPod, queue: str, wall_time: WallTime) -> PendingPod:
+def pending_pod(core: Core, queued: QueuedPod, queue: str, wall_time: WallTime) -> PendingPod:
     """Return where a pod is queued, and what would wake it."""
     pod = queued.pod
     profile = core.profiles[pod.profile_name]
@@ -115,7 +112,7 @@ def pending_pod(core: "Core", queued: QueuedPod, queue: str, wall_time: WallTime
     )
 
 
-def permit_wait(core: "Core", waiting: WaitingPod, wall_time: WallTime) -> PermitWait:
+def permit_wait(core: Core, waiting: WaitingPod, wall_time: WallTime) -> PermitWait:
     """Return who holds a pod at Permit, and until when."""
     return PermitWait(
         pod=waiting.pod.key,
@@ -130,7 +127,7 @@ def permit_wait(core: "Core", waiting: WaitingPod, wall_time: WallTime) -> Permi
     )
 
 
-def members_of(core: "Core", pod: PodInfo) -> Members | None:
+def members_of(core: Core, pod: PodInfo) -> Members | None:
     """Return how far a pod's gang is; None for a pod that is in none."""
     key, groups = group_of(pod), core.intake.groups
     if key is None or groups is None:

@@ -1,7 +1,7 @@
 """What is on the nodes: one node with its pods, and the pods of all nodes as columns."""
 
 from berth.core.builders import make_node, make_pod
-from berth.runtime.serving.placements import copy_pods, node_and_pods
+from berth.decisions.placements import copy_pods, node_and_pods
 from berth_workbench.simulation.cluster import SimulatedCluster
 
 
