@@ -346,13 +346,13 @@ def test_what_cannot_be_deleted():
 
 
 def test_the_limits():
+    from berth.serving.connections import ConnectionLimits
     from berth_cluster.apimachinery import errors, patches
     from berth_cluster.apimachinery.reason import MAX_DEPTH, MAX_VALUES
     from berth_cluster.cli import up
     from berth_cluster.controllers import events
     from berth_cluster.serving import app, handlers
     from berth_cluster.serving.bodies import MAX_BODY_BYTES
-    from berth_cluster.serving.connections import ConnectionLimits
     from berth_cluster.storage import collection, store, watch
     from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS
 

@@ -14,11 +14,12 @@ from berth.kube.credentials.access import kubeconfig_access
 from berth.kube.http.client import HttpTransport
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.serving import connections
+from berth.runtime.serving import server as serving
 from berth.runtime.serving.authentication import AuthenticationLookupError
 from berth.runtime.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions, TlsOptions
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.serving.server import HealthServer
+from berth.serving.connections import ConnectionLimits
 from berth_cluster.serving.certificates import ClusterAuthority
 from berth_cluster.serving.rbac import ClusterUser
 from berth_cluster.serving.server import ApiServer
@@ -247,7 +248,7 @@ async def test_a_lookup_that_must_not_fail(tmp_path):
 
 async def test_silent_strangers_keep_nobody_out(tmp_path, monkeypatch):
     """On the port before, 300 connections without a word, or with half a head, were kept for ever."""
-    monkeypatch.setattr(connections, "MAX_OPEN", 20)
+    monkeypatch.setattr(serving, "LIMITS", ConnectionLimits(total=40, on_trial=20))
     async with served(tmp_path) as port:
         silent = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(15)]
         halves = [await asyncio.open_connection("127.0.0.1", port.port, ssl=unverified()) for _ in range(25)]
@@ -259,9 +260,7 @@ async def test_silent_strangers_keep_nobody_out(tmp_path, monkeypatch):
 
 
 async def test_whoever_is_late_is_cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "HANDSHAKE_S", 0.2)
-    monkeypatch.setattr(connections, "HEAD_S", 0.2)
-    monkeypatch.setattr(connections, "SWEEP_S", 0.05)
+    monkeypatch.setattr(serving, "LIMITS", ConnectionLimits(handshake_s=0.2, head_s=0.2))
     async with served(tmp_path) as port:
         silent, other = await asyncio.open_connection("127.0.0.1", port.port)
         half, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=unverified())
@@ -272,6 +271,34 @@ async def test_whoever_is_late_is_cut_off(tmp_path, monkeypatch):
                     await reader.readexactly(1)
         for each in (writer, other):
             each.close()
+
+
+async def test_those_with_a_credential_are_not_dropped_for_strangers(tmp_path, monkeypatch):
+    monkeypatch.setattr(serving, "LIMITS", ConnectionLimits(total=8, on_trial=4))
+    async with a_cluster(tmp_path) as cluster, served(tmp_path, cluster) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=unverified())
+        asked = b"GET /livez HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer monitor-token\r\n\r\n"
+        strangers = []
+        for _ in range(2):
+            writer.write(asked)
+            async with asyncio.timeout(WAIT_S):
+                assert b" 200 OK" in await reader.readuntil(b"\r\n\r\nok")
+            strangers += [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(8)]
+        for _, other in [(reader, writer), *strangers]:
+            other.close()
+
+
+async def test_a_manifest_that_trickles_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(serving, "LIMITS", ConnectionLimits(body_s=0.05))
+    async with a_cluster(tmp_path) as cluster, served(tmp_path, cluster) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=unverified())
+        head = (
+            f"POST /fit HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {cluster.token}\r\nContent-Length: 100\r\n\r\n{{"
+        )
+        writer.write(head.encode())
+        async with asyncio.timeout(WAIT_S):
+            assert b" 408 Request Timeout" in await reader.read()
+        writer.close()
 
 
 async def test_plain_http_is_not_spoken_on_the_secure_port(tmp_path):

@@ -8,12 +8,12 @@ import aiohttp
 from aiohttp import web
 
 from berth.api.repetitions import repeated_fields
+from berth.serving.connections import limits_of
 from berth_cluster.apimachinery.errors import FieldErrors, StoreError, as_json, bad_request, too_large
 from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError, unknown_fields
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message
-from berth_cluster.serving.connections import limits_of
 from berth_cluster.serving.negotiation import decode_body, repeated_keys
 from berth_cluster.serving.requests import whole
 

@@ -18,7 +18,8 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from berth_cluster.apimachinery.errors import StoreError
+from berth.serving.connections import NOT_HTTP, BoundedListener, ConnectionLimits, GuardedProtocol
+from berth_cluster.apimachinery.errors import StoreError, bad_request
 from berth_cluster.apimachinery.releases import DEFAULT_MINOR, release
 from berth_cluster.serving.access import ClusterAuthenticator
 from berth_cluster.serving.account_tokens import AccountTokens
@@ -26,11 +27,11 @@ from berth_cluster.serving.app import Application
 from berth_cluster.serving.bodies import MAX_BODY_BYTES
 from berth_cluster.serving.bootstrap_access import create_access_objects, publish_address
 from berth_cluster.serving.certificates import ClusterAuthority
-from berth_cluster.serving.connections import ConnectionLimits, GuardedProtocol, TlsListener
 from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.directory_lock import DirectoryLock
 from berth_cluster.serving.kubeconfig_file import read_remembered, write_kubeconfig
 from berth_cluster.serving.rbac import ClusterUser
+from berth_cluster.serving.responses import error_response
 from berth_cluster.storage.store import Store
 
 SHUTDOWN_TIMEOUT_S = 1.0
@@ -75,7 +76,7 @@ class ApiServer:
         self._lock = lock or DirectoryLock(directory)
         self._limits = limits or ConnectionLimits()
         self._http: web.Server | None = None
-        self._listener: TlsListener | None = None
+        self._listener: BoundedListener | None = None
         self._housekeeping: asyncio.Task[None] | None = None
 
     @property
@@ -114,7 +115,10 @@ class ApiServer:
             self.store.flush()
         # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
         self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True)
-        self._listener = TlsListener(self._http, self.authority.server_context(self._host), self._limits)
+        context = self.authority.server_context(self._host)
+        self._listener = BoundedListener(
+            self._http, lambda: context, self._limits, lambda: error_response(bad_request(NOT_HTTP))
+        )
         await self._open(self._listener, remembered.port)
         self._port = self._listener.port
         self._app.address = _authority(self._host, self._port)
@@ -122,7 +126,7 @@ class ApiServer:
         self._housekeeping = asyncio.create_task(self._keep_house(), name="event expiry")
         write_kubeconfig(self.kubeconfig, self.url, self.authority.certificate_pem, self.token)
 
-    async def _open(self, listener: TlsListener, former_port: int) -> None:
+    async def _open(self, listener: BoundedListener, former_port: int) -> None:
         """Listen at the port that was asked for; else at the former one, or if somebody has taken that at any."""
         if not self._port and former_port:
             with contextlib.suppress(OSError):
@@ -146,9 +150,8 @@ class ApiServer:
         response = await self._app(request)
         protocol = request.protocol
         if isinstance(protocol, GuardedProtocol):
-            has_unread_body = not request.content.is_eof()
-            protocol.answered(has_unread_body=has_unread_body)
-            if has_unread_body or not protocol.connection.is_let_in:
+            protocol.answered(request, response)
+            if not protocol.connection.is_let_in:
                 response.force_close()
         return response
 

@@ -8,13 +8,13 @@ import ssl
 import pytest
 
 from berth.serving import acceptor
-from berth.serving.peer_errors import PeerErrorLog
-from berth_cluster.serving.connections import (
+from berth.serving.connections import (
     ConnectionLimits,
     ConnectionSlots,
     ServerConnection,
     within_descriptors,
 )
+from berth.serving.peer_errors import PeerErrorLog
 from berth_cluster.serving.server import ApiServer
 from tests.cluster.objects import CONFIG_MAPS, config_map
 from tests.waiting import WAIT_S, settle, until

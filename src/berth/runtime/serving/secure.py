@@ -8,6 +8,7 @@ the API server cannot say, and 429 where too many ask at once.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -62,8 +63,11 @@ class SecureServing:
             if isinstance(transport, HttpTransport):
                 await transport.close()
 
-    async def refusal(self, request: web.Request) -> web.Response | None:
-        """The answer to a request that is refused; None for one that may have what it asks for."""
+    async def refusal(self, request: web.Request, let_in: Callable[[], bool]) -> web.Response | None:
+        """The answer to a request that is refused; None for one that may have what it asks for.
+
+        `let_in` is told of the first whose user is known: it says whether there is room for the connection.
+        """
         verb, path = request.method.lower(), request.path
         try:
             user = await self._authenticator.user_of(request)
@@ -79,7 +83,8 @@ class SecureServing:
             _log.warning("whether somebody may %s %s cannot be said, and is refused: %s", verb, path, error)
             return web.Response(status=500, text=f'Internal Server Error: "{path}": {error}')
         if verdict.is_allowed:
-            return None
+            has_room = user == ANONYMOUS or let_in()
+            return None if has_room else _status(429, "TooManyRequests", "too many connections", 1)
         _log.log(logs.level(4), "refused %s %s to %s", verb, path, user.name)
         return _forbidden(user.name, verb, path, verdict.reason)
 

@@ -38,15 +38,14 @@ from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving import pprof as profiling
 from berth.runtime.serving import zpages
-from berth.runtime.serving.connections import ANSWER_S, BoundedListener
 from berth.runtime.serving.debug_endpoints import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
+from berth.serving.connections import BoundedListener, ConnectionLimits, GuardedProtocol, limits_of
 from berth.serving.foreign_pages import is_sent_by_another_page
-from berth.serving.peer_errors import PeerErrorLog, ServerLog
 
 API_SERVER_HEADER = "Berth-Api-Server"
 CLUSTER_HEADER = "Berth-Cluster"
@@ -55,8 +54,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
 CORE_TIMEOUT_S = 2.0
 """How long a request waits for the core to be between two cycles; well below what probes and scrapers wait."""
-MAX_HEAD_BYTES = 32 * 1024
-"""The longest line of a request's head; tokens of many groups are long."""
+LIMITS = ConnectionLimits(total=256, on_trial=128, head_bytes=32 * 1024)  # tokens of many groups are long
 MAX_BODY_BYTES = 64 * 1024
 
 _TRUE = ("", "1", "true")
@@ -162,11 +160,7 @@ class HealthServer:
             return
         self._runner = web.AppRunner(
             self._application(),
-            access_log=None,
-            logger=ServerLog(_log, PeerErrorLog(time.monotonic)),
             shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-            max_line_size=MAX_HEAD_BYTES,
-            max_field_size=MAX_HEAD_BYTES,
         )
         await self._runner.setup()
         if self._secure is not None:
@@ -177,11 +171,10 @@ class HealthServer:
     async def _listen(self, runner: web.AppRunner, listener: Listener) -> None:
         assert runner.server is not None
         secure = listener.secure
-        bounded = BoundedListener(runner.server, secure.certificates.context if secure is not None else None)
+        bounded = BoundedListener(runner.server, secure.certificates.context if secure is not None else None, LIMITS)
+        shares_port = secure is not None and secure.options.shares_port
         try:
-            await bounded.start(
-                listener.host, listener.port, shares_port=secure is not None and secure.options.shares_port
-            )
+            await bounded.open(listener.host, listener.port, shares_port=shares_port)
         except OSError as error:
             reason = error.strerror or error
             problem = (
@@ -201,7 +194,7 @@ class HealthServer:
         """Stop listening; safe to call twice."""
         listening, self._listening = self._listening, []
         for bounded in listening:
-            await bounded.stop()
+            await bounded.close()
         if self._secure is not None:
             await self._secure.stop()
         if self._runner is not None:
@@ -248,8 +241,8 @@ class HealthServer:
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer those who may ask, and for no longer than a while."""
-        for bounded in self._listening:
-            bounded.answering(request.protocol)
+        protocol = request.protocol
+        assert isinstance(protocol, GuardedProtocol)
         is_plain = request.get_extra_info("sslcontext") is None
         found: web.StreamResponse
         own_origin = f"{'http' if is_plain else 'https'}://{request.headers.get('Host', '')}"
@@ -257,14 +250,15 @@ class HealthServer:
             if is_sent_by_another_page(request.headers, own_origin):
                 found = web.Response(status=403, text="requests of other web pages are not answered here\n")
             elif self._secure is None or is_plain:
+                protocol.let_in_now()
                 found = await refuse_foreign_hosts(request, handler)
             else:
-                found = await self._secure.refusal(request) or await handler(request)
+                found = await self._secure.refusal(request, protocol.let_in_now) or await handler(request)
         except web.HTTPNotFound:
             found = web.Response(status=404, text="404 page not found\n")
-        finally:
-            for bounded in self._listening:
-                bounded.answered(request.protocol)
+        except web.HTTPException as error:
+            found = web.Response(status=error.status, body=error.body, headers=error.headers)
+        protocol.answered(request, found)
         found.headers.setdefault("Cache-Control", "no-cache, private")
         if request.path.startswith("/debug/"):  # a caller that asks about pods must know whose these are
             found.headers[API_SERVER_HEADER] = self._api_server
@@ -376,9 +370,12 @@ class HealthServer:
     async def _post_fit(self, request: web.Request) -> web.Response:
         """Answer whether a manifest fits. Plugins are asked, so this runs where cycles run."""
         try:
-            body = await request.read()
+            async with asyncio.timeout(limits_of(request).body_s):
+                body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return _json({"error": f"the manifest is longer than {MAX_BODY_BYTES} bytes"}, status=413)
+        except TimeoutError:
+            return _json({"error": "the manifest did not arrive in time"}, status=408)
         all_nodes = request.query.get("allNodes", "no") in _TRUE
         try:
             question = await asyncio.to_thread(read_question, body, request.query.get("namespace") or "default")
@@ -421,8 +418,6 @@ class HealthServer:
             seconds = 0.0
         if not 0 < seconds <= profiling.MAX_S:
             return web.Response(status=400, text=f"seconds must be a number up to {profiling.MAX_S:g}\n")
-        for bounded in self._listening:
-            bounded.answering(request.protocol, seconds + ANSWER_S)
         try:
             found = await self._profiler.sample(seconds)
         except profiling.ProfileBusy as error:

@@ -1,4 +1,6 @@
-"""The server's listener: accepts connections, bounds how many there are and how long they may dawdle, and closes them.
+"""A port's listener: accepts connections, bounds how many there are and how long they may dawdle, and closes them.
+
+The scheduler's ports and the embedded API server's have one.
 
 Every connection is on trial until one of its requests has been let in by a credential. Those on trial are few: when one
 more comes than there may be, the one of the busiest peer that has waited longest is dropped. So a peer that opens
@@ -6,11 +8,12 @@ connections and sends nothing only pushes out connections of its own kind, and a
 trial for milliseconds, always gets in. The rest of the places is for those let in.
 
 What may not take longer than it should: the TLS handshake, the head of a request from its first byte to its last (and
-of the first request from the moment of connecting), its body (`bodies`), idling between requests, and reading an
-answer. None of it is worth a line in the log by itself; what went wrong is counted, and told now and then.
+of the first request from the moment of connecting), its body (where the server reads it), idling between requests, and
+reading an answer. None of it is worth a line in the log by itself; what went wrong is counted, and told now and then.
 """
 
 import asyncio
+import logging
 import resource
 import socket
 import ssl
@@ -22,13 +25,14 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from berth.serving.acceptor import Acceptor, listening_at
-from berth.serving.peer_errors import PeerErrorLog
-from berth_cluster.apimachinery.errors import bad_request
-from berth_cluster.serving.responses import error_response
+from berth.serving.peer_errors import PeerErrorLog, ServerLog
 
 BACKLOG = 1024
 _SPARE_DESCRIPTORS = 128  # left to everything else in the process
 _LINGER_S = 1.0  # for the rest of a body that nobody wants, so that the client gets to read the answer
+NOT_HTTP = "the request is not HTTP as this server understands it"
+
+_log = logging.getLogger("berth.serving")
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
@@ -130,6 +134,7 @@ class GuardedProtocol(RequestHandler):
         "_head_bytes",
         "_head_timer",
         "_limits",
+        "_not_http",
         "_peer_errors",
         "_slots",
         "_stall_timer",
@@ -144,6 +149,7 @@ class GuardedProtocol(RequestHandler):
         limits: ConnectionLimits,
         slots: ConnectionSlots,
         peer_errors: PeerErrorLog,
+        not_http: Callable[[], web.Response],
     ) -> None:
         super().__init__(
             server,
@@ -152,6 +158,7 @@ class GuardedProtocol(RequestHandler):
             access_log=None,  # type: ignore[arg-type]  # aiohttp takes None for "no access log", which it does not declare
             max_line_size=limits.head_bytes,
             max_field_size=limits.head_bytes,
+            logger=ServerLog(_log, peer_errors),  # type: ignore[arg-type]  # nor adapters of loggers
             lingering_time=_LINGER_S,
             auto_decompress=False,  # upstream reads no compressed bodies either
         )
@@ -159,6 +166,7 @@ class GuardedProtocol(RequestHandler):
         self._limits = limits
         self._slots = slots
         self._peer_errors = peer_errors
+        self._not_http = not_http
         self._head_bytes = 0
         self._unanswered = 0  # requests whose head is complete and whose handler has not returned
         self._head_timer: asyncio.TimerHandle | None = None
@@ -195,10 +203,12 @@ class GuardedProtocol(RequestHandler):
         """A request has shown a credential; False when too many connections have that already."""
         return self._slots.let_in_now(self.connection)
 
-    def answered(self, *, has_unread_body: bool) -> None:
-        """The handler of a request has returned. What is left of its body is none of the next head."""
-        if not has_unread_body:
+    def answered(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """The handler of a request has returned. What is left of its body is none of the next head: it is dropped."""
+        if request.content.is_eof():
             self._unanswered -= 1
+        else:
+            response.force_close()
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it is written to."""
@@ -229,7 +239,7 @@ class GuardedProtocol(RequestHandler):
         self._peer_errors.note("sent what is not HTTP", self.connection.peer, type(exc).__name__)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        response = error_response(bad_request("the request is not HTTP as this server understands it"))
+        response = self._not_http()
         response.force_close()
         return response
 
@@ -261,15 +271,29 @@ def limits_of(request: web.BaseRequest) -> ConnectionLimits:
     return protocol.limits if isinstance(protocol, GuardedProtocol) else ConnectionLimits()
 
 
-class TlsListener:
+def _not_http() -> web.Response:
+    return web.Response(status=400, text=f"{NOT_HTTP}\n")
+
+
+class BoundedListener:
     """Listens, and hands each connection that has shaken hands to a `GuardedProtocol`."""
 
-    __slots__ = ("_acceptor", "_context", "_limits", "_peer_errors", "_server", "port", "slots")
+    __slots__ = ("_acceptor", "_limits", "_not_http", "_peer_errors", "_server", "_tls", "port", "slots")
 
-    def __init__(self, server: web.Server, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
-        """`server` is aiohttp's, which knows the handler of requests."""
+    def __init__(
+        self,
+        server: web.Server,
+        tls: Callable[[], ssl.SSLContext] | None,
+        limits: ConnectionLimits,
+        not_http: Callable[[], web.Response] = _not_http,
+    ) -> None:
+        """`server` is aiohttp's, which knows the handler of requests; `tls` gives each handshake its context.
+
+        `not_http` makes the answer to what is not HTTP.
+        """
         self._server = server
-        self._context = context
+        self._tls = tls
+        self._not_http = not_http
         self._limits = within_descriptors(limits, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._peer_errors = PeerErrorLog(asyncio.get_running_loop().time)
         self._acceptor = Acceptor(self._take, self._cannot_accept)
@@ -277,14 +301,18 @@ class TlsListener:
         self.port = 0
         """The port that is listened at."""
 
-    async def open(self, host: str, port: int) -> None:
+    async def open(self, host: str, port: int, *, shares_port: bool = False) -> None:
         """Listen at every address of the host; OSError where that cannot be done."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        is_any = addresses == ["::"] and socket.has_dualstack_ipv6()
         listening: list[socket.socket] = []
         try:
-            for address in dict.fromkeys(str(entry[4][0]) for entry in found):
-                listening.append(listening_at(address, port, backlog=BACKLOG))
+            for address in addresses:
+                listening.append(
+                    listening_at(address, port, backlog=BACKLOG, shares_port=shares_port, dualstack=is_any)
+                )
                 port = port or int(listening[0].getsockname()[1])
         except OSError:
             for each in listening:
@@ -303,8 +331,10 @@ class TlsListener:
         connection = ServerConnection(peer)
         task = self._acceptor.begin(
             accepted,
-            lambda: GuardedProtocol(self._server, connection, self._limits, self.slots, self._peer_errors),
-            lambda: self._context,
+            lambda: GuardedProtocol(
+                self._server, connection, self._limits, self.slots, self._peer_errors, self._not_http
+            ),
+            self._tls,
             partial(self._failed, connection),
             handshake_s=self._limits.handshake_s,
             shutdown_s=_LINGER_S,
