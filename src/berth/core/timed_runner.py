@@ -22,14 +22,14 @@ from msgspec.structs import force_setattr
 from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.instrument import Instrument, Times
 from berth.engine.memo import Compute, RowForm
-from berth.engine.point_runner import Arguments, Form, Methods, PointRunner, Result
+from berth.engine.point_runner import Arguments, PointRunner, Result
 from berth.engine.scores import ScoreRunner
 from berth.engine.verdicts import FilterRunner, Mask, Verdict, Verdicts
 from berth.framework.blame import Named, contained
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer, Steps
 from berth.framework.events import ClusterEvent, QueueingHint
-from berth.framework.loaded import LoadedPlugin
+from berth.framework.loaded import LoadedPlugin, Methods, replaced
 from berth.framework.status import Code, Status
 from berth.queue.hints import Registered, Strategy, WakeTable
 from berth.queue.in_flight import InFlightEvent
@@ -40,6 +40,9 @@ EVERY = 10
 """In one attempt of so many the plugins are timed."""
 SUCCESS, SKIP, ERROR = Code.SUCCESS.label, Code.SKIP.label, Code.ERROR.label
 HINT_ERROR = "Error"
+_TIMED = (
+    "pre_enqueue", "pre_filter", "post_filter", "pre_score", "reserve", "permit", "pre_bind", "bind", "post_bind",
+)  # fmt: skip
 
 
 class TimedRunner(PointRunner):
@@ -124,9 +127,9 @@ class TimedRunner(PointRunner):
         self._instrument.plugin_run(name, point, status_of(result), self._stopwatch() - started)
         return result
 
-    def forms(self, plugins: tuple[Form, ...], methods: Callable[[Form], Methods]) -> tuple[Any, ...]:
-        """Return what stands for the plugins at a point: their names, and these of their methods, timed."""
-        return tuple(_TimedForm(plugin.name, methods(plugin), self) for plugin in plugins)
+    def observed(self, plugin: LoadedPlugin) -> LoadedPlugin:
+        """Return the plugin with its forms timed, but for those that are asked about many nodes at once."""
+        return replaced(plugin, _TIMED, lambda methods: _TimedForm(plugin.name, methods, self))
 
     def filter_runner(self, plugin: LoadedPlugin) -> FilterRunner:
         """Return what asks a Filter plugin, timed."""

@@ -59,6 +59,9 @@ def build_profiles(
             if profile.shadow is not None:
                 own = own.that_changes_nothing()
             made = _made(registry, sorted(names), args, own, path, _Watch(profile.scheduler_name, report, health))
+            # Observed last, so that what an observer is told includes what a guard makes of a plugin's answer.
+            runner = make_runner(profile.scheduler_name) if profile.shadow is None else PointRunner()
+            made = {name: runner.observed(plugin) for name, plugin in made.items()}
             percentage = profile.percentage_of_nodes_to_score
             profiles[profile.scheduler_name] = Profile(
                 profile.scheduler_name,
@@ -68,7 +71,7 @@ def build_profiles(
                 config.percentage_of_nodes_to_score if percentage is None else percentage,
                 extenders if profile.shadow is None else (),
                 checks_all_filters=config.checks_all_filters,
-                runner=make_runner(profile.scheduler_name) if profile.shadow is None else PointRunner(),
+                runner=runner,
                 optional=[each for each in health or () if each.optional and each.profile == profile.scheduler_name],
             )
     return profiles

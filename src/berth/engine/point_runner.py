@@ -4,24 +4,20 @@ A profile is given one. This one runs everything as it is; `berth.core.timed_run
 long points and plugins take, so that nothing is measured where nobody wants to know.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, TypeVar, TypeVarTuple
+from collections.abc import Callable, Sequence, Set
+from typing import TypeVar, TypeVarTuple
 
 from berth.engine.scores import ScoreRunner
 from berth.engine.verdicts import FilterRunner, Verdicts
 from berth.framework.blame import Named
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Steps
-from berth.framework.interface import Plugin
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Status
 from berth.state.pod_info import PodInfo
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
-Form = TypeVar("Form", bound=Plugin)
-Methods = Mapping[str, Callable[..., Any]]
-"""A plugin's methods by their names, which are those of their points in snake case."""
 
 
 class PointRunner:
@@ -37,9 +33,9 @@ class PointRunner:
         """Return the steps of a point that may have to wait for answers."""
         return steps
 
-    def forms(self, plugins: tuple[Form, ...], methods: Callable[[Form], Methods]) -> tuple[Form, ...]:
-        """Return what a point's plugins are called on: these of their methods, or what stands for them."""
-        return plugins
+    def observed(self, plugin: LoadedPlugin) -> LoadedPlugin:
+        """Return the plugin as the profile is to call it."""
+        return plugin
 
     def filter_runner(self, plugin: LoadedPlugin) -> FilterRunner:
         """Return what asks a Filter plugin."""

@@ -148,7 +148,6 @@ class Profile:
         self._optional = tuple(optional)
         self.runner = runner
         """Runs the points, those whose loops are elsewhere included, and may tell an observer how long they take."""
-        self._is_told = type(runner) is not PointRunner  # the plain one would only pass on what every pod asks
         self.extenders = tuple(extenders)
         """The extenders, asked after the plugins in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
@@ -170,38 +169,24 @@ class Profile:
         self.queue_sort = next(iter(at(Point.QUEUE_SORT)), None)
         """Whose order the queue keeps; there is one in every profile of a configuration, the same in all."""
         idle = frozenset(plugin.name for plugin in self.plugins if plugin.promises.idle_after_skip)
-        self.pre_enqueue = runner.forms(
-            _present(p.pre_enqueue for p in at(Point.PRE_ENQUEUE)), lambda p: {"pre_enqueue": p.pre_enqueue}
-        )
-        self.pre_filter = runner.forms(
-            _present(p.pre_filter for p in at(Point.PRE_FILTER)), lambda p: {"pre_filter": p.pre_filter}
-        )
+        self.pre_enqueue = _present(plugin.pre_enqueue for plugin in at(Point.PRE_ENQUEUE))
+        self.pre_filter = _present(plugin.pre_filter for plugin in at(Point.PRE_FILTER))
         self.pre_filter_extensions = _present(plugin.pre_filter_extensions for plugin in at(Point.PRE_FILTER))
         self.filters = [runner.filter_runner(plugin) for plugin in at(Point.FILTER)]
-        self.post_filter = runner.forms(
-            _present(p.post_filter for p in at(Point.POST_FILTER)), lambda p: {"post_filter": p.post_filter}
-        )
+        self.post_filter = _present(plugin.post_filter for plugin in at(Point.POST_FILTER))
         self.pod_group_post_filter = _present(plugin.pod_group_post_filter for plugin in at(Point.POST_FILTER))
         self.narrowing = _present(plugin.narrow for plugin in at(Point.PRE_SCORE))
-        self.pre_score = runner.forms(
-            _present(p.pre_score for p in at(Point.PRE_SCORE)), lambda p: {"pre_score": p.pre_score}
-        )
+        self.pre_score = _present(plugin.pre_score for plugin in at(Point.PRE_SCORE))
         self.scorers = [runner.score_runner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
-        reserve = _present(plugin.reserve for plugin in at(Point.RESERVE))
-        self._reserve = PointPlugins(
-            runner.forms(reserve, lambda p: {"reserve": p.reserve, "unreserve": p.unreserve}), idle
-        )
-        self.permit = runner.forms(_present(p.permit for p in at(Point.PERMIT)), lambda p: {"permit": p.permit})
+        self._reserve = PointPlugins(_present(plugin.reserve for plugin in at(Point.RESERVE)), idle)
+        self.permit = _present(plugin.permit for plugin in at(Point.PERMIT))
         self.plugins_that_permit_groups = frozenset(p.name for p in at(Point.PERMIT) if p.promises.permits_groups)
         """By name, those whose Wait means that too few members of a group have a place."""
-        pre_bind = _present(plugin.pre_bind for plugin in at(Point.PRE_BIND))
-        self._pre_bind = PointPlugins(runner.forms(pre_bind, lambda p: {"pre_bind": p.pre_bind}), idle)
+        self._pre_bind = PointPlugins(_present(plugin.pre_bind for plugin in at(Point.PRE_BIND)), idle)
         pre_flights = _present(plugin.pre_bind_pre_flight for plugin in at(Point.PRE_BIND))
         self.pre_flights = {plugin.name: plugin for plugin in pre_flights}
-        self.bind = runner.forms(_present(p.bind for p in at(Point.BIND)), lambda p: {"bind": p.bind})
-        self.post_bind = runner.forms(
-            _present(p.post_bind for p in at(Point.POST_BIND)), lambda p: {"post_bind": p.post_bind}
-        )
+        self.bind = _present(plugin.bind for plugin in at(Point.BIND))
+        self.post_bind = _present(plugin.post_bind for plugin in at(Point.POST_BIND))
         self.placement_generate = _present(plugin.placement_generate for plugin in at(Point.PLACEMENT_GENERATE))
         self.placement_scorers = tuple(
             PlacementScorer(plugin.placement_score, weight or 1, plugin.normalize_placement_scores)
@@ -239,8 +224,6 @@ class Profile:
 
     def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFiltered:
         """Run PreFilter; plugins that skip are left out of Filter, narrowings are intersected."""
-        if not self._is_told:
-            return self._pre_filtered(state, pod)
         self.runner.attempt_begins(state)
         found = self.runner.run("PreFilter", self._pre_filtered, state, pod)
         ended = None if found.status is None or found.status.code is Code.UNSCHEDULABLE else found.status
@@ -293,8 +276,7 @@ class Profile:
         rivals = self.rivals(pod)
         if rivals is not None:
             verdicts.overlay = self._overlay_of(searched, rivals, state, pod, table)
-        if self._is_told:
-            self.runner.asked_about_nodes(verdicts, table.node_log.position)
+        self.runner.asked_about_nodes(verdicts, table.node_log.position)
         return verdicts
 
     def run_narrow(
@@ -477,8 +459,6 @@ class Profile:
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
-        if not self._is_told:
-            return self._pre_scored(state, pod, nodes)
         failure = self.runner.run("PreScore", self._pre_scored, state, pod, nodes)
         self.runner.asked("PreScore", self.pre_score, state.skip_score, failure)
         return failure
@@ -514,8 +494,6 @@ class Profile:
         self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, standing: Standing | None = None
     ) -> Scored | Status:
         """Score the feasible nodes; `standing` is that of the verdicts where they are what these left."""
-        if not self._is_told:
-            return self._scored(state, pod, nodes, standing)
         found = self.runner.run("Score", self._scored, state, pod, nodes, standing)
         self.runner.asked("Score", self.scorers, state.skip_score, times=nodes.count)
         return found

@@ -5,7 +5,7 @@ Protocols of `berth.framework.interface`, and calls plain typed methods.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,6 +15,9 @@ from berth.config.types import ExtensionPoint as Point
 from berth.framework import interface
 from berth.framework.promises import Promises, promises_of
 from berth.framework.registry import fills, points_of
+
+Methods = Mapping[str, Callable[..., Any]]
+"""A form's methods by their names, which are those of their points in snake case."""
 
 
 class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -182,6 +185,13 @@ def loaded(plugin: Any) -> LoadedPlugin:
         raise ContractError(kind, faults)
     forms = dict.fromkeys(forms_of(kind), plugin)
     return LoadedPlugin(name=plugin.name, plugin=plugin, promises=promises_of(kind), **forms)
+
+
+def replaced(plugin: LoadedPlugin, fields: Iterable[str], stand_in: Callable[[Methods], Any]) -> LoadedPlugin:
+    """Return the record with a stand-in for each of these forms that the plugin has, made of the form's methods."""
+    forms = {field: form for field in fields if (form := getattr(plugin, field)) is not None}
+    methods = {field: {name: getattr(form, name) for name in FORMS[field].methods} for field, form in forms.items()}
+    return msgspec.structs.replace(plugin, **{field: stand_in(found) for field, found in methods.items()})
 
 
 def contradictions(plugin_class: type) -> Iterator[str]:
