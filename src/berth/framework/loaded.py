@@ -7,7 +7,7 @@ Protocols of `berth.framework.interface`, and calls plain typed methods.
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -20,6 +20,19 @@ Methods = Mapping[str, Callable[..., Any]]
 """A form's methods by their names, which are those of their points in snake case."""
 
 
+class Called(NamedTuple):
+    """When a form is called."""
+
+    point: Point | None = None
+    """Where; None for what holds of the plugin as a whole."""
+    promise: str = ""
+    """The field of `Promises` that a class must set for the form to count, if any."""
+    beside: tuple[str, ...] = ()
+    """The methods of other forms that it goes with; at least one of them must be there."""
+    answers_as: str = ""
+    """The method with which this form must agree."""
+
+
 class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """One plugin of one profile. Each form that counts is the plugin itself, typed as what it is there; else None."""
 
@@ -28,45 +41,79 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     promises: Promises
     events: interface.EventsPlugin | None = None
     pod_events: interface.PodEventHandlerPlugin | None = None
-    pod_updates: interface.PodUpdateHandlerPlugin | None = None
+    pod_updates: Annotated[interface.PodUpdateHandlerPlugin | None, Called(beside=("pod_added",))] = None
     figures: interface.FiguresPlugin | None = None
     explain_rejection: interface.ExplainingPlugin | None = None
-    explain_score: interface.ScoreExplainingPlugin | None = None
+    explain_score: Annotated[
+        interface.ScoreExplainingPlugin | None, Called(beside=("score", "score_columns", "narrow"))
+    ] = None
     remedies: interface.RemedyPlugin | None = None
     lesser_requests: interface.LesserRequestsPlugin | None = None
     signature: interface.SignaturePlugin | None = None
-    pre_enqueue: interface.PreEnqueuePlugin | None = None
-    queue_sort: interface.QueueSortPlugin | None = None
-    sort_key: interface.SortKeyPlugin | None = None
-    tenants: interface.TenantSortPlugin | None = None
-    pre_filter: interface.PreFilterPlugin | None = None
-    pre_filter_version: interface.VersionedPreFilterPlugin | None = None
-    pre_filter_extensions: interface.PreFilterExtensions | None = None
-    filter: interface.FilterPlugin | None = None
-    filter_columns: interface.ColumnFilterPlugin | None = None
-    filter_row: interface.RowFilterPlugin | None = None
-    filter_domains: interface.DomainFilterPlugin | None = None
-    filter_under_load: interface.LoadWhatIfPlugin | None = None
-    filter_by_pods: interface.PodWhatIfPlugin | None = None
-    post_filter: interface.PostFilterPlugin | None = None
-    pod_group_post_filter: interface.PodGroupPostFilterPlugin | None = None
-    narrow: interface.NarrowingPlugin | None = None
-    pre_score: interface.PreScorePlugin | None = None
-    pre_score_version: interface.VersionedPreScorePlugin | None = None
-    score: interface.ScorePlugin | None = None
-    score_columns: interface.ColumnScorePlugin | None = None
-    score_row: interface.RowScorePlugin | None = None
-    score_domains: interface.DomainScorePlugin | None = None
-    normalize_score: interface.NormalizeScorePlugin | None = None
-    reserve: interface.ReservePlugin | None = None
-    permit: interface.PermitPlugin | None = None
-    pre_bind_pre_flight: interface.PreBindPreFlightPlugin | None = None
-    pre_bind: interface.PreBindPlugin | None = None
-    bind: interface.BindPlugin | None = None
-    post_bind: interface.PostBindPlugin | None = None
-    placement_generate: interface.PlacementGeneratePlugin | None = None
-    placement_score: interface.PlacementScorePlugin | None = None
-    normalize_placement_scores: interface.NormalizePlacementScorePlugin | None = None
+    pre_enqueue: Annotated[interface.PreEnqueuePlugin | None, Called(Point.PRE_ENQUEUE)] = None
+    queue_sort: Annotated[interface.QueueSortPlugin | None, Called(Point.QUEUE_SORT)] = None
+    sort_key: Annotated[
+        interface.SortKeyPlugin | None, Called(Point.QUEUE_SORT, beside=("less",), answers_as="less")
+    ] = None
+    tenants: Annotated[interface.TenantSortPlugin | None, Called(Point.QUEUE_SORT, beside=("less",))] = None
+    pre_filter: Annotated[interface.PreFilterPlugin | None, Called(Point.PRE_FILTER)] = None
+    pre_filter_version: Annotated[
+        interface.VersionedPreFilterPlugin | None, Called(Point.PRE_FILTER, "pre_filter_has_version", ("pre_filter",))
+    ] = None
+    pre_filter_extensions: Annotated[
+        interface.PreFilterExtensions | None, Called(Point.PRE_FILTER, beside=("pre_filter",))
+    ] = None
+    filter: Annotated[interface.FilterPlugin | None, Called(Point.FILTER)] = None
+    filter_columns: Annotated[
+        interface.ColumnFilterPlugin | None, Called(Point.FILTER, beside=("filter",), answers_as="filter")
+    ] = None
+    filter_row: Annotated[
+        interface.RowFilterPlugin | None, Called(Point.FILTER, "filters_by_row", ("filter_columns",), "filter_columns")
+    ] = None
+    filter_domains: Annotated[
+        interface.DomainFilterPlugin | None,
+        Called(Point.FILTER, "filters_by_domain", ("filter_columns",), "filter_columns"),
+    ] = None
+    filter_under_load: Annotated[
+        interface.LoadWhatIfPlugin | None,
+        Called(Point.FILTER, "filters_under_load", ("filter_columns",), "filter_columns"),
+    ] = None
+    filter_by_pods: Annotated[
+        interface.PodWhatIfPlugin | None, Called(Point.FILTER, "filters_by_affecting_pods", ("filter_columns",))
+    ] = None
+    post_filter: Annotated[interface.PostFilterPlugin | None, Called(Point.POST_FILTER)] = None
+    pod_group_post_filter: Annotated[
+        interface.PodGroupPostFilterPlugin | None, Called(Point.POST_FILTER, beside=("post_filter",))
+    ] = None
+    narrow: Annotated[interface.NarrowingPlugin | None, Called(Point.PRE_SCORE)] = None
+    pre_score: Annotated[interface.PreScorePlugin | None, Called(Point.PRE_SCORE)] = None
+    pre_score_version: Annotated[
+        interface.VersionedPreScorePlugin | None, Called(Point.PRE_SCORE, "pre_score_has_version", ("pre_score",))
+    ] = None
+    score: Annotated[interface.ScorePlugin | None, Called(Point.SCORE)] = None
+    score_columns: Annotated[interface.ColumnScorePlugin | None, Called(Point.SCORE, answers_as="score")] = None
+    score_row: Annotated[
+        interface.RowScorePlugin | None, Called(Point.SCORE, "scores_by_row", ("score_columns",), "score_columns")
+    ] = None
+    score_domains: Annotated[
+        interface.DomainScorePlugin | None, Called(Point.SCORE, "scores_by_domain", ("score_columns",), "score_columns")
+    ] = None
+    normalize_score: Annotated[
+        interface.NormalizeScorePlugin | None, Called(Point.SCORE, beside=("score", "score_columns"))
+    ] = None
+    reserve: Annotated[interface.ReservePlugin | None, Called(Point.RESERVE)] = None
+    permit: Annotated[interface.PermitPlugin | None, Called(Point.PERMIT)] = None
+    pre_bind_pre_flight: Annotated[
+        interface.PreBindPreFlightPlugin | None, Called(Point.PRE_BIND, beside=("pre_bind",))
+    ] = None
+    pre_bind: Annotated[interface.PreBindPlugin | None, Called(Point.PRE_BIND)] = None
+    bind: Annotated[interface.BindPlugin | None, Called(Point.BIND)] = None
+    post_bind: Annotated[interface.PostBindPlugin | None, Called(Point.POST_BIND)] = None
+    placement_generate: Annotated[interface.PlacementGeneratePlugin | None, Called(Point.PLACEMENT_GENERATE)] = None
+    placement_score: Annotated[interface.PlacementScorePlugin | None, Called(Point.PLACEMENT_SCORE)] = None
+    normalize_placement_scores: Annotated[
+        interface.NormalizePlacementScorePlugin | None, Called(Point.PLACEMENT_SCORE, beside=("placement_score",))
+    ] = None
 
 
 class PluginForm(NamedTuple):
@@ -76,83 +123,22 @@ class PluginForm(NamedTuple):
     methods: tuple[str, ...]
     """What the Protocol asks for."""
     point: Point | None
-    """Where it is called; None for what holds of the plugin as a whole."""
     promise: str
-    """The field of `Promises` that a class must set for the form to count, if any."""
     beside: tuple[str, ...]
-    """The methods of other forms that it goes with; at least one of them must be there."""
     answers_as: str
-    """The method with which this form must agree."""
 
 
-def _form(
-    protocol: type, point: Point | None = None, promise: str = "", beside: tuple[str, ...] = (), answers_as: str = ""
-) -> PluginForm:
-    methods = tuple(name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_")
-    return PluginForm(protocol, methods, point, promise, beside, answers_as)
+def _forms() -> Iterator[tuple[str, PluginForm]]:
+    """Read the table off the record: an optional field is a form, and says its Protocol and when it is called."""
+    for field, hint in get_type_hints(LoadedPlugin, include_extras=True).items():
+        form, called = get_args(hint) if get_origin(hint) is Annotated else (hint, Called())
+        if type(None) in get_args(form):
+            protocol = get_args(form)[0]
+            methods = (name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_")
+            yield field, PluginForm(protocol, tuple(methods), *called)
 
 
-FORMS: Mapping[str, PluginForm] = MappingProxyType(
-    {
-        "events": _form(interface.EventsPlugin),
-        "pod_events": _form(interface.PodEventHandlerPlugin),
-        "pod_updates": _form(interface.PodUpdateHandlerPlugin, beside=("pod_added",)),
-        "figures": _form(interface.FiguresPlugin),
-        "explain_rejection": _form(interface.ExplainingPlugin),
-        "explain_score": _form(interface.ScoreExplainingPlugin, beside=("score", "score_columns", "narrow")),
-        "remedies": _form(interface.RemedyPlugin),
-        "lesser_requests": _form(interface.LesserRequestsPlugin),
-        "signature": _form(interface.SignaturePlugin),
-        "pre_enqueue": _form(interface.PreEnqueuePlugin, Point.PRE_ENQUEUE),
-        "queue_sort": _form(interface.QueueSortPlugin, Point.QUEUE_SORT),
-        "sort_key": _form(interface.SortKeyPlugin, Point.QUEUE_SORT, beside=("less",), answers_as="less"),
-        "tenants": _form(interface.TenantSortPlugin, Point.QUEUE_SORT, beside=("less",)),
-        "pre_filter": _form(interface.PreFilterPlugin, Point.PRE_FILTER),
-        "pre_filter_version": _form(
-            interface.VersionedPreFilterPlugin, Point.PRE_FILTER, "pre_filter_has_version", ("pre_filter",)
-        ),
-        "pre_filter_extensions": _form(interface.PreFilterExtensions, Point.PRE_FILTER, beside=("pre_filter",)),
-        "filter": _form(interface.FilterPlugin, Point.FILTER),
-        "filter_columns": _form(interface.ColumnFilterPlugin, Point.FILTER, beside=("filter",), answers_as="filter"),
-        "filter_row": _form(
-            interface.RowFilterPlugin, Point.FILTER, "filters_by_row", ("filter_columns",), "filter_columns"
-        ),
-        "filter_domains": _form(
-            interface.DomainFilterPlugin, Point.FILTER, "filters_by_domain", ("filter_columns",), "filter_columns"
-        ),
-        "filter_under_load": _form(
-            interface.LoadWhatIfPlugin, Point.FILTER, "filters_under_load", ("filter_columns",), "filter_columns"
-        ),
-        "filter_by_pods": _form(
-            interface.PodWhatIfPlugin, Point.FILTER, "filters_by_affecting_pods", ("filter_columns",)
-        ),
-        "post_filter": _form(interface.PostFilterPlugin, Point.POST_FILTER),
-        "pod_group_post_filter": _form(interface.PodGroupPostFilterPlugin, Point.POST_FILTER, beside=("post_filter",)),
-        "narrow": _form(interface.NarrowingPlugin, Point.PRE_SCORE),
-        "pre_score": _form(interface.PreScorePlugin, Point.PRE_SCORE),
-        "pre_score_version": _form(
-            interface.VersionedPreScorePlugin, Point.PRE_SCORE, "pre_score_has_version", ("pre_score",)
-        ),
-        "score": _form(interface.ScorePlugin, Point.SCORE),
-        "score_columns": _form(interface.ColumnScorePlugin, Point.SCORE, answers_as="score"),
-        "score_row": _form(interface.RowScorePlugin, Point.SCORE, "scores_by_row", ("score_columns",), "score_columns"),
-        "score_domains": _form(
-            interface.DomainScorePlugin, Point.SCORE, "scores_by_domain", ("score_columns",), "score_columns"
-        ),
-        "normalize_score": _form(interface.NormalizeScorePlugin, Point.SCORE, beside=("score", "score_columns")),
-        "reserve": _form(interface.ReservePlugin, Point.RESERVE),
-        "permit": _form(interface.PermitPlugin, Point.PERMIT),
-        "pre_bind_pre_flight": _form(interface.PreBindPreFlightPlugin, Point.PRE_BIND, beside=("pre_bind",)),
-        "pre_bind": _form(interface.PreBindPlugin, Point.PRE_BIND),
-        "bind": _form(interface.BindPlugin, Point.BIND),
-        "post_bind": _form(interface.PostBindPlugin, Point.POST_BIND),
-        "placement_generate": _form(interface.PlacementGeneratePlugin, Point.PLACEMENT_GENERATE),
-        "placement_score": _form(interface.PlacementScorePlugin, Point.PLACEMENT_SCORE),
-        "normalize_placement_scores": _form(
-            interface.NormalizePlacementScorePlugin, Point.PLACEMENT_SCORE, beside=("placement_score",)
-        ),
-    }
-)
+FORMS: Mapping[str, PluginForm] = MappingProxyType(dict(_forms()))
 """The forms by their field in `LoadedPlugin`."""
 
 
