@@ -3,6 +3,7 @@ PY      ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
+SHOWN   := $(VENV)/.demo
 
 # Tests start some forty processes: these read compiled modules, as those of an installation do.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,8 +28,19 @@ browser:
 	      echo "Chromium could not be installed: in CI the tests of the page fail without it, elsewhere they are skipped"; \
 	  else echo "Chromium is missing: install the package chromium, or the tests of the page are skipped"; fi; }
 
-demo: setup
-	$(BIN)/berth demo
+# The demo needs what the image has, a third of what the tests need; where the tests' packages are, nothing is installed.
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(SHOWN))
+	@echo "==> berth demo"
+	@$(BIN)/berth demo
+
+$(SHOWN): requirements.lock requirements-build.lock pyproject.toml
+	@echo "==> 1 of 3: a virtual environment in $(VENV)"
+	@$(PY) -m venv $(VENV)
+	@echo "==> 2 of 3: what the demo needs, some 50 packages, into $(VENV); this is done once"
+	@$(BIN)/python -m pip install --require-hashes --requirement requirements.lock --requirement requirements-build.lock
+	@echo "==> 3 of 3: Berth itself, from this clone"
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
 
 test: lint types contracts unit
 
