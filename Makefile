@@ -3,7 +3,7 @@ PY      ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
-SHOWN   := $(VENV)/.demo
+DEMO    := $(VENV)/.demo
 
 # Tests start some forty processes: these read compiled modules, as those of an installation do.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,11 +29,11 @@ browser:
 	  else echo "Chromium is missing: install the package chromium, or the tests of the page are skipped"; fi; }
 
 # The demo needs what the image has, a third of what the tests need; where the tests' packages are, nothing is installed.
-demo: $(if $(wildcard $(STAMP)),$(STAMP),$(SHOWN))
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO))
 	@echo "==> berth demo"
 	@$(BIN)/berth demo
 
-$(SHOWN): requirements.lock requirements-build.lock pyproject.toml
+$(DEMO): requirements.lock requirements-build.lock pyproject.toml
 	@echo "==> 1 of 3: a virtual environment in $(VENV)"
 	@$(PY) -m venv $(VENV)
 	@echo "==> 2 of 3: what the demo needs, some 50 packages, into $(VENV); this is done once"

@@ -124,7 +124,6 @@ PLACES: Sequence[tuple[str, str]] = (
     ("deploy/kustomize/components/page/kustomization.yaml", r"newTag: (.+)$"),
     ("deploy/kubeadm/kube-scheduler.yaml", r"image: berth-scheduler:(.+)$"),
     ("deploy/plugins/Dockerfile", r"^ARG BERTH_IMAGE=\S+:(\S+)$"),
-    ("README.md", r"docker build [^\n`]*--tag \S+:([\w.]+)"),
     ("docs/operations.md", r"docker build [^\n`]*--tag \S+:([\w.]+)"),
     ("docs/plugins-in-production.md", r"docker build [^\n`]*--tag \S+:([\w.]+)"),
 )

@@ -1,4 +1,4 @@
-"""The documents tell the truth: what they name exists, and the plugin in the README works."""
+"""The documents tell the truth: what they name exists, and their plugins and programs work."""
 
 import ast
 import collections.abc
@@ -75,17 +75,27 @@ def test_every_long_test_is_told_of() -> None:
     assert set(re.findall(r"`(tests/\S+\.py)`", first_cells)) == long
 
 
-def test_the_readme_names_every_command() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_the_index_leads_to_every_document() -> None:
+    listed = re.findall(r"^\| \[(.+)\]\(\1\) \|", (ROOT / "docs/README.md").read_text(), re.MULTILINE)
+    there = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"]
+    assert sorted(listed) == sorted([*there, "plugins/README.md"])
+
+
+def test_the_page_about_commands_names_every_one() -> None:
+    text = (ROOT / "docs/commands.md").read_text()
     assert [name for name in main.list_commands(None) if f"`berth {name}" not in text] == []
 
 
-def test_the_plugin_of_the_readme_decides() -> None:
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_first_plugin_of_the_tutorial_decides() -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(), re.DOTALL)
     assert code is not None
     names: dict[str, object] = {}
     exec(code[1], names)
-    registry = in_tree_registry().merge(Registry({"QuietRack": names["QuietRack"]}, "the README"))
+    registry = in_tree_registry().merge(Registry({"QuietRack": names["QuietRack"]}, "the tutorial"))
     quiet = make_node("quiet").capacity(cpu="4", memory="8Gi", pods=10).label("rack.example.com/mode", "quiet")
     loud = make_node("loud").capacity(cpu="4", memory="8Gi", pods=10)
     config = {
@@ -99,7 +109,7 @@ def test_the_plugin_of_the_readme_decides() -> None:
         ],
     }
     objects = [{"kind": "Node", **node.document} for node in (quiet, loud)]
-    case = {"name": "readme", "config": config, "objects": objects, "pods": [make_pod("p").document]}
+    case = {"name": "tutorial", "config": config, "objects": objects, "pods": [make_pod("p").document]}
     [decision] = replay(case, registry)
     assert decision["chosen"] == "loud"
     assert decision["filter"] == {

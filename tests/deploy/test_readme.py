@@ -1,6 +1,8 @@
-"""Every command in the README is run by a test, or needs what a test cannot have, which is named here.
+"""What the README and the page about commands show is so: commands are run, and outputs are what was printed.
 
-kubectl's are run, flags of `berth` are read (`test_operations.py`), and what asks a snapshot is asked of a small one.
+A command needs what a test cannot have where that is named here. kubectl's are run, flags of `berth` are read
+(`test_operations.py`), and what asks a snapshot is asked of a small one. The README's own questions are typed as they
+stand there, and their output is compared line by line.
 """
 
 import re
@@ -15,7 +17,12 @@ from tests.deploy.test_operations import commands, kubectl
 
 __all__ = ["kubectl"]
 
-README = (ROOT / "README.md").read_text()
+README, COMMANDS, OPERATIONS = (
+    (ROOT / name).read_text() for name in ("README.md", "docs/commands.md", "docs/operations.md")
+)
+CUT = "…"
+"""Stands for what an output has beyond what is shown: lines where it is alone on one, else the rest of a line."""
+ASSUMED = "Assumed: the default configuration; --config names another."
 NEEDS = {
     "git": "the network",
     "export": "a shell that goes on",
@@ -51,13 +58,29 @@ profiles:
 
 
 def shown():
-    """The words of every command of the README: in its blocks, and in the table of ways to install."""
-    lines = re.findall(r"^ *\$ (.*)$", README, re.MULTILINE)
-    _, _, install = README.partition("## Install")
+    """The words of every command of both pages, and in the table of ways to install."""
+    lines = re.findall(r"^\$ (.*)$", README + COMMANDS, re.MULTILINE)
+    install = OPERATIONS.partition("| as | do | needs |")[2].partition("\n\n")[0]
     codes = [code for row in re.findall(r"^\| .*$", install, re.MULTILINE) for code in re.findall(r"`([^`]+)`", row)]
     lines += [code for code in codes if not code.startswith("/")]
     lines = [part for line in lines for part in line.split("&&")]
     return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+
+
+def questions():
+    """The README's questions: the words of each, and the lines that are shown below it."""
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        *_, (command, said) = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+        if said:
+            yield shlex.split(command), said.splitlines()
+
+
+def is_shortened(shown, printed):
+    """Whether the lines shown are the lines printed, in order and without a gap but where it says so."""
+    parts = [
+        re.escape(line).replace(re.escape(CUT), "[^\n]*") + "\n" if line != CUT else "(?:.*\n)+?" for line in shown
+    ]
+    return re.fullmatch("".join(parts), "".join(f"{line.rstrip()}\n" for line in printed)) is not None
 
 
 def test_every_command_is_run_by_a_test_or_needs_something_that_is_named():
@@ -85,7 +108,11 @@ def test_every_kubectl_command_works(kubectl, monkeypatch):
 
 def asking():
     """What is asked of a snapshot."""
-    return [words for words in commands("README.md", "berth") if words[0] not in (*SERVES, "snapshot")]
+    return [
+        words
+        for words in commands("docs/commands.md", "berth")
+        if "now.snapshot.gz" in words and words[0] not in (*SERVES, "snapshot")
+    ]
 
 
 @pytest.mark.parametrize("words", asking(), ids=lambda words: words[0])
@@ -103,3 +130,25 @@ def test_what_is_asked_of_a_snapshot_is_answered(words, tmp_path, monkeypatch):
     answer = CliRunner().invoke(main, words)
     assert answer.exit_code in (0, 1) and answer.output.strip(), answer.output
     assert not isinstance(answer.exception, Exception), answer.exception
+
+
+def test_there_are_five_questions():
+    assert len([*questions()]) == 5
+
+
+@pytest.mark.parametrize(("words", "said"), [*questions()], ids=lambda value: value[1] if value[0] == "berth" else "")
+def test_a_question_of_the_readme_is_answered_as_it_says(words, said, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    answer = CliRunner().invoke(main, words[1:])
+    first, *printed = answer.output.splitlines()
+    assert first == ASSUMED
+    assert is_shortened(said, printed), answer.output
+
+
+def test_lines_that_are_left_out_without_a_word_are_noticed():
+    assert is_shortened(["a", CUT, "d"], ["a", "b", "c", "d"])
+    assert is_shortened(["a b …"], ["a b (c)"])
+    assert not is_shortened(["a", "d"], ["a", "b", "d"])
+    assert not is_shortened(["a"], ["a", "b"])
+    assert not is_shortened(["b"], ["a", "b"])
+    assert not is_shortened(["a", CUT, "b"], ["a", "b"])
