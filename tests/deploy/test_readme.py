@@ -7,6 +7,7 @@ stand there, and their output is compared line by line.
 
 import re
 import shlex
+import subprocess
 
 import pytest
 from click.testing import CliRunner
@@ -95,6 +96,18 @@ def test_every_command_is_run_by_a_test_or_needs_something_that_is_named():
         else:
             assert first in (*NEEDS, "kubectl", "cd"), first
     assert {*NEEDS} <= programs
+
+
+def test_the_demo_installs_what_ships_and_nothing_where_the_tests_packages_are(tmp_path):
+    def locks():
+        words = ["make", "--dry-run", "--no-print-directory", "demo", f"VENV={tmp_path}"]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert f"{tmp_path}/bin/berth demo" in done.stdout
+        return set(re.findall(r"--requirement (\S+)", done.stdout))
+
+    assert locks() == {"requirements.lock", "requirements-build.lock"}
+    (tmp_path / ".installed").touch()
+    assert locks() == set()
 
 
 def test_every_kubectl_command_works(kubectl, monkeypatch):

@@ -43,7 +43,7 @@ def test_every_place_names_the_same_version(release):
     assert release.main(["versions"]) == 0
 
 
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("place", range(8))
 def test_a_place_that_was_forgotten_is_named(release, tree, capsys, place):
     path, words = release.PLACES[place]
     text = (tree / path).read_text()
@@ -61,7 +61,7 @@ def test_the_plugins_have_the_same_version(release, tree, capsys):
 
 
 def test_all_places_are_looked_at(release):
-    assert len(release.PLACES) == 9
+    assert len(release.PLACES) == 8
 
 
 def test_a_tag_is_that_of_the_version_and_the_changelog_tells_of_it(release, tree, capsys):
