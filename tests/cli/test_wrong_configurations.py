@@ -1,6 +1,6 @@
 """A configuration that cannot be used: every command that takes one names the file and the field, and ends with 2.
 
-What the exit codes are is README's word; the field paths are the documents' own.
+What the exit codes are, docs/commands.md says; the field paths are the documents' own.
 """
 
 import tomllib
