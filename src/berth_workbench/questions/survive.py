@@ -68,7 +68,8 @@ def told(found: Survival) -> Iterator[Section]:
     else:
         yield Sentence("Of no number of nodes it is proven that any of them can be lost.")
     if found.pending:
-        yield Sentence(f"{counted(found.pending, 'pod')} had no place before anything was lost, and do not count.")
+        does = "does" if found.pending == 1 else "do"
+        yield Sentence(f"{counted(found.pending, 'pod')} had no place before anything was lost, and {does} not count.")
     shown = [each for each in bad if each.is_exact][:BARS_SHOWN]
     lost = {"no place": tuple(each.unplaced for each in shown), "gone": tuple(each.gone for each in shown)}
     yield Bars("Pods without a place, by what is lost", tuple(map(named, shown)), lost, is_stacked=True)
