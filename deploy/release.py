@@ -250,7 +250,8 @@ def check_sdist(directory: Path, name: str) -> None:
     """Raise `Wrong` unless the wheel made from the sdist is the wheel beside it."""
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(built(directory, name, ".tar.gz")) as packed:
-            packed.extractall(place, filter="data")
+            safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.2 has it not
+            packed.extractall(place, **safely)
         (source,) = Path(place).iterdir()
         run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=source)
         wheel = built(directory, name, ".whl")

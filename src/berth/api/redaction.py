@@ -25,7 +25,8 @@ _SECRET_NAME = re.compile(
     r"|access[-_]?key|client[-_]?key|signing[-_]?key|encryption[-_]?key|key[-_]?data|auth)$",
     re.IGNORECASE,
 )
-# Lengths are bounded, so that no text takes more than linear time.
+# Lengths are bounded, so that no text takes more than linear time. Python 3.11.2 mistakes groups that are repeated
+# possessively, so there are none.
 _IN_TEXT = re.compile(
     r"""
     (?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]{0,20}://)                  # userinfo of a URL, as it should be written …
@@ -36,7 +37,7 @@ _IN_TEXT = re.compile(
       [^\s"',;]{1,8000}
     |(?P<bearer>\bbearer\s{1,3})(?=[^\s"']{0,8000}[\d._-])[^\s"',;]{12,8000}
     |\beyJ[\w-]{8,8000}\.[\w-]{8,8000}(?:\.[\w-]{0,4000})?        # a JWT
-    |-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:[A-Z0-9+/=\s\\:,.]|-(?!-)){0,20000}+(?:-----END\ [A-Z ]{0,40}-----)?
+    |-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:[A-Z0-9+/=\s\\:,.]|-(?!-)){0,20000}(?:-----END\ [A-Z ]{0,40}-----)?
     |\bLS0tLS1CRUdJTi[A-Za-z0-9+/=]{20,40000}                     # PEM in base64, as kubeconfigs hold it
     """,
     re.VERBOSE | re.IGNORECASE,
