@@ -124,5 +124,6 @@ QUESTION = Question(
     request=CompareRequest,
     answer=answer,
     told=told,
+    takes_changes=False,
     names=NamedThings("the pods that are decided differently", lambda found: (e.pod for e in found.decisions.changes)),
 )

@@ -105,5 +105,6 @@ QUESTION = Question(
     request=SimulateRequest,
     answer=answer,
     told=told,
+    takes_changes=False,
     document=lambda lived: lived.result,
 )

@@ -147,4 +147,5 @@ QUESTION = Question(
     request=TuneRequest,
     answer=answer,
     told=told,
+    takes_changes=False,
 )

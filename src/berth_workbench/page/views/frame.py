@@ -63,7 +63,7 @@ class Frame:
                 link("Berth", self._views[0].path, "brand")
                 with tag("nav", aria_label="Views"):
                     for group, views in groupby(self._views, key=lambda view: view.group):
-                        with tag("ul", aria_label=group):
+                        with tag("ul", aria_label=f"{group} views"):
                             tag("li", group, "group", aria_hidden="true")
                             for view in views:
                                 with tag("li"):

@@ -23,7 +23,7 @@ from berth_workbench.page.views.simulated import SimulatedView
 from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.questions.table import asked_on_page
 
-LOOK, ASK, TIME = "Look", "Ask", "Over time"
+LOOK, ASK, TIME = "Look", "Ask", "Time"
 HISTORY_VIEW = ViewLink("/queue", "Last hour", TIME)
 TIME_LINE_VIEW = ViewLink("/time-line", "Time line", TIME)
 LOOKS = (
