@@ -157,7 +157,10 @@ def test_the_schedulers_port_is_for_those_whom_the_cluster_lets_ask(up, tmp_path
     completion = {**environment, "_BERTH_COMPLETE": "bash_complete", "COMP_WORDS": "berth explain p", "COMP_CWORD": "2"}
     named = subprocess.run([BERTH], env=completion, capture_output=True, text=True, check=False)
     assert named.stdout.split() == ["plain,p"]
-    assert cluster.end() == (0, "")
+    code, said = cluster.end()
+    assert code == 0
+    (line,) = said.splitlines()
+    assert "1 did not finish the TLS handshake; the last from 127.0.0.1: HTTP_REQUEST" in line, "of the plain request"
 
 
 PACKED = """
