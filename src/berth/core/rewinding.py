@@ -32,16 +32,21 @@ class CoreMark(NamedTuple):
 
 
 def remember(core: Core) -> CoreMark:
-    """Note what a core remembers."""
+    """Note what a core remembers; `rewind` or `leave` is to follow, and what is remembered meanwhile ends first."""
     nominator, groups = core.nominator, core.intake.groups
     return CoreMark(
-        core.cache.table.order(),
+        core.cache.table.note_order(),
         core.queue.remember(),
         tuple((pod.uid, name) for name in nominator.nodes() for pod in nominator.pods_on(name)),
         {} if groups is None else groups.order(),
         core.objects.order(),
         core.search.start_index,
     )
+
+
+def leave(core: Core) -> None:
+    """Leave everything as it is, now that nobody will go back to what was remembered last."""
+    core.cache.table.keep_order()
 
 
 def reserve_rows(core: Core, mark: CoreMark) -> None:

@@ -39,8 +39,6 @@ class TableOrder(NamedTuple):
 
     rows: Mapping[str, int]
     free: tuple[int, ...]
-    pods: tuple[tuple[str, ...], ...]
-    """The uids of the pods of each row, as they came."""
     zones: Zones
 
 
@@ -83,6 +81,8 @@ class NodeTable:
         self._free_columns: list[int] = []
         # Descending, as rows are taken from the end: the lowest first.
         self._free = list(range(capacity - 1, -1, -1))
+        self._orders: list[dict[int, tuple[str, ...]]] = []
+        """For each `note_order` under way: of the rows that have changed, the uids of their pods as they stood."""
         self._views: dict[int, tuple[int, NodeView]] = {}
         self._next_version = 0
         self.node_count = 0
@@ -195,11 +195,15 @@ class WritableNodeTable(NodeTable):
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Count a pod on a row."""
+        if self._orders:
+            self._note_order(row)
         dict.__setitem__(self.pods[row], pod.uid, pod)
         self._count(row, pod, 1)
 
     def remove_pod(self, row: int, pod: PodInfo) -> None:
         """Take a pod off a row."""
+        if self._orders:
+            self._note_order(row)
         dict.__delitem__(self.pods[row], pod.uid)
         self._count(row, pod, -1)
         self._free_if_unused(row)
@@ -216,9 +220,24 @@ class WritableNodeTable(NodeTable):
         dict.__setitem__(self.pods[row], pod.uid, pod)
         self._renew_version(row)
 
-    def order(self) -> TableOrder:
-        """Return what stands where."""
-        return TableOrder(dict(self.row_of), tuple(self._free), tuple(map(tuple, self.pods)), self.tree.zones())
+    def note_order(self) -> TableOrder:
+        """Return what stands where, and note from now on of each row that changes in which order its pods stood.
+
+        `put_in_order` or `keep_order` ends that; one may begin inside another.
+        """
+        self._orders.append({})
+        return TableOrder(dict(self.row_of), tuple(self._free), self.tree.zones())
+
+    def keep_order(self) -> None:
+        """Let everything stand as it does."""
+        self._orders.pop()
+
+    def _note_order(self, row: int) -> None:
+        # What the innermost has noted, those around it have noted before.
+        for known in reversed(self._orders):
+            if row in known:
+                return
+            known[row] = tuple(self.pods[row])
 
     def reserve_rows(self, order: TableOrder) -> None:
         """Let the names of an earlier order that have no row have their old ones, which are free, when they come."""
@@ -234,7 +253,7 @@ class WritableNodeTable(NodeTable):
         self.tree.put_in_order(order.zones)
         known = set(order.free)
         self._free = [*(row for row in self._free if row not in known), *(r for r in order.free if not self.names[r])]
-        for row, uids in enumerate(order.pods):
+        for row, uids in self._orders.pop().items():
             if put_in_order(self.pods[row], uids):
                 self.touch_pods(row)
 

@@ -22,7 +22,7 @@ from berth.framework.effects import Effect, EvictPod, PatchPodStatus
 from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.state.objects import key_of
-from berth.state.ordering import put_in_order
+from berth.state.ordering import OrderedKeys
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.api_calls import ApiCalls
 from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, scale_in
@@ -56,8 +56,10 @@ EXTENDERS_LEFT_OUT = "the extenders of the configuration were not asked"
 class _Remembered(NamedTuple):
     """What a simulated cluster remembers beside its objects, at some moment."""
 
-    keys: dict[str, tuple[str, ...]]
-    """The keys of the objects of each kind, as they came."""
+    next_places: dict[str, int]
+    """Of the objects of each kind, the number of the one that would have come next."""
+    departed: int
+    """How many objects had gone since the first trial that is under way began."""
     messages: dict[str, str]
     evictions: int
     changes: int
@@ -109,8 +111,12 @@ class SimulatedCluster(UndoableCluster):
         """How many pods were bound or evicted so far."""
         self.budgets = BudgetKeeper(scale_in(self.objects))
         """What the cluster's PodDisruptionBudgets allow; their status is brought up to date before pods are placed."""
-        self._keys: dict[str, dict[str, None]] = {}
+        self._keys: dict[str, OrderedKeys] = {}
         """The keys of the objects of each kind."""
+        self._departed: list[tuple[str, str, int]] = []
+        """The objects that have gone while a trial is under way: kind, key, and where it stood."""
+        self._without_node: dict[str, None] = {}
+        """The pods that have no node, by `namespace/name`."""
         self._placed: dict[str, str] = {}
         self._returning: list[Pod] = []
         self._comebacks = Comebacks()
@@ -170,6 +176,11 @@ class SimulatedCluster(UndoableCluster):
         return {pod.key: pod for pod in self.of(Pod)}
 
     @property
+    def without_node(self) -> list[Pod]:
+        """The pods that have no node, ended ones among them, by name."""
+        return [self.objects["Pod", key] for key in sorted(self._without_node)]
+
+    @property
     def placements(self) -> dict[str, str]:
         """The node of each pod, by `namespace/name`; empty where it has none."""
         return {pod.key: pod.spec.node_name for pod in self.of(Pod)}
@@ -188,8 +199,16 @@ class SimulatedCluster(UndoableCluster):
         self._note(obj)
 
     def _note(self, obj: Any) -> None:
-        self._keys.setdefault(self.core.resources.name_of(obj), {})[key_of(obj)] = None
+        kind = self.core.resources.name_of(obj)
+        keys = self._keys.get(kind)
+        if keys is None:
+            keys = self._keys[kind] = OrderedKeys()
+        keys.add(key_of(obj))
         if isinstance(obj, Pod):
+            if obj.spec.node_name:
+                self._without_node.pop(obj.key, None)
+            else:
+                self._without_node[obj.key] = None
             self.budgets.note(obj)
         elif isinstance(obj, PodDisruptionBudget):
             self.budgets.note_budget(obj)
@@ -214,7 +233,7 @@ class SimulatedCluster(UndoableCluster):
     def delete(self, kind: str, key: str) -> None:
         """Delete an object by `namespace/name` or name; a pod frees its claims."""
         obj = self.objects[kind, key]
-        self._keys[kind].pop(key, None)
+        self._note_departure(kind, key)
         if isinstance(obj, Pod):
             self.budgets.forget(obj)
         elif isinstance(obj, PodDisruptionBudget):
@@ -239,7 +258,13 @@ class SimulatedCluster(UndoableCluster):
         for changed in given_up.changed:
             self.put(changed)
 
+    def _note_departure(self, kind: str, key: str) -> None:
+        place = self._keys[kind].remove(key)
+        if place is not None and self.is_tried_on:
+            self._departed.append((kind, key, place))
+
     def _delete_pod(self, key: str) -> None:
+        self._without_node.pop(key, None)
         if key in self._comebacks:
             self._comebacks.forget(key)
             del self.objects["Pod", key]
@@ -249,7 +274,7 @@ class SimulatedCluster(UndoableCluster):
 
     def withdraw(self, key: str) -> None:
         """Take out a pending pod by `namespace/name` as if it were yet to be created: its claims stay as they are."""
-        self._keys["Pod"].pop(key, None)
+        self._note_departure("Pod", key)
         self.budgets.forget(self.objects["Pod", key])
         self._delete_pod(key)
 
@@ -264,7 +289,8 @@ class SimulatedCluster(UndoableCluster):
     def _remember(self) -> _Remembered:
         self.publish_budgets()
         return _Remembered(
-            {kind: tuple(keys) for kind, keys in self._keys.items()},
+            {kind: keys.next_place for kind, keys in self._keys.items()},
+            len(self._departed),
             dict(self.messages),
             len(self.evictions),
             self.changes,
@@ -282,14 +308,22 @@ class SimulatedCluster(UndoableCluster):
             self.put(obj)
 
     def _recall(self, others: _Remembered) -> None:
-        for kind, keys in others.keys.items():
-            put_in_order(self._keys[kind], keys)
+        # The first departure of a key counts: what goes a second time had come back in the trial, to another place.
+        for kind, key, place in reversed(self._departed[others.departed :]):
+            if place < others.next_places.get(kind, 0):
+                self._keys[kind].put_back(key, place)
+        del self._departed[others.departed :]
+        for kind, place in others.next_places.items():
+            self._keys[kind].next_place = place
         self.messages.clear()
         self.messages.update(others.messages)
         del self.evictions[others.evictions :]
         self.changes, self._comebacks = others.changes, others.comebacks
         self._returning, self._own_claims = list(others.returning), others.own_claims
         self._api_calls.made = others.calls_made
+
+    def _kept_all(self) -> None:
+        self._departed.clear()
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -139,8 +139,8 @@ def remove_nodes(site: Site, names: Sequence[str], by: str) -> None:
             is_theirs = obj.spec.node_name in gone if kind == "ResourceSlice" else obj.metadata.name in gone
             if is_theirs:
                 cluster.delete(kind, obj.metadata.name)
-    for pod in [each for each in cluster.of(Pod) if is_daemon(each) and not each.spec.node_name]:
-        if pinned_to(pod) in gone:
+    for pod in cluster.without_node:
+        if is_daemon(pod) and pinned_to(pod) in gone:
             cluster.delete("Pod", pod.key)
     for name in names:
         cluster.delete("Node", name)

@@ -13,7 +13,7 @@ plugins remember for a while, such as a group that rests after a failure, must n
 import math
 from typing import Any, NamedTuple
 
-from berth.core.rewinding import CoreMark, remember, reserve_rows, rewind
+from berth.core.rewinding import CoreMark, leave, remember, reserve_rows, rewind
 from berth.core.virtual_cluster import VirtualCluster
 
 Key = tuple[str, str]
@@ -76,10 +76,18 @@ class UndoableCluster(VirtualCluster):
     def keep(self) -> None:
         """End the innermost trial, and leave everything as it is."""
         self._began.pop()
+        leave(self.core)
         before = self.objects.before.pop()
         if self.objects.before:
             for key, value in before.items():
                 self.objects.before[-1].setdefault(key, value)
+        else:
+            self._kept_all()
+
+    @property
+    def is_tried_on(self) -> bool:
+        """Whether a trial is under way."""
+        return bool(self._began)
 
     @property
     def touched(self) -> dict[Key, Any]:
@@ -129,3 +137,6 @@ class UndoableCluster(VirtualCluster):
 
     def _recall(self, others: Any) -> None:
         """Remember this again."""
+
+    def _kept_all(self) -> None:
+        """Forget what only undoing would take: no trial is under way any more."""
