@@ -130,10 +130,17 @@ def _lose_zone(site: Site, change: LoseZone) -> None:
 
 
 def remove_nodes(site: Site, names: Sequence[str], by: str) -> None:
-    """Take nodes away with everything on them; `{}` in `by` stands for the node."""
+    """Take nodes away with everything on them; `{}` in `by` stands for the node.
+
+    The pods of a workload come back together, as its controller makes them. So they are also tried one after the other,
+    and the scheduler has worked out for each of them what it did for the one before.
+    """
     cluster = site.cluster
     gone = set(names)
-    leaving = {name: site.pods_on(name) for name in names}
+    leaving = sorted(
+        ((owner_of(pod) or ("Pod", pod.key), pod.key, name, pod) for name in names for pod in site.pods_on(name)),
+        key=lambda each: each[:2],
+    )
     for kind, struct in (("ResourceSlice", ResourceSlice), ("CSINode", CSINode)):
         for obj in list(cluster.of(struct)):
             is_theirs = obj.spec.node_name in gone if kind == "ResourceSlice" else obj.metadata.name in gone
@@ -144,9 +151,8 @@ def remove_nodes(site: Site, names: Sequence[str], by: str) -> None:
             cluster.delete("Pod", pod.key)
     for name in names:
         cluster.delete("Node", name)
-    for name, pods in leaving.items():
-        for pod in pods:
-            site.send_away(pod, by.format(name))
+    for _, _, name, pod in leaving:
+        site.send_away(pod, by.format(name))
 
 
 def _add_nodes(site: Site, change: AddNodes) -> None:
