@@ -8,6 +8,7 @@ scheduler, the simulator, `berth decide` and the tests drive this same class; `d
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from berth.api.pod import Pod
 from berth.core.generation import Generation
 from berth.core.intake import Event, Inbox, Intake
 from berth.cycle.attempt import Attempt
@@ -140,6 +141,14 @@ class Core:
         self._settle()
         self._announce_room()
         return self._dispatcher.take_effects()
+
+    def load(self, pods: Iterable[Pod]) -> None:
+        """Take in pods that have a node, many at once: what `handle` would do of each, as long as nobody waits.
+
+        For a core that was just made and has no pending pod yet; none of these pods may be known to it.
+        """
+        assert not len(self.queue), "nobody would hear of the room that is taken"
+        self.intake.take_placed(pods)
 
     def step(self, now: float, *, begins: bool = True) -> list[Effect]:
         """Do what is due, then run one scheduling cycle if a pod is ready; return what is to be done.

@@ -160,6 +160,22 @@ class Intake:
             force_setattr(info, "profile_name", self._routes.name_for(info))
         return info
 
+    def take_placed(self, pods: Iterable[Pod]) -> None:
+        """Take in pods that have a node, of which none is known yet, before any pod is queued."""
+        placed: list[PodInfo] = []
+        for obj in pods:
+            if obj.status.phase in FINISHED_PHASES:
+                continue
+            pod = self.info(obj, is_placed=True)
+            self._pods[pod.key] = pod
+            if self._groups is not None:
+                self._groups.put(pod)
+            placed.append(pod)
+        self._cache.add_pods(placed)
+        if self.handlers is not None:
+            for pod in placed:
+                self.handlers.added(pod)
+
     def latest(self, pod: PodInfo) -> PodInfo | None:
         """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
         known = self._pods.get(pod.key)

@@ -17,7 +17,7 @@ is set expires anything (that of v1.20 does, after 30 s, in a sweep every second
 what the API server says when it is asked (`berth.cycle.confirmation`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr
 
 from berth.api.node import Node
 from berth.state.pod_index import PodIndex
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import PodInfo, PodShape
 from berth.state.table import WritableNodeTable
 
 
@@ -185,6 +185,20 @@ class Cache:
         # Changed, or on another node than was assumed: the API server is right.
         self._uncount(pod.uid, state)
         self._count(pod, pod.node_name, assumed=False)
+
+    def add_pods(self, pods: Iterable[PodInfo]) -> None:
+        """Take bound pods that are not known yet, many at once: as `add_pod` of each, but counted shape by shape."""
+        table, states = self.table, self._states
+        alike: dict[tuple[PodShape, bool], tuple[PodInfo, list[int]]] = {}
+        for pod in pods:
+            row = table.row_for(pod.node_name)
+            dict.__setitem__(table.pods[row], pod.uid, pod)
+            states[pod.uid] = PodState(pod, row, False)
+            alike.setdefault((pod.shape, pod.is_terminating), (pod, []))[1].append(row)
+        self._match_capacity()
+        table.add_alike(alike.values())
+        for example, rows in alike.values():
+            self.index.add_alike(example, rows)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Take a pod off, whatever its state; return it as it was counted, on its node, or None where it was not."""

@@ -331,6 +331,15 @@ class PodIndex:
         """Count a pod on a row."""
         self._count(row, pod, 1)
 
+    def add_alike(self, pod: PodInfo, rows: Sequence[int]) -> None:
+        """Count a pod on each of these rows: all have the shape of this one, and are being deleted if it is."""
+        self.version += len(rows)
+        kind = self._kind_of(pod)
+        for row in rows:
+            kind.add(row, pod, 1)
+        if pod.has_pod_affinity:
+            self._carry_terms(rows, pod, 1)
+
     def remove_pod(self, row: int, pod: PodInfo) -> None:
         """Take a pod off a row."""
         self._count(row, pod, -1)
@@ -359,19 +368,24 @@ class PodIndex:
 
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
         self.version += 1
-        kinds = self._kinds.setdefault(pod.namespace, {})
-        kind = kinds.get(pod.label_key)
-        if kind is None:
-            kind = kinds[pod.label_key] = self._new_kind(pod)
+        kind = self._kind_of(pod)
         kind.add(row, pod, sign)
         # Labels come and go with every rollout (pod-template-hash); kinds that stayed without pods would be matched
         # against each new group.
         if not kind.rows:
+            kinds = self._kinds[pod.namespace]
             del kinds[pod.label_key]
             if not kinds:
                 del self._kinds[pod.namespace]
         if pod.has_pod_affinity:
-            self._carry_terms(row, pod, sign)
+            self._carry_terms((row,), pod, sign)
+
+    def _kind_of(self, pod: PodInfo) -> PodKind:
+        kinds = self._kinds.setdefault(pod.namespace, {})
+        kind = kinds.get(pod.label_key)
+        if kind is None:
+            kind = kinds[pod.label_key] = self._new_kind(pod)
+        return kind
 
     def _new_kind(self, pod: PodInfo) -> PodKind:
         kind = PodKind(pod)
@@ -379,16 +393,17 @@ class PodIndex:
         kind.groups += [group for group in candidates if group.group.selects(pod, self._namespaces)]
         return kind
 
-    def _carry_terms(self, row: int, pod: PodInfo, sign: int) -> None:
+    def _carry_terms(self, rows: Sequence[int], pod: PodInfo, sign: int) -> None:
         for term_kind in TERM_KINDS:
             try:
                 carried = list(term_kind.of(pod))
             except SelectorError:
                 continue  # the API server refuses such pods; the terms of one that got through select nothing
             terms = self._terms[term_kind.name]
-            for term, weight in carried:
-                if terms.carry(term, row, sign, weight, self.capacity):
-                    self.terms_version += 1
+            for row in rows:
+                for term, weight in carried:
+                    if terms.carry(term, row, sign, weight, self.capacity):
+                        self.terms_version += 1
 
     def _candidates(self, group: SelectorGroup | TermGroup) -> Iterable[PodKind]:
         """Return the kinds of pods that may be in a group: all that are, and some that are not."""

@@ -134,8 +134,24 @@ class SimulatedCluster(UndoableCluster):
             else:
                 self.put(obj)
         classes = self.priority_classes
+        given = (with_priority(pod, classes) for pod in pods)
+        for pod in self._loaded(given) if not self._keys.get("Pod") else given:
+            self.put(pod)
+
+    def _loaded(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Take in those of the first pods that have a node; return the others, and those of a name that was there."""
+        placed: list[Pod] = []
+        left: list[Pod] = []
         for pod in pods:
-            self.put(with_priority(pod, classes))
+            name = ("Pod", pod.key)
+            if not pod.spec.node_name or name in self.objects:
+                left.append(pod)
+                continue
+            self.objects[name] = pod
+            self._note(pod)
+            placed.append(pod)
+        self.core.load(placed)
+        return left
 
     def add_followed(self, documents: Iterable[Document], namespace: str = "default") -> list[Document]:
         """Take in, out of a snapshot's or manifests' documents, what plugins follow; return the rest of them.
