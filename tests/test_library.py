@@ -165,3 +165,32 @@ def test_import_berth_imports_nothing_heavy_and_names_what_it_offers():
     assert all(getattr(berth, name) is not None for name in berth.__all__)
     with pytest.raises(AttributeError, match="module 'berth' has no attribute 'Schedular'"):
         berth.Schedular  # noqa: B018
+
+
+def test_what_is_read_of_a_result_later_is_what_was_so_when_it_was_made():
+    def decided(reads_at_once):
+        scheduler = berth.Scheduler(seed=3)
+        for number in range(12):
+            scheduler.add(node(f"n{number}", cpu=str(2 + number % 3), labels={"zone": f"z{number % 2}"}))
+        results = []
+        for number in range(60):
+            app = {"app": f"a{number % 4}"}
+            spread = {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": app},
+            }
+            asked = pod(f"p{number}", cpu=f"{600 + 200 * (number % 5)}m", topologySpreadConstraints=[spread])
+            asked["metadata"]["labels"] = app
+            results.append(scheduler.schedule(asked))
+            if reads_at_once:
+                results[-1].as_dict()
+            if number == 30:
+                scheduler.remove("Node", "n1")
+                scheduler.add(node("n12", cpu="8"))
+        return [each.as_dict() for each in results]
+
+    later = decided(reads_at_once=False)
+    assert later == decided(reads_at_once=True)
+    assert {each["outcome"] for each in later} == {"scheduled", "unschedulable"}

@@ -6,11 +6,9 @@ nothing happens between two calls, so that the same calls with the same seed giv
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
-
-import msgspec
 
 from berth.api.codec import KINDS, decode
 from berth.api.pod import Pod
@@ -28,6 +26,7 @@ from berth.decisions.fit_question import read_question
 from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import EvictPod, Request
 from berth.framework.loader import plugins_given
+from berth.state.lazy import lazy
 
 Manifest = Mapping[str, Any]
 """An object as kubectl and YAML files have it, with `kind`, `metadata`, `spec`, `status`."""
@@ -40,27 +39,68 @@ RETRY_S = 60.0
 _CLUSTER_WIDE = frozenset(kind for kind, resource in RESOURCES.items() if not resource.namespaced)
 
 
-class ScheduleResult(msgspec.Struct, frozen=True):
-    """What was decided for a pod, and why."""
+class ScheduleResult:
+    """What was decided for a pod, and why. The why is worked out when it is first read, of what was so then."""
 
-    pod: str
-    """`namespace/name`."""
-    outcome: Outcome
-    """`waiting`: a Permit plugin holds the pod back; `gated`: a PreEnqueue plugin keeps it out of the queue."""
-    node: str | None
-    """The node that the pod runs on or, while it waits, is to run on."""
-    message: str
-    """Why it has no node, in the words of its condition and event; empty where it has one."""
-    summary: str
-    """One sentence: where it went and why, or why it went nowhere."""
-    reasons: dict[str, tuple[Said, ...]] = {}
-    """The reasons of each plugin that rejects a node, by the node's name."""
-    scores: dict[str, dict[str, int]] = {}
-    """The weighted scores of each node that fits, by plugin; empty where there was only one such node."""
-    totals: dict[str, int] = {}
-    """Their sums, by node."""
-    victims: tuple[str, ...] = ()
-    """The pods that were evicted for this one, as `namespace/name`."""
+    FIELDS = ("pod", "outcome", "node", "message", "summary", "reasons", "scores", "totals", "victims")
+
+    def __init__(
+        self,
+        pod: str,
+        outcome: Outcome,
+        node: str | None,
+        message: str,
+        decision: Decision | None,
+        victims: tuple[str, ...] = (),
+    ) -> None:
+        """`decision` is None where the pod was not tried."""
+        self.pod = pod
+        """`namespace/name`."""
+        self.outcome = outcome
+        """`waiting`: a Permit plugin holds the pod back; `gated`: a PreEnqueue plugin keeps it out of the queue."""
+        self.node = node
+        """The node that the pod runs on or, while it waits, is to run on."""
+        self.message = message
+        """Why it has no node, in the words of its condition and event; empty where it has one."""
+        self.victims = victims
+        """The pods that were evicted for this one, as `namespace/name`."""
+        self._decision = decision
+
+    @lazy
+    def summary(self) -> str:
+        """One sentence: where it went and why, or why it went nowhere."""
+        if self._decision is None:
+            return f"{self.pod} {self.message}"
+        if self.node is None and not self._decision.message:
+            return f"{self.pod} was not bound: {self.message}"
+        return summary(self._decision)
+
+    @lazy
+    def reasons(self) -> dict[str, tuple[Said, ...]]:
+        """The reasons of each plugin that rejects a node, by the node's name."""
+        return {} if self._decision is None else _reasons(self._decision)
+
+    @lazy
+    def scores(self) -> dict[str, dict[str, int]]:
+        """The weighted scores of each node that fits, by plugin; empty where there was only one such node."""
+        return {} if self._decision is None else _scores(self._decision)
+
+    @lazy
+    def totals(self) -> dict[str, int]:
+        """Their sums, by node."""
+        return {} if self._decision is None else _totals(self._decision)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all that is known, each field by its name."""
+        return {name: getattr(self, name) for name in self.FIELDS}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScheduleResult) and self.as_dict() == other.as_dict()
+
+    __hash__ = None  # type: ignore[assignment] # it has maps, as a dict does
+
+    def __repr__(self) -> str:
+        return f"ScheduleResult({self.summary!r})"
 
 
 class Scheduler:
@@ -145,7 +185,8 @@ class Scheduler:
         while self._makes_room(pods) and (at := cluster.core.next_deadline()) is not None and at <= until:
             cluster.now = max(cluster.now, at)
             self._run()
-        return [self._result(pod) for pod in pods]
+        victims = self._victims()
+        return [self._result(pod, victims) for pod in pods]
 
     def _run(self) -> None:
         """Step until nothing is left to do at this time."""
@@ -156,23 +197,28 @@ class Scheduler:
 
     def _makes_room(self, pods: list[Pod]) -> bool:
         """Say whether a pod for which others had to leave is still without a node."""
-        placed = self.placements
-        return any(placed[pod.key] is None and self._victims(pod) for pod in pods)
+        victims = self._victims()
+        return bool(victims) and any(
+            pod.metadata.uid in victims and not self._cluster.objects["Pod", pod.key].spec.node_name for pod in pods
+        )
 
-    def _victims(self, pod: Pod) -> tuple[str, ...]:
-        requests = (effect.effect for effect in self._cluster.effects if isinstance(effect, Request))
-        gone = (each for each in requests if isinstance(each, EvictPod) and each.preemptor.uid == pod.metadata.uid)
-        return tuple(each.pod.key for each in gone)
+    def _victims(self) -> dict[str, list[str]]:
+        """Return the pods that were evicted since the call began, by the uid of the pod for which."""
+        found: dict[str, list[str]] = {}
+        for effect in self._cluster.effects:
+            if isinstance(effect, Request) and isinstance(effect.effect, EvictPod):
+                found.setdefault(effect.effect.preemptor.uid, []).append(effect.effect.pod.key)
+        return found
 
-    def _result(self, pod: Pod) -> ScheduleResult:
-        node = self.placements[pod.key]
+    def _result(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> ScheduleResult:
+        node = self._cluster.objects["Pod", pod.key].spec.node_name or None
         waiting = self._cluster.core.waiting.get(pod.metadata.uid)
         decision = self._log.decisions.get(pod.key)
         if decision is None:
             status = self._cluster.core.queue.find(pod.metadata.uid)
             message = "; ".join(sorted(status.rejectors)) if status is not None else ""
             told = f"held back before the queue by {message}" if message else "was not tried"
-            return ScheduleResult(pod.key, "gated", node, told, f"{pod.key} {told}")
+            return ScheduleResult(pod.key, "gated", node, told, None)
         outcome: Outcome = "scheduled" if node else decision.outcome  # type: ignore[assignment]
         message = decision.message
         if waiting is not None:
@@ -182,18 +228,8 @@ class Scheduler:
             patch = next((each for each in reversed(self._cluster.patches(pod.metadata.name)) if each.message), None)
             outcome = "error" if patch is not None and patch.reason == "SchedulerError" else "unschedulable"
             message = patch.message if patch is not None else "it was not bound"
-        said = summary(decision) if node is not None or decision.message else f"{pod.key} was not bound: {message}"
-        return ScheduleResult(
-            pod.key,
-            outcome,
-            node,
-            "" if outcome == "scheduled" else message,
-            said,
-            _reasons(decision),
-            _scores(decision),
-            _totals(decision),
-            self._victims(pod),
-        )
+        told = "" if outcome == "scheduled" else message
+        return ScheduleResult(pod.key, outcome, node, told, decision, tuple(victims.get(pod.metadata.uid, ())))
 
 
 class _DecisionLog(Instrument):

@@ -77,7 +77,9 @@ def make_read_only(found: msgspec.Struct | None) -> None:
         if type(value) is dict:
             force_setattr(found, field, ReadOnlyDict(value))
     for field in plan.structs:
-        make_read_only(getattr(found, field))
+        part = getattr(found, field)
+        if part is not None:  # as most are
+            make_read_only(part)
     for field in plan.tuples:
         for each in getattr(found, field):
             make_read_only(each)
