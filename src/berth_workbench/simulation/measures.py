@@ -7,7 +7,7 @@ nodes wherever those are: they are in what is requested, but they neither use a 
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -20,7 +20,7 @@ from berth.api.pod import Pod
 from berth.api.pod_resources import PODS
 from berth.api.pools import pool_of
 from berth.state.node_tree import zone_of
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import PodInfo, PodShape
 from berth.state.table import NodeTable
 from berth_workbench.simulation.budgets import is_active
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -106,7 +106,7 @@ def measure(
 ) -> Measures:
     """Return all measures of a cluster as it is now. `waited_s` is how long each pod waited, where time runs."""
     table = cluster.core.cache.table
-    rows, pending = table.rows(), [pod for pod in cluster.of(Pod) if is_pending(pod)]
+    rows, pending = table.rows(), [pod for pod in cluster.without_node if is_pending(pod)]
     waiting = [cluster.core.intake.info(pod) for pod in pending]
     used = used_rows(table)
     cost, unpriced = cost_of(table, used, prices) if prices is not None else (None, 0)
@@ -149,17 +149,25 @@ def follows_its_node(metadata: ObjectMeta) -> bool:
     return controller_of(metadata)[0] in FOLLOWERS
 
 
-def placed(table: NodeTable) -> Iterator[tuple[int, PodInfo]]:
-    """Yield the pods on nodes that exist, with the node's row; those that follow their nodes are left out."""
+def placed(table: NodeTable) -> list[tuple[PodInfo, list[int]]]:
+    """Return the pods on nodes that exist, but for those that follow their nodes: of each shape one, and all rows.
+
+    Namespace, owners and requests are the shape's, so that who counts pods by these looks at some thousand shapes.
+    """
+    found: dict[PodShape, tuple[PodInfo, list[int]]] = {}
     for row in table.rows().tolist():
         for pod in table.pods[row].values():
-            if not follows_its_node(pod.metadata):
-                yield row, pod
+            alike = found.get(pod.shape)
+            if alike is None:
+                found[pod.shape] = (pod, [row])
+            else:
+                alike[1].append(row)
+    return [each for each in found.values() if not follows_its_node(each[0].metadata)]
 
 
 def used_rows(table: NodeTable) -> Rows:
     """Return the rows of the nodes that run a pod which does not follow its node."""
-    return np.array(sorted({row for row, _ in placed(table)}), dtype=np.intp)
+    return np.array(sorted({row for _, rows in placed(table) for row in rows}), dtype=np.intp)
 
 
 def rows_by_zone(table: NodeTable) -> dict[str, Rows]:
@@ -203,14 +211,10 @@ Shape = tuple[tuple[str, int], ...]
 def usual_requests(table: NodeTable, pending: Iterable[PodInfo] = ()) -> dict[Shape, int]:
     """Return how many pods, running and pending, request what: the most common shapes of requests, of pods with any."""
     counts: Counter[Shape] = Counter()
-    shapes: dict[int, Shape] = {}
-    for pod in (*(pod for _, pod in placed(table)), *pending):
-        requests = pod.requests  # replicas share the mapping, and the table keeps it alive
-        shape = shapes.get(id(requests))
-        if shape is None:
-            shape = shapes[id(requests)] = tuple(sorted((name, amount) for name, amount in requests.items() if amount))
+    for pod, count in (*((pod, len(rows)) for pod, rows in placed(table)), *((pod, 1) for pod in pending)):
+        shape = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount))
         if shape:
-            counts[shape] += 1
+            counts[shape] += count
     common = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     return dict(common[:MAX_REQUEST_SHAPES])
 
@@ -258,10 +262,10 @@ def cost_of(table: NodeTable, rows: Rows, prices: Prices) -> tuple[float, int]:
 def spreads(table: NodeTable, zones: Mapping[str, Rows]) -> dict[str, WorkloadSpread]:
     """Return how workloads are spread over zones and nodes, where there are several zones, and several nodes."""
     workloads: defaultdict[str, list[int]] = defaultdict(list)
-    for row, pod in placed(table):
+    for pod, on_rows in placed(table):
         kind, name = controller_of(pod.metadata)
         if kind:
-            workloads[f"{pod.namespace}/{kind}/{name}"].append(row)
+            workloads[f"{pod.namespace}/{kind}/{name}"] += on_rows
     replicas = {name: rows for name, rows in workloads.items() if len(rows) > 1}
     named = [name for name in zones if name]
     zone_of_row = {row: number for number, name in enumerate(named) for row in zones[name].tolist()}
@@ -319,9 +323,11 @@ def dominant_shares(table: NodeTable, pending: Iterable[PodInfo] = ()) -> dict[s
     for pod in pending:
         if any(pod.requests.values()):
             requested[pod.namespace]  # which makes an entry
-    for _, pod in placed(table):
+    for pod, on_rows in placed(table):
         if any(pod.requests.values()):
-            requested[pod.namespace].update(pod.requests)
+            sums = requested[pod.namespace]
+            for name, amount in pod.requests.items():
+                sums[name] += amount * len(on_rows)
     rows = table.rows()
     totals = {name: int(table.allocatable[index, rows].sum()) for name, index in table.resource_index.items()}
     return {
