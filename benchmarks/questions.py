@@ -5,13 +5,15 @@
 A question is a command in a process of its own, with the processes that it starts, its reading of the file included.
 One that has not ended after `--limit` seconds of wall time is interrupted as a user would, by Ctrl-C, and given ten
 more seconds to say what it has found. `--beside` is the interpreter of another checkout, whose commands are run in
-turn with ours. `python -m benchmarks.gen_workload` and the like write workloads; `berth snapshot -f` makes files.
+turn with ours. `python -m benchmarks.gen_workload` writes workloads; `berth snapshot -f` makes a file of one.
 
 Prints a table in Markdown: a row for each question and file.
 """
 
 import argparse
+import math
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -36,22 +38,28 @@ profiles:
   - name: NodeResourcesFit
     args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}}
 """
+GROUPS = """\
+groups:
+- {name: more, template: {metadata: {labels: {pool: more}}, status: {allocatable: {cpu: 32, memory: 128Gi, pods: 110}}}}
+"""
 GOALS = ("place-pending", "empty-nodes", "even-out", "repair-spread")
 QUESTIONS: dict[str, tuple[str, ...]] = {
-    "explain -f": ("explain", "--cluster", "{file}", "-f", "{pod}"),
     "explain --what-would-help": ("explain", "--cluster", "{file}", "-f", "{pod}", "--what-would-help"),
     "capacity": ("capacity", "--cluster", "{file}", "-f", "{pod}"),
     "whatif --drain": ("whatif", "--cluster", "{file}", "--drain", "{node}"),
     "whatif --lose-zone": ("whatif", "--cluster", "{file}", "--lose-zone", "{zone}"),
     "survive": ("survive", "--cluster", "{file}"),
     "survive --pairs": ("survive", "--cluster", "{file}", "--pairs"),
-    "autoscale": ("autoscale", "--cluster", "{file}"),
+    "autoscale": ("autoscale", "--cluster", "{file}", "--groups", "{groups}"),
     "wait": ("wait", "--cluster", "{file}"),
-    "shrink": ("shrink", "--cluster", "{file}"),
     "upgrade-plan": ("upgrade-plan", "--cluster", "{file}"),
     **{f"rebalance {goal}": ("rebalance", "--cluster", "{file}", "--goal", goal) for goal in GOALS},
     "compare": ("compare", "default", "{config}", "--cluster", "{file}"),
 }
+
+
+PATIENCE_S = 10.0
+"""So long a command has to end after Ctrl-C."""
 
 
 class Cost(NamedTuple):
@@ -67,45 +75,37 @@ class Cost(NamedTuple):
 def measured(command: Sequence[str], limit_s: float) -> Cost:
     """Run a command, interrupt it when it takes too long, and return what it took."""
     began = time.monotonic()
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, text=True
-    )
-    end = ""
-    try:
-        _, said = process.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        end = f"not done after {limit_s:.0f} s"
-        os.killpg(process.pid, signal.SIGINT)
-        try:
-            _, said = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True)
+        end = ""
+        ended = _wait(process.pid, limit_s)
+        if ended is None:
+            end = f"not done after {limit_s:.0f} s"
+            os.killpg(process.pid, signal.SIGINT)
+            ended = _wait(process.pid, PATIENCE_S)
+        if ended is None:
             end += ", deaf to Ctrl-C"
             os.killpg(process.pid, signal.SIGKILL)
-            _, said = process.communicate()
-    if not end and process.returncode:
-        end = f"exit {process.returncode}: {said.strip().splitlines()[-1] if said.strip() else ''}"
-    used = _used(said)
-    return Cost(used[0], time.monotonic() - began, used[1], end)
+            ended = _wait(process.pid, math.inf)
+        assert ended is not None, "what is killed ends"
+        status, used = ended
+        process.returncode = status  # it was waited for here, where its resources are told as well
+        said.seek(0)
+        lines = said.read().strip().splitlines()
+    if not end and status:
+        end = f"exit {os.waitstatus_to_exitcode(status)}: {lines[-1] if lines else ''}"
+    return Cost(used.ru_utime + used.ru_stime, time.monotonic() - began, used.ru_maxrss / 1024, end)
 
 
-def _used(said: str) -> tuple[float, float]:
-    """Return the CPU seconds and the peak of memory that the shim has written as its last line."""
-    for line in reversed(said.splitlines()):
-        if line.startswith(SHIM_MARK):
-            cpu_s, peak_kb = line.removeprefix(SHIM_MARK).split()
-            return float(cpu_s), float(peak_kb) / 1024
-    return float("nan"), float("nan")
-
-
-SHIM_MARK = "used:"
-SHIM = f"""\
-import resource, signal, subprocess, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-code = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)).wait()
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print("{SHIM_MARK}", used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
-sys.exit(code if code >= 0 else 128 - code)
-"""
+def _wait(pid: int, limit_s: float) -> tuple[int, resource.struct_rusage] | None:
+    """Return how a process has ended, and what it and its children have used; None where it has not."""
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        ended, status, used = os.wait4(pid, os.WNOHANG)
+        if ended:
+            return status, used
+        time.sleep(0.02)
+    return None
 
 
 def main() -> None:
@@ -122,15 +122,16 @@ def main() -> None:
     print("| question | file | CPU s | wall s | MB | |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as directory:
-        pod, config = Path(directory) / "pod.yaml", Path(directory) / "changed.yaml"
-        pod.write_text(POD)
-        config.write_text(CHANGED)
+        written = {"pod": POD, "config": CHANGED, "groups": GROUPS}
+        paths = {name: Path(directory) / f"{name}.yaml" for name in written}
+        for name, text in written.items():
+            paths[name].write_text(text)
         for name in asked.only:
             for file in asked.files:
                 for which, python in pythons.items():
-                    words = {"file": file, "pod": pod, "config": config, "node": asked.node, "zone": asked.zone}
+                    words = {"file": file, "node": asked.node, "zone": asked.zone, **paths}
                     command = [each.format(**words) for each in QUESTIONS[name]]
-                    cost = measured([python, "-c", SHIM, python, "-m", "berth", *command], asked.limit)
+                    cost = measured([python, "-m", "berth", *command], asked.limit)
                     print(
                         f"| {name}{which} | {file.name} | {cost.cpu_s:.1f} | {cost.wall_s:.1f} "
                         f"| {cost.peak_mb:.0f} | {cost.end} |",

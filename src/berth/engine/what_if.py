@@ -6,7 +6,7 @@ computed by column. That is exact on rows where no pod in question affects a fil
 through the load. Rows with such a pod are left to the plain forms, node by node.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +62,11 @@ class WhatIf:
     def looks_at_single_pods(self) -> bool:
         """Say whether any filter looks at single pods at all."""
         return bool(self._by_pod)
+
+    @property
+    def answers_key(self) -> Hashable | None:
+        """Equal for two pods only where all filters say the same of both; None where that is not known."""
+        return self._plan.sum_key if self._plan.all_lasting else None
 
     def is_affected_by(self, other: PodInfo) -> bool:
         """Say whether the coming or going of `other` may change more than the load of its row."""

@@ -12,7 +12,8 @@ It holds for pods whose filters ask of other pods only what they take, and for n
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ class LeavingPods(NamedTuple):
 class CertainRoom:
     """Proves for pods of a core that they find another place. No cycle of the core may be open, and nothing change."""
 
-    __slots__ = ("_asked", "_beside", "_candidates", "_core", "_examples")
+    __slots__ = ("_asked", "_beside", "_candidates", "_core", "_examples", "_fits")
 
     def __init__(
         self, core: Core, examples: Mapping[PodShape, PodInfo], *, beside: Mapping[PodShape, int] | None = None
@@ -58,18 +59,21 @@ class CertainRoom:
         self._beside = dict(beside or {})
         self._core = core
         self._examples = {shape: core.intake.info(pending_again(info.pod)) for shape, info in examples.items()}
-        self._candidates: dict[PodShape, _Blocking | None] = {}
+        self._candidates: dict[PodShape, _Candidate | None] = {}
+        self._fits: dict[Hashable, _Fit] = {}
+        """By what the filters read of a pod: a cluster has ten times as many shapes."""
         self._asked = 0
 
-    def unproven(self, leaving: LeavingPods) -> list[PodShape]:
-        """Return the shapes of which it is not proven that all their pods find another place."""
-        demand = self._demand([leaving.pods, self._beside])
-        return [
-            shape
-            for shape in leaving.pods
-            if not self._is_free_of(shape, (*leaving.pods, *self._beside))
-            or not self._is_certain(shape, demand, leaving.rows)
-        ]
+    def unproven(self, leaving: LeavingPods, among: Set[PodShape] | None = None) -> list[PodShape]:
+        """Return the shapes of which it is not proven that all their pods find another place.
+
+        Only those of `among` are asked about, where the caller has a proof for all others.
+        """
+        asked = [shape for shape in leaving.pods if among is None or shape in among]
+        if not asked:
+            return []
+        sure = _Certainty(self._demand([leaving.pods, self._beside]), leaving.rows)
+        return [shape for shape in asked if not self._has_room(shape, leaving.pods, sure)]
 
     def unproven_of_any(self, each: Sequence[LeavingPods], count: int) -> set[PodShape]:
         """Return the shapes of which it is not proven for all sets of `count` of these that leave at once."""
@@ -82,12 +86,14 @@ class CertainRoom:
             name: beside.get(name, 0.0) + sum(sorted((each.get(name, 0.0) for each in demands), reverse=True)[:count])
             for name in (*resources, PODS)
         }
-        widest = max((len(leaving.rows) for leaving in each), default=0) * count
-        return {
-            shape
-            for shape in shapes
-            if not self._is_free_of(shape, (*shapes, *self._beside)) or not self._is_certain(shape, most, None, widest)
-        }
+        sure = _Certainty(most, None, max((len(leaving.rows) for leaving in each), default=0) * count)
+        return {shape for shape in shapes if not self._has_room(shape, shapes, sure)}
+
+    def _has_room(self, shape: PodShape, leaving: Iterable[PodShape], sure: "_Certainty") -> bool:
+        candidate = self._candidate(shape)
+        if candidate is None or not sure.of(candidate.fit):
+            return False
+        return not candidate.what_if.looks_at_single_pods or self._is_free_of(candidate, chain(leaving, self._beside))
 
     def _requests(self, shape: PodShape) -> Mapping[str, int]:
         return self._examples[shape].requests
@@ -100,63 +106,97 @@ class CertainRoom:
                 found[name] += amount * count
         return {name: float(amount) for name, amount in found.items()}
 
-    def _is_free_of(self, shape: PodShape, others: Iterable[PodShape]) -> bool:
-        """Whether none of these pods changes more for a pod of the shape than the load."""
-        blocking = self._blocking(shape)
-        if blocking is None:
-            return False
-        if not blocking.what_if.looks_at_single_pods:
-            return True
+    def _is_free_of(self, candidate: "_Candidate", others: Iterable[PodShape]) -> bool:
+        """Whether none of these pods changes more for the candidate than the load."""
         for other in others:
-            is_affected = blocking.affected.get(other)
+            is_affected = candidate.affected.get(other)
             if is_affected is None:
                 self._asked += 1
-                is_affected = self._asked > ASKED_AT_MOST or blocking.what_if.is_affected_by(self._examples[other])
-                blocking.affected[other] = is_affected
+                is_affected = self._asked > ASKED_AT_MOST or candidate.what_if.is_affected_by(self._examples[other])
+                candidate.affected[other] = is_affected
             if is_affected:
                 return False
         return True
 
-    def _is_certain(self, shape: PodShape, demand: Mapping[str, float], gone: Rows | None, widest: int = 0) -> bool:
-        """Whether the prices come to enough without the rows that are gone, or without the `widest` dearest ones."""
-        blocking = self._blocking(shape)
-        if blocking is None:
-            return False
-        own = self._requests(shape)
+    def _candidate(self, shape: PodShape) -> "_Candidate | None":
+        if shape not in self._candidates:
+            self._candidates[shape] = self._found(self._examples[shape])
+        return self._candidates[shape]
+
+    def _found(self, pod: PodInfo) -> "_Candidate | None":
+        profile = profile_of(self._core, pod)
+        state = CycleState()
+        pre = profile.run_pre_filter(state, pod)
+        what_if = profile.what_if(state, pod)
+        if pre.status is not None or not is_countable(profile, state, pod, what_if) or _looks_at_nodes(profile, state):
+            return None
+        key = what_if.answers_key
+        if key is not None:
+            key = key, pre.node_names, frozenset(pod.requests.items())
+        fit = None if key is None else self._fits.get(key)
+        if fit is None:
+            fit = _fit(what_if, np.flatnonzero(searched_rows(self._core.cache.table, pre.node_names)), pod)
+            if key is not None:
+                self._fits[key] = fit
+        return _Candidate(what_if, fit)
+
+
+class _Fit(NamedTuple):
+    """The nodes that some pods fit on, and what it takes to block each of them for the next one."""
+
+    rows: Rows
+    costs: dict[str, Amounts]
+    """By resource; the number of pods is one of them."""
+    own: dict[str, int]
+    """What the pod itself takes of each of these."""
+
+
+class _Candidate:
+    """Pods of one shape that have to find room."""
+
+    __slots__ = ("affected", "fit", "what_if")
+
+    def __init__(self, what_if: WhatIf, fit: _Fit) -> None:
+        self.what_if = what_if
+        self.fit = fit
+        self.affected: dict[PodShape, bool] = {}
+
+
+class _Certainty:
+    """Whether prices come to enough where some pods leave together; worked out once for each `_Fit`."""
+
+    __slots__ = ("_demand", "_gone", "_known", "_widest")
+
+    def __init__(self, demand: Mapping[str, float], gone: Rows | None, widest: int = 0) -> None:
+        """`gone` are the rows that are lost; where these may be any, `widest` is how many they are."""
+        self._demand = demand
+        self._gone = gone
+        self._widest = widest
+        self._known: dict[int, bool] = {}
+
+    def of(self, fit: _Fit) -> bool:
+        """Say whether a pod is sure of a place among these nodes."""
+        found = self._known.get(id(fit))
+        if found is None:
+            found = self._known[id(fit)] = self._worked_out(fit)
+        return found
+
+    def _worked_out(self, fit: _Fit) -> bool:
         spendable = [
             (costs, total)
-            for name, costs in blocking.costs.items()
-            # A pod of the shape is not in its own way.
-            if (total := demand.get(name, 0.0) - (1 if name == PODS else own.get(name, 0))) > 0
+            for name, costs in fit.costs.items()
+            # A pod is not in its own way.
+            if (total := self._demand.get(name, 0.0) - fit.own[name]) > 0
         ]
-        rows = blocking.rows if gone is None else blocking.rows[~np.isin(blocking.rows, gone)]
+        kept = np.ones(len(fit.rows), dtype=np.bool_) if self._gone is None else ~np.isin(fit.rows, self._gone)
         if not spendable:
-            return len(rows) > widest
-        kept = slice(None) if gone is None else ~np.isin(blocking.rows, gone)
+            return int(np.count_nonzero(kept)) > self._widest
         prices = np.minimum.reduce([costs[kept] / total for costs, total in spendable])
         # Nothing costs more than all there is: a node cannot count for more than one that cannot be blocked at all.
         prices = np.minimum(prices, len(spendable) + 1.0)
-        if widest:
-            prices = np.sort(prices)[: max(len(prices) - widest, 0)]
+        if self._widest:
+            prices = np.sort(prices)[: max(len(prices) - self._widest, 0)]
         return bool(prices.sum() > len(spendable) * (1 + 1e-9))
-
-    def _blocking(self, shape: PodShape) -> "_Blocking | None":
-        if shape not in self._candidates:
-            self._candidates[shape] = _blocking_of(self._core, self._examples[shape])
-        return self._candidates[shape]
-
-
-class _Blocking:
-    """The nodes that pods of a shape fit on, and what it takes to block each of them for the next one."""
-
-    __slots__ = ("affected", "costs", "rows", "what_if")
-
-    def __init__(self, what_if: WhatIf, rows: Rows, costs: dict[str, Amounts]) -> None:
-        self.what_if = what_if
-        self.rows = rows
-        self.costs = costs
-        """By resource; the number of pods is one of them."""
-        self.affected: dict[PodShape, bool] = {}
 
 
 def _looks_at_nodes(profile: Profile, state: CycleState) -> bool:
@@ -165,14 +205,7 @@ def _looks_at_nodes(profile: Profile, state: CycleState) -> bool:
     return any(plugin.promises.filter_depends_on & BEYOND_ITS_NODE for plugin in asked)
 
 
-def _blocking_of(core: Core, pod: PodInfo) -> _Blocking | None:
-    profile = profile_of(core, pod)
-    state = CycleState()
-    pre = profile.run_pre_filter(state, pod)
-    what_if = profile.what_if(state, pod)
-    if pre.status is not None or not is_countable(profile, state, pod, what_if) or _looks_at_nodes(profile, state):
-        return None
-    rows = np.flatnonzero(searched_rows(core.cache.table, pre.node_names))
+def _fit(what_if: WhatIf, rows: Rows, pod: PodInfo) -> _Fit:
     load = what_if.load(rows)
     free = what_if.on(rows).passing(load)
     limits = what_if.limits(rows[free])
@@ -184,4 +217,4 @@ def _blocking_of(core: Core, pod: PodInfo) -> _Blocking | None:
         for name, (most, now) in taken.items():
             cost = (most - now).astype(np.float64) + 1.0
             costs[name] = np.minimum(costs[name], cost) if name in costs else cost
-    return _Blocking(what_if, rows, costs)
+    return _Fit(rows, costs, {name: 1 if name == PODS else pod.requests.get(name, 0) for name in costs})

@@ -9,7 +9,7 @@ are lost in a simulated cluster, decided by the scheduler, and put back. Where t
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import combinations
 from typing import Final, Literal
 
@@ -357,12 +357,12 @@ class _Asker:
         rows = {kind: self._rows_by(kind) for kind in dict.fromkeys((*kinds, "node"))}
         singles = {kind: self._singles(kind, rows[kind]) for kind in kinds}
         any_nodes, doubtful = self._any_nodes(rows["node"])
-        twos = {kind: self._pairs(kind, rows[kind], doubtful) for kind in kinds} if pairs else {}
+        twos = {kind: self._pairs(kind, rows[kind], doubtful[1]) for kind in kinds} if pairs else {}
         self._watch.expect(sum(map(len, singles.values())) + sum(len(found) for found, _ in twos.values()))
         groups = self._alike(rows["node"])
         for cases in (*singles.values(), *(found for found, _ in twos.values())):
             for case in cases:
-                self._prove(case, any_nodes)
+                self._prove(case, any_nodes, doubtful)
         failures: list[Failure] = []
         counts: list[KindOfFailure] = []
         # Those that are few come first: the bound is meant for nodes.
@@ -398,24 +398,28 @@ class _Asker:
             self._prove(case)
         return self._answered(cases, {})
 
-    def _prove(self, case: _Case, any_nodes: int = 0) -> None:
-        """Note what is proven of a failure, where it is that any so many nodes can be lost."""
+    def _prove(self, case: _Case, any_nodes: int = 0, doubtful: Sequence[Set[PodShape]] = ()) -> None:
+        """Note what is proven of a failure, where it is that any so many nodes can be lost.
+
+        `doubtful` has the shapes that may have no place where any one node is lost, and any two.
+        """
         if not self._proves:
             case.unproven = list(case.leaving.pods)
         elif not (case.kind == "node" and any_nodes >= len(case.names)):
-            case.unproven = self._room.unproven(case.leaving)
+            nodes = len(case.leaving.rows)
+            case.unproven = self._room.unproven(case.leaving, doubtful[nodes - 1] if nodes <= len(doubtful) else None)
         # A pending pod may preempt once a node is lost on which nobody loses his place: one that it was nominated to.
         case.is_proven = self._proves and not case.unproven
 
     def _has_lone(self, rows: Mapping[str, Sequence[int]]) -> bool:
         return any(self._lone[row] for each in rows.values() for row in each)
 
-    def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, set[PodShape]]:
-        """Return up to how many nodes can be lost, whichever, and the shapes for which two may be too many."""
+    def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, tuple[set[PodShape], set[PodShape]]]:
+        """Return up to how many nodes can be lost, whichever, and the shapes for which one may be too many, and two."""
         each = [LeavingPods(np.array(at, dtype=np.intp), self._on_row[at[0]]) for at in rows.values()]
-        of_two = self._room.unproven_of_any(each, 2)
-        if not self._proves or self._room.unproven_of_any(each, 1):
-            return 0, of_two
+        doubtful = self._room.unproven_of_any(each, 1), self._room.unproven_of_any(each, 2)
+        if not self._proves or doubtful[0]:
+            return 0, doubtful
         low, high = 1, min(NODES_AT_MOST, max(len(each) - 1, 1)) + 1
         while high - low > 1:
             middle = (low + high) // 2
@@ -423,7 +427,7 @@ class _Asker:
                 high = middle
             else:
                 low = middle
-        return low, of_two
+        return low, doubtful
 
     def _pairs(self, kind: Kind, rows: Mapping[str, list[int]], doubtful: set[PodShape]) -> tuple[list[_Case], int]:
         """Return pairs to be answered, and how many there are; of nodes those that carry the most doubtful pods."""
