@@ -1,19 +1,17 @@
 """Looks for the weights that serve an objective best, and for the trade-off between two.
 
 The search begins with the corners of the space, which is what people try by hand: the other strategy, one plugin much
-stronger than the others, and then alone, or out. Random points follow. Both go through a successive halving over seeds
-(Karnin, Koren and Somekh, 2013; Jamieson and Talwalkar, 2016): all are run with one seed, the best third of them with
-more, and so on, so that few runs are spent on bad points. A climb goes on from the best: one step along a parameter (a
-pattern search, Hooke and Jeeves, 1961), else any value of one, else several at once, until the budget is used up. All
-points run with the same seeds, so that luck with lots favours none. For two objectives the search is done for several
-weighted sums of both, and the points that no other beats in both are the front.
+stronger than the others, and then alone, or out. All are run with one seed, and the best third of them with the
+others, so that few runs are spent on bad points. A climb goes on from the best: one step along a parameter (a pattern
+search, Hooke and Jeeves, 1961), else any value of one, else several at once, until the budget is used up. All points
+run with the same seeds, so that luck with lots favours none. For two objectives the search is done for several weighted
+sums of both, and the points that no other beats in both are the front.
 
 Then each change without which the best is no worse is taken back. What is left is checked with seeds that the search
 has not seen: the best of many is partly the luckiest, and only fresh runs tell by how much. A point that leaves more
 pods without a node than the base loses to any that does not.
 """
 
-import itertools
 import math
 import random
 import statistics
@@ -35,11 +33,9 @@ from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
 SHARE_OF_CORNERS = 0.6
-"""How much of the budget the corners may use."""
-SHARE_OF_RANDOM = 0.3
-"""How much of the rest the random points may use; the climb has what is left then."""
+"""How much of the budget the corners may use; the climb has what is left then."""
 KEPT = 3
-"""One of so many points is run with more seeds."""
+"""One of so many points is run with all seeds."""
 AT_ONCE = 8
 """So many points of a climb are run together, whatever the number of workers: the search is the same for any."""
 DRAWS = 2_000
@@ -193,12 +189,10 @@ class Tuner:
         base = self.space.base
         self.run([base], self.seeds)
         for_corners = self.runs + int((limit - self.runs) * SHARE_OF_CORNERS)
-        self._halve(search, [point for corners in self.space.corners.values() for point in corners], for_corners)
+        self._sift(search, [point for corners in self.space.corners.values() for point in corners], for_corners)
         if not self._live():
             return base  # whatever is set, nothing in this load hears of it
-        self._halve(search, list(self.space.far_corners(self._live())), for_corners)
-        for_random = int((limit - self.runs) * SHARE_OF_RANDOM)
-        self._halve(search, self._new(self._drawn(base), for_random), self.runs + for_random)
+        self._sift(search, list(self.space.far_corners(self._live())), for_corners)
         return self.climb(search, limit)
 
     def best(self, search: _Search) -> Point:
@@ -206,25 +200,19 @@ class Tuner:
         points = self.complete() or [self.space.base]
         return min(points, key=lambda point: (self.mean(point, self.seeds, search), len(self.space.changes(point))))
 
-    def _halve(self, search: _Search, points: Sequence[Point], limit: int) -> None:
-        """Successive halving: about twice the seeds for a third of the points, as many of them as the limit allows."""
-        rungs = list(dict.fromkeys(min(2**rung, len(self.seeds)) for rung in range(len(self.seeds))))
-        while points and self.runs + self._cost_of_halving(points, rungs) > limit:
-            points = points[:-1]
-        for seeds in rungs if points else ():
-            if self.is_stopped:
-                break
-            self.run(points, self.seeds[:seeds])
-            points = sorted(points, key=lambda point: self.mean(point, self.seeds[:seeds], search))
-            points = points[: max(2, math.ceil(len(points) / KEPT))]
+    def _sift(self, search: _Search, points: Sequence[Point], limit: int) -> None:
+        """Run as many points as the limit allows with the first seed, and the best of them with all seeds."""
 
-    def _cost_of_halving(self, points: Sequence[Point], rungs: Sequence[int]) -> int:
-        """How many runs halving takes at most, if the points that are kept are the most expensive ones."""
-        total, left = self.cost(points, self.seeds[:1]), len(points)
-        for before, after in itertools.pairwise(rungs):
-            left = min(left, max(2, math.ceil(left / KEPT)))
-            total += left * (after - before)
-        return total
+        def kept(count: int) -> int:
+            return max(2, math.ceil(count / KEPT))
+
+        first, others = self.seeds[:1], len(self.seeds) - 1
+        while points and self.runs + self.cost(points, first) + kept(len(points)) * others > limit:
+            points = points[:-1]
+        self.run(points, first)
+        if points and not self.is_stopped:
+            best = sorted(points, key=lambda point: self.mean(point, first, search))
+            self.run(best[: kept(len(points))], self.seeds)
 
     def climb(self, search: _Search, limit: int) -> Point:
         """Return the best point that can be reached from the best so far, in batches of moves, the nearest first.
