@@ -51,14 +51,19 @@ class ClusterChange(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what follows the flag. Raises `ChangeError`."""
-        raise NotImplementedError
+        """Read what follows the flag, by default the only field. Raises `ChangeError`."""
+        return _checked(cls(text.strip()))
 
     def check(self) -> None:
         """Raise `ChangeError` where a value makes no sense."""
 
     def __str__(self) -> str:
         """The change in words, as in `drain n1`."""
+        return f"{self.step} {self.what}"
+
+    @property
+    def what(self) -> str:
+        """What is changed, in words."""
         raise NotImplementedError
 
 
@@ -121,27 +126,11 @@ class Drain(NodeChange, frozen=True):
 
     step: ClassVar[str] = "drain"
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `NODE`."""
-        return _checked(cls(text))
-
-    def __str__(self) -> str:
-        return f"drain {self.what}"
-
 
 class Cordon(NodeChange, frozen=True):
     """Let no more pods onto nodes."""
 
     step: ClassVar[str] = "cordon"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `NODE`."""
-        return _checked(cls(text))
-
-    def __str__(self) -> str:
-        return f"cordon {self.what}"
 
 
 class Uncordon(NodeChange, frozen=True):
@@ -149,24 +138,11 @@ class Uncordon(NodeChange, frozen=True):
 
     step: ClassVar[str] = "uncordon"
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `NODE`."""
-        return _checked(cls(text))
-
-    def __str__(self) -> str:
-        return f"uncordon {self.what}"
-
 
 class RemoveNodes(NodeChange, frozen=True):
     """Take nodes away at once, as when their machines fail; nobody asks the budgets."""
 
     step: ClassVar[str] = "removeNodes"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `NODE`."""
-        return _checked(cls(text))
 
     def __str__(self) -> str:
         return f"remove {self.what}"
@@ -204,11 +180,6 @@ class LoseZone(ClusterChange, frozen=True):
     step: ClassVar[str] = "loseZone"
     zone: str
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read the zone's name."""
-        return _checked(cls(text.strip()))
-
     def check(self) -> None:
         """Raise `ChangeError` where the name is missing."""
         if not self.zone:
@@ -222,6 +193,11 @@ class WorkloadChange(ClusterChange, frozen=True):
     """A change of one workload, `KIND/NAME` or `KIND/NAMESPACE/NAME`."""
 
     workload: str
+
+    @property
+    def what(self) -> str:
+        """The workload as it was given."""
+        return self.workload
 
     @property
     def kind(self) -> str:
@@ -277,17 +253,9 @@ class Scale(WorkloadChange, frozen=True):
 
 
 class DeleteWorkload(WorkloadChange, frozen=True):
-    """DeleteWorkload a workload and its pods; a StatefulSet's claims stay."""
+    """Delete a workload and its pods; a StatefulSet's claims stay."""
 
     step: ClassVar[str] = "delete"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `KIND/NAME`."""
-        return _checked(cls(text.strip()))
-
-    def __str__(self) -> str:
-        return f"delete {self.workload}"
 
 
 class Evict(ClusterChange, frozen=True):
@@ -344,19 +312,11 @@ class Upgrade(NodeChange, frozen=True):
     surge: int = 0
     force: bool = False
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read nodes as a name, a pattern or a selector."""
-        return _checked(cls(text))
-
     def check(self) -> None:
         """Raise `ChangeError` where nodes or surge make no sense."""
         super().check()
         if not 0 <= self.surge <= MAX_ADDED_NODES:
             raise ChangeError(f"a surge of {self.surge} nodes cannot be tried; 0 to {MAX_ADDED_NODES} can")
-
-    def __str__(self) -> str:
-        return f"upgrade {self.what}"
 
 
 class AddTaint(NodeChange, frozen=True):
