@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -38,34 +38,6 @@ from berth_workbench.snapshot.well_known import (
     ZONE_KEYS,
 )
 from berth_workbench.snapshot.writer import taken_from_files, with_counts
-
-
-class Renaming(Protocol):
-    """What the pass over the fields asks about names."""
-
-    def name(self, text: str, sort: str = "name") -> str:
-        """Return what a name becomes."""
-        ...
-
-    def value(self, key: str, text: str) -> str:
-        """Return what the value of a label or taint becomes."""
-        ...
-
-    def attribute(self, name: str, text: str) -> str:
-        """Return what the text of a device's attribute becomes."""
-        ...
-
-    def compares(self, key: str) -> None:
-        """Take note that values of this label or taint are compared as numbers."""
-        ...
-
-    def reads(self, expression: str) -> None:
-        """Take note of a CEL expression."""
-        ...
-
-    def keeps(self, driver: str) -> None:
-        """Take note of the name of a driver, which stays."""
-        ...
 
 
 def anonymized(snapshot: Snapshot) -> tuple[Snapshot, Mapping[str, str]]:
@@ -98,7 +70,32 @@ def anonymized(snapshot: Snapshot) -> tuple[Snapshot, Mapping[str, str]]:
 # -- names -----------------------------------------------------------------------------------------------------------
 
 
-class _Collector:
+class Renaming:
+    """What the pass over the fields asks about names."""
+
+    def name(self, text: str, sort: str = "name") -> str:
+        """Return what a name becomes."""
+        raise NotImplementedError
+
+    def value(self, key: str, text: str) -> str:
+        """Return what the value of a label or taint becomes."""
+        raise NotImplementedError
+
+    def attribute(self, name: str, text: str) -> str:
+        """Return what the text of a device's attribute becomes."""
+        raise NotImplementedError
+
+    def compares(self, key: str) -> None:
+        """Take note that values of this label or taint are compared as numbers."""
+
+    def reads(self, expression: str) -> None:
+        """Take note of a CEL expression."""
+
+    def keeps(self, driver: str) -> None:
+        """Take note of the name of a driver, which stays."""
+
+
+class _Collector(Renaming):
     """The first pass: finds out what there is to rename; returns everything as it is."""
 
     def __init__(self) -> None:
@@ -141,7 +138,7 @@ class _Collector:
             self.owners.add(_text(_inside(owner, "name")))
 
 
-class Pseudonyms:
+class Pseudonyms(Renaming):
     """The second pass: what each name becomes."""
 
     def __init__(self, found: _Collector) -> None:
@@ -178,15 +175,6 @@ class Pseudonyms:
     def attribute(self, name: str, text: str) -> str:
         is_mentioned = name.rpartition("/")[2] in self._expressions
         return text if is_mentioned else self.name(text)
-
-    def compares(self, key: str) -> None:
-        pass
-
-    def reads(self, expression: str) -> None:
-        pass
-
-    def keeps(self, driver: str) -> None:
-        pass
 
 
 _SEVERAL = "__"
