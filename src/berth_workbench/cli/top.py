@@ -35,8 +35,4 @@ def command(files: tuple[str, ...], namespace: str, all_namespaces: bool, **give
 async def _show(looked: Looked, namespace: str) -> None:
     from berth_workbench.page.terminal import Top
 
-    source = await source_of(looked)
-    try:
-        await Top(source, namespace=namespace).run_async()
-    finally:
-        await source.close()
+    await Top(await source_of(looked), namespace=namespace).run_async()

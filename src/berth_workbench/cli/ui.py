@@ -183,8 +183,6 @@ async def _serve(
         raise click.ClickException(f"{error}; choose another --host or --port") from None
     finally:
         await page.stop()
-        if source is not None:
-            await source.close()
 
 
 def opening_text(address: str, access: "Access") -> str:
@@ -254,14 +252,13 @@ def _taking(kubeconfig: str, context: str) -> "Callable[[ConfigurationSource | N
 class LocalPage:
     """The page of a scheduler in this process, on loopback. Make it inside the event loop."""
 
-    __slots__ = ("_page", "_source")
+    __slots__ = ("_page",)
 
     def __init__(self, scheduler: "ServedLocally", kubeconfig: str, port: int) -> None:
         from berth_workbench.page.access import OwnToken
         from berth_workbench.page.server import PageServer
 
-        self._source = local_source(scheduler, kubeconfig)
-        self._page = PageServer(self._source, OwnToken(), port=port)
+        self._page = PageServer(local_source(scheduler, kubeconfig), OwnToken(), port=port)
 
     async def open(self) -> str:
         """Serve it; return how to open it. Raises `click.ClickException` where its port is taken."""
@@ -276,7 +273,6 @@ class LocalPage:
     async def close(self) -> None:
         """End; safe to call where it was never opened."""
         await self._page.stop()
-        await self._source.close()
 
 
 async def _scheduler_at(looked: Looked) -> "Source":

@@ -130,9 +130,6 @@ class ClusterFileSource:
         """The configuration that the cluster was read with."""
         return self._configuration
 
-    async def close(self) -> None:
-        """There is nothing to give back."""
-
     async def _all_judged(self) -> "list[_Judged]":
         async with self._asking:
             if self._judged is None:

@@ -60,7 +60,7 @@ class _Decisions(msgspec.Struct, frozen=True):
 class LiveSource:
     """Asks one scheduler."""
 
-    __slots__ = ("_ask", "_clock", "_close", "_configuration", "_refused", "_send", "_take", "title")
+    __slots__ = ("_ask", "_clock", "_configuration", "_refused", "_send", "_take", "title")
 
     is_live = True
 
@@ -70,12 +70,11 @@ class LiveSource:
         ask: Ask,
         refused: tuple[type[Exception], ...] = (),
         clock: Callable[[], float] = time.time,
-        close: Callable[[], Awaitable[None]] | None = None,
         take: Callable[[ConfigurationSource | None], Awaitable[Snapshot]] | None = None,
         configuration: ConfigurationSource | None = None,
         send: Send | None = None,
     ) -> None:
-        """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means.
+        """`refused` are the errors of `ask` that tell people why there is no answer.
 
         `take` takes a snapshot of the cluster, with what the plugins of a configuration follow; without it nothing can
         be tried on the cluster.
@@ -86,7 +85,6 @@ class LiveSource:
         self._ask = ask
         self._refused = refused
         self._clock = clock
-        self._close = close
         self._take = take
         self._configuration = configuration
         self._send = send
@@ -173,11 +171,6 @@ class LiveSource:
             return ConfigurationSource.of_configz(await self._read("/configz", dict[str, Any]))
         except ValueError as error:
             raise SourceError(str(error)) from None
-
-    async def close(self) -> None:
-        """Give back what was opened to ask."""
-        if self._close is not None:
-            await self._close()
 
     async def _read(self, path: str, of: type[_T]) -> _T:
         return _decoded(path, await self._answer(path), of)

@@ -5,15 +5,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from berth.decisions.fit import Fit
-from berth.decisions.node_columns import NodeColumns
 from berth.decisions.pending import PendingReport
-from berth.decisions.placements import NodeDetails, PodColumns
-from berth.decisions.pod_report import DecisionLine, PodReport
-from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.page.model import QueueSample
-from berth_workbench.page.source import PluginViews, Source
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.page.source import Source
 
 FRESH_S = 1.0
 """How long an answer is shown to others, too."""
@@ -50,70 +43,16 @@ class SharedAnswer(Generic[_T]):
 class SharedSource:
     """A source whose answers about the whole cluster are shared; everything else is asked as it comes."""
 
-    __slots__ = ("_nodes", "_pending", "_plugins", "_pods", "_recent", "_source")
-
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source = source
-        self._nodes = SharedAnswer(source.nodes, clock)
-        self._pods = SharedAnswer(source.pods, clock)
-        self._plugins = SharedAnswer(source.plugins, clock)
-        self._pending = SharedAnswer(source.pending, clock)
-        self._recent = SharedAnswer(source.recent, clock)
-
-    @property
-    def title(self) -> str:
-        """What is looked at."""
-        return self._source.title
-
-    @property
-    def is_live(self) -> bool:
-        """Whether answers change by themselves."""
-        return self._source.is_live
-
-    async def nodes(self) -> NodeColumns:
-        """All nodes."""
-        return await self._nodes.get()
-
-    async def node(self, name: str) -> NodeDetails | None:
-        """One node with its pods."""
-        return await self._source.node(name)
-
-    async def pods(self) -> PodColumns:
-        """The pods that are on nodes."""
-        return await self._pods.get()
+        self.title, self.is_live = source.title, source.is_live
+        self.nodes = SharedAnswer(source.nodes, clock).get
+        self.pods = SharedAnswer(source.pods, clock).get
+        self.plugins = SharedAnswer(source.plugins, clock).get
+        self.recent = SharedAnswer(source.recent, clock).get
+        self.node, self.story, self.fit = source.node, source.story, source.fit
+        self.sample, self.snapshot, self.configuration = source.sample, source.snapshot, source.configuration
+        self._pending, self._of_one = SharedAnswer(source.pending, clock), source.pending
 
     async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by reason; those of one namespace are asked for as it comes."""
-        return await (self._source.pending(namespace) if namespace else self._pending.get())
-
-    async def recent(self) -> list[DecisionLine]:
-        """The decisions that are remembered."""
-        return await self._recent.get()
-
-    async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
-        """Everything about a pod."""
-        return await self._source.story(namespace, name, all_nodes=all_nodes)
-
-    async def plugins(self) -> PluginViews:
-        """What plugins tell."""
-        return await self._plugins.get()
-
-    async def fit(self, manifest: bytes, namespace: str = "default", *, all_nodes: bool = False) -> Fit:
-        """Whether a pod or workload fits now."""
-        return await self._source.fit(manifest, namespace, all_nodes=all_nodes)
-
-    async def sample(self) -> QueueSample:
-        """Queue and attempts now."""
-        return await self._source.sample()
-
-    async def snapshot(self) -> Snapshot:
-        """The cluster as documents."""
-        return await self._source.snapshot()
-
-    async def configuration(self) -> ConfigurationSource:
-        """The scheduler configuration in use."""
-        return await self._source.configuration()
-
-    async def close(self) -> None:
-        """Close the source."""
-        await self._source.close()
+        return await (self._of_one(namespace) if namespace else self._pending.get())

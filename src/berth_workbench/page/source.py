@@ -70,6 +70,3 @@ class Source(Protocol):
 
     async def configuration(self) -> ConfigurationSource:
         """The scheduler configuration that trials take where none is typed."""
-
-    async def close(self) -> None:
-        """Give back what is held; safe to call twice."""
