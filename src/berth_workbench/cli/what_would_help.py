@@ -5,9 +5,7 @@ workloads of the cluster, what a manifest makes, or without a name all that is p
 """
 
 import copy
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,11 +23,7 @@ if TYPE_CHECKING:
     from berth_workbench.planning.help.result import Help
     from berth_workbench.simulation.cluster import SimulatedCluster
     from berth_workbench.simulation.site import Site
-    from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
-
-DEADLINE = "activeDeadlineSeconds"
-
 
 ASKED_OF_SCHEDULERS = (
     "all_namespaces",
@@ -142,6 +136,7 @@ def tell(
     output: Output,
 ) -> None:
     """Print what would help pods. Raises `click.ClickException`."""
+    from berth_workbench.planning.ends import KnownEnds
     from berth_workbench.planning.help.result import Help
     from berth_workbench.simulation.site import Site
 
@@ -157,7 +152,7 @@ def tell(
         asked = [_of(site, pod, namespace or "default") for pod in pods]
     else:
         asked = _pending(site, namespace)
-    ending, found = pods_that_end(snapshot), list["Help"]()
+    ending, found = KnownEnds(snapshot.documents).in_words(cluster.pods.values()), list["Help"]()
     if not is_structured(output):
         tell_assumed(assumed)
         if not asked:
@@ -273,56 +268,3 @@ def _of_manifests(
         if owner not in known:  # of one that the cluster has, a pod more is asked about
             cluster.add(pods)
         yield pods[0]
-
-
-# --- pods that end by themselves --------------------------------------------------------------------------------------
-
-
-def pods_that_end(snapshot: "Snapshot") -> Mapping[str, str]:
-    """Return when pods with a deadline, their own or their Job's, will have ended, in words, by `namespace/name`."""
-    jobs: dict[str, str] = {}
-    for document in snapshot.of("Job"):
-        if _mentions_deadline(document):
-            jobs |= _ends(document.manifest)
-    found: dict[str, str] = {}
-    for document in snapshot.of("Pod"):
-        if _mentions_deadline(document):
-            found |= _ends(document.manifest)
-        elif jobs and _mentions(document, "Job"):
-            found |= _ends_with_job(document.manifest, jobs)
-    return found
-
-
-def _mentions_deadline(document: "Document") -> bool:
-    return _mentions(document, DEADLINE)
-
-
-def _mentions(document: "Document", word: str) -> bool:
-    """Say whether a document may have a word in it; a parsed one is worth looking at anyway."""
-    return word.encode() in document.body if isinstance(document.body, bytes) else word in json.dumps(document.manifest)
-
-
-def _key(manifest: Mapping[str, Any]) -> str:
-    metadata = manifest.get("metadata") or {}
-    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-
-
-def _ends(manifest: Mapping[str, Any]) -> dict[str, str]:
-    seconds = (manifest.get("spec") or {}).get(DEADLINE)
-    started = (manifest.get("status") or {}).get("startTime")
-    if not isinstance(seconds, int) or not isinstance(started, str):
-        return {}
-    try:
-        end = datetime.fromisoformat(started) + timedelta(seconds=seconds)
-    except (ValueError, OverflowError):
-        return {}
-    return {_key(manifest): f"at {end.isoformat(timespec='seconds')} at the latest"}
-
-
-def _ends_with_job(manifest: Mapping[str, Any], jobs: Mapping[str, str]) -> dict[str, str]:
-    namespace = _key(manifest).partition("/")[0]
-    for owner in (manifest.get("metadata") or {}).get("ownerReferences") or ():
-        when = jobs.get(f"{namespace}/{owner.get('name')}") if owner.get("kind") == "Job" else None
-        if when is not None:
-            return {_key(manifest): when}
-    return {}

@@ -5,9 +5,10 @@ deadline is the latest moment, and so is the end of the grace period of a pod th
 somebody gives by workload, is what is expected.
 """
 
+import math
 import re
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -96,14 +97,8 @@ class KnownEnds:
         Of a pod that has run for longer than such pods do only its deadline is known. Without `deadlines` only what is
         expected counts.
         """
-        found = []
         owner = owner_of(pod)
-        seconds = self._deadlines.get(("Pod", pod.key), None if owner is None else self._deadlines.get(owner))
-        if seconds is not None:
-            found.append(End(max(started + seconds, now), "podDeadline"))
-        failing = self.job_fails(pod, now)
-        if failing is not None:
-            found.append(End(failing, "jobDeadline"))
+        found = list(self._by_deadlines(pod, started, now))
         going = timestamp(pod.metadata.deletion_timestamp)
         if going is not None and now <= going + LATE_S:
             found.append(End(max(going, now), "deletion"))
@@ -113,6 +108,25 @@ class KnownEnds:
         if duration is not None and started + duration >= now:
             found.append(End(started + duration, "duration"))
         return min(found, default=None)
+
+    def _by_deadlines(self, pod: Pod, started: float, now: float) -> Iterator[End]:
+        owner = owner_of(pod)
+        seconds = self._deadlines.get(("Pod", pod.key), None if owner is None else self._deadlines.get(owner))
+        if seconds is not None:
+            yield End(max(started + seconds, now), "podDeadline")
+        failing = self.job_fails(pod, now)
+        if failing is not None:
+            yield End(failing, "jobDeadline")
+
+    def in_words(self, pods: Iterable[Pod]) -> dict[str, str]:
+        """Return by `namespace/name` when pods that have a deadline end at the latest, as far as their starts tell."""
+        found = {}
+        for pod in pods:
+            started = timestamp(pod.status.start_time)
+            ends = self._by_deadlines(pod, math.inf if started is None else started, 0.0)
+            if (at := min((end.at for end in ends), default=math.inf)) < math.inf:
+                found[pod.key] = f"at {datetime.fromtimestamp(at, UTC).isoformat(timespec='seconds')} at the latest"
+        return found
 
     def job_fails(self, pod: Pod, now: float) -> float | None:
         """Return when a pod is deleted since its Job has run for too long, wherever it is; None where none does."""

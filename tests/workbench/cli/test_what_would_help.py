@@ -8,9 +8,7 @@ from click.testing import CliRunner
 
 from berth.cli.explain import command as explain
 from berth.core.builders import make_node, make_pod
-from berth_workbench.cli.what_would_help import extend, pods_that_end
-from berth_workbench.snapshot.documents import parse_documents
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.cli.what_would_help import extend
 
 command = extend(explain)
 
@@ -140,20 +138,3 @@ def test_what_cannot_be_answered(cluster, arguments, said):
     assert code != 0
     assert said in printed
     assert "Traceback" not in printed
-
-
-def test_when_pods_end_by_themselves():
-    started = {"startTime": "2026-11-22T10:00:00Z"}
-    pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "x"}, "spec": {"activeDeadlineSeconds": 60},
-           "status": started}  # fmt: skip
-    job = {"kind": "Job", "metadata": {"name": "j", "namespace": "x"}, "spec": {"activeDeadlineSeconds": 3600},
-           "status": started}  # fmt: skip
-    owned = {"kind": "Pod", "metadata": {"name": "b", "namespace": "x",
-                                         "ownerReferences": [{"kind": "Job", "name": "j"}]}}  # fmt: skip
-    elsewhere = {**owned, "metadata": {**owned["metadata"], "namespace": "y"}}
-    text = json.dumps({"kind": "List", "items": [pod, job, owned, elsewhere]}).encode()
-    found = pods_that_end(Snapshot(list(parse_documents(text, "a test"))))
-    assert found == {
-        "x/a": "at 2026-11-22T10:01:00+00:00 at the latest",
-        "x/b": "at 2026-11-22T11:00:00+00:00 at the latest",
-    }
