@@ -1,7 +1,7 @@
 """Makes the command of a question: options of its request, an answer, and the answer's sections on the terminal."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 import msgspec
 
+from berth.cli.numbers import FiniteFloatRange
 from berth.cli.output import Output, console_for, is_structured, output_option, output_option_naming, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option
 from berth_workbench.cli.asked import read_asked, tell_assumed
@@ -34,11 +35,34 @@ def command_of(module: ModuleType) -> click.Command:
     def ask(**typed: Any) -> None:
         _ask(question, typed)
 
-    command: Any = ask
-    for decorate in reversed(list(_options(question))):
-        command = decorate(command)
     kind = OrderedCommand if question.takes_changes else click.Command
-    made: click.Command = click.command(question.name, cls=kind, help=question.about)(command)
+    return _made(question, ask, _options(question), cls=kind)
+
+
+def asks(
+    question: "Question[Any, Any]", *options: Decorate, short_help: str | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that asks a question in its own way, with the fields' options and then others.
+
+    The function receives what was typed; `request_values` has the fields' part of it as the request takes it.
+    """
+    every = [*map(_option, question.fields()), *options]
+    return lambda function: _made(question, function, every, short_help=short_help)
+
+
+def request_values(question: "Question[Any, Any]", typed: dict[str, Any]) -> dict[str, Any]:
+    """Return what was typed for the fields of a request, and take it out of `typed`."""
+    return {field.name: _value(field, typed.pop(field.name)) for field in question.fields()}
+
+
+def _made(
+    question: "Question[Any, Any]", function: Callable[..., None], options: Iterable[Decorate], **how: Any
+) -> click.Command:
+    command: Any = function
+    for decorate in reversed(list(options)):
+        command = decorate(command)
+    make: Any = click.command(question.name, help=question.about, **how)
+    made: click.Command = make(command)
     return made
 
 
@@ -79,8 +103,10 @@ def _option(field: "RequestField") -> Decorate:
         shown["show_default"] = field.default not in ("", None)
     if get_origin(inner) is Literal:
         shown["type"] = click.Choice(get_args(inner))
+    elif inner is int and field.ask.least is None:
+        shown["type"] = int
     elif inner in (int, float):
-        made = click.IntRange if inner is int else click.FloatRange
+        made = click.IntRange if inner is int else FiniteFloatRange
         shown["type"] = made(field.ask.least, field.ask.most)  # type: ignore[arg-type] # a range of the same numbers
     return click.option(field.flag, field.name, **shown)
 
@@ -99,7 +125,7 @@ def _ask(question: "Question[Any, Any]", typed: dict[str, Any]) -> None:
 
     steps = typed_changes() if question.takes_changes else []
     namespace = typed.get("namespace", "default")
-    values = {field.name: _value(field, typed[field.name]) for field in question.fields()}
+    values = request_values(question, typed)
     manifests = typed.get("manifests", ())
     documents = read_manifests(manifests, namespace)
     if question.manifests == "asked":

@@ -11,6 +11,7 @@ import msgspec
 from berth.cli.setup import warn
 from berth_workbench.cli.cluster_input import read_manifests
 from berth_workbench.cli.progress import working
+from berth_workbench.simulation.measures import is_pending
 
 if TYPE_CHECKING:
     from berth.api.pod import Pod
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from berth.framework.setup import Setup
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
-
-FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 def decide_cluster(snapshot: "Snapshot", manifests: Sequence[str], setup: "Setup", *, memos: bool) -> None:
@@ -74,7 +73,7 @@ def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "
                 take(each)
             elif each.spec.scheduling_gates:
                 gated += 1
-            elif each.status.phase not in FINISHED and each.metadata.deletion_timestamp is None:
+            elif is_pending(each):
                 pending.append(each)
         take_followed(snapshot.documents, core.resources, take)
     given = take_followed(read_manifests(manifests), core.resources, take)

@@ -15,7 +15,6 @@ from berth_workbench.cli.cluster_input import read_manifests
 if TYPE_CHECKING:
     from berth_workbench.comparison.configurations import ConfigurationSource
     from berth_workbench.comparison.loads import ClusterLoad
-    from berth_workbench.simulation.prices import Prices
     from berth_workbench.snapshot.snapshot import Snapshot
     from berth_workbench.traces.trace import TimedWorkload
 
@@ -26,9 +25,8 @@ DEFAULT = "default"
 
 
 def load_options(command: Command) -> Command:
-    """`--trace`, `--replace-all` and `--prices`, received as `trace: str`, `replace_all: bool` and `prices: str`."""
+    """`--trace` and `--replace-all`, received as `trace: str` and `replace_all: bool`."""
     for decorate in (
-        click.option("--prices", default="", metavar="FILE", help="What nodes cost, by instance type or name."),
         click.option("--replace-all", is_flag=True, help="Place all running pods anew that a controller owns."),
         click.option(
             "--trace", default="", metavar="FILE", help="A workload over time, of `berth trace`, instead of a cluster."
@@ -59,22 +57,6 @@ def read_configuration(path: str, plugins: Sequence[str], feature_gates: str) ->
         return ConfigurationSource.of_file(path, plugins, feature_gates)
     except ConfigError as error:
         raise BadConfigurationError(str(error)) from None
-
-
-def read_prices(path: str) -> "Prices | None":
-    """Return the prices of a file, None without one. Raises `click.ClickException`, `UserError`."""
-    if not path:
-        return None
-    from berth.config.document import parse_document
-    from berth.config.errors import ConfigError
-    from berth_workbench.simulation.prices import PriceError, Prices
-
-    try:
-        return Prices.of_document(parse_document(Path(path).read_bytes(), path))
-    except OSError as error:
-        raise click.ClickException(f"--prices {path}: {error.strerror or error}") from None
-    except (PriceError, ConfigError) as error:
-        raise click.ClickException(f"--prices {path}: {error}") from None
 
 
 def read_workload(path: str) -> "TimedWorkload":

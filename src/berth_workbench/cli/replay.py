@@ -155,10 +155,12 @@ def _changed(recording: Path, config_file: str, generation: str, named: list[str
 
 
 def _first_header(recording: Path) -> "SegmentHeader":
+    from berth.recording.errors import RecordingError
     from berth.recording.file_format import read_segments
-    from berth_workbench.replay.alternatives import first_header
 
-    return first_header(segment.header for segment in read_segments(recording))
+    for segment in read_segments(recording):
+        return segment.header
+    raise RecordingError("the recording is empty: the process ended before it had written anything")
 
 
 def _replay(

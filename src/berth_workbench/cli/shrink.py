@@ -1,7 +1,7 @@
 """`berth shrink`: which workloads request more than they use, and what shrinking them would free."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 import msgspec
@@ -9,67 +9,54 @@ import msgspec
 from berth.cli.output import Output, output_option
 from berth.cli.setup import config_option, gates_option, plugin_option
 from berth_workbench.cli.asked import read_asked
-from berth_workbench.cli.asking import answered, tell
+from berth_workbench.cli.asking import answered, asks, request_values, tell
 from berth_workbench.cli.cluster_input import cluster_options
-
-if TYPE_CHECKING:
-    from berth_workbench.planning.usage import Usage
-
-ROWS_SHOWN = 20
+from berth_workbench.planning.usage import Usage, of_metrics, read_usage
+from berth_workbench.questions.shrink import QUESTION, ShrinkRequest
+from berth_workbench.simulation.situation import Situation
 
 
-@click.command()
-@cluster_options
-@click.option(
-    "--usage",
-    "usage_files",
-    multiple=True,
-    metavar="FILE",
-    help="What pods or workloads use: YAML, JSON or CSV; may be repeated, and the highest counts. Without it the "
-    "cluster's metrics.k8s.io is asked.",
+@asks(
+    QUESTION,
+    cluster_options,
+    click.option(
+        "--usage",
+        "usage_files",
+        multiple=True,
+        metavar="FILE",
+        help="What pods or workloads use: YAML, JSON or CSV; may be repeated, and the highest counts. Without it the "
+        "cluster's metrics.k8s.io is asked.",
+    ),
+    config_option,
+    plugin_option,
+    gates_option,
+    output_option,
 )
-@click.option(
-    "--margin", type=click.FloatRange(0, 1000), default=20.0, show_default=True, metavar="PERCENT",
-    help="How much more than its highest usage a container is to request.",
-)  # fmt: skip
-@config_option
-@plugin_option
-@gates_option
-@output_option
 def command(
     cluster: tuple[str, ...],
     kubeconfig: str,
     context: str,
     usage_files: tuple[str, ...],
-    margin: float,
     config_file: str,
     plugins: tuple[str, ...],
     feature_gates: str,
     output: Output,
+    **typed: Any,
 ) -> None:
-    """Say which workloads request more than they use, and what shrinking them frees.
-
-    Usage is held against requests with a margin, the highest of a workload's pods. Tells what would be freed, a command
-    for each workload, and how many of the pending pods would then fit. Nothing is changed.
-    """
-    from berth_workbench.planning.usage import read_usage
-    from berth_workbench.questions.shrink import QUESTION, ShrinkRequest
-    from berth_workbench.simulation.situation import Situation
-
+    """Hold usage against requests."""
     if cluster and not usage_files:
         raise click.UsageError("--usage: a cluster in a file has no metrics; give what its pods use")
     usage = read_usage(usage_files) if usage_files else take_usage(kubeconfig, context)
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
-    found = answered(QUESTION, Situation(snapshot, setup), ShrinkRequest(usage, margin))
-    tell(QUESTION, found, output, assumed=assumed)
+    request = ShrinkRequest(usage, **request_values(QUESTION, typed))
+    tell(QUESTION, answered(QUESTION, Situation(snapshot, setup), request), output, assumed=assumed)
 
 
-def take_usage(kubeconfig: str, context: str) -> "Usage":
+def take_usage(kubeconfig: str, context: str) -> Usage:
     """Ask the cluster's metrics.k8s.io. Raises `click.ClickException`, `UserError`."""
     from berth.api.errors import TransportError
     from berth.kube.credentials.access import load_access
     from berth.kube.credentials.kubeconfig import KubeconfigError
-    from berth_workbench.planning.usage import of_metrics
 
     try:
         body = asyncio.run(_taken(load_access(kubeconfig, context=context)))

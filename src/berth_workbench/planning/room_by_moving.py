@@ -107,7 +107,7 @@ class MoveSearch:
             if pod.key not in self._moved
             and not reason_to_stay(
                 pod,
-                also_move=frozenset(),
+                also_move=(),
                 local=self._local.get(pod.key),
                 on_local_volume=False,  # the simulation knows where its volume lets it go
                 scheduler_names=scheduled,

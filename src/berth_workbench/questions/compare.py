@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -10,10 +11,11 @@ from berth_workbench.comparison.comparison import ConfigurationsCompared, Figure
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import Load, steps_of
 from berth_workbench.questions.question import NamedThings, Question
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.fields import NodePrices
 from berth_workbench.showing.figures import SHARES, in_words, shown_figure
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
-from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -28,8 +30,8 @@ class CompareRequest(msgspec.Struct, frozen=True):
     a: ConfigurationSource
     b: ConfigurationSource
     load: Load
-    seeds: int = 3
-    prices: Prices | None = None
+    seeds: Annotated[int, HowAsked("How often each one runs.", least=1, most=1000)] = 3
+    prices: NodePrices = None
 
 
 def answer(_situation: Situation | None, request: CompareRequest, watch: WorkWatch) -> ConfigurationsCompared:

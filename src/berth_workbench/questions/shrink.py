@@ -1,6 +1,7 @@
 """`berth shrink`: which workloads request more than they use, and what shrinking them would free."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
@@ -8,6 +9,7 @@ from berth_workbench.planning.capacity import amount
 from berth_workbench.planning.shrink import MARGIN_PERCENT, Amounts, Shrinking, shrinking
 from berth_workbench.planning.usage import Usage
 from berth_workbench.questions.question import Question
+from berth_workbench.showing.ask import HowAsked
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation
@@ -18,8 +20,11 @@ class ShrinkRequest(msgspec.Struct, frozen=True):
     """What pods use, and how much more than that they are to request."""
 
     usage: Usage
-    margin: float = MARGIN_PERCENT
-    """Percent."""
+    margin: Annotated[
+        float,
+        HowAsked("How much more than its highest usage a container is to request.", metavar="PERCENT",
+            least=0, most=1000),
+    ] = MARGIN_PERCENT  # fmt: skip
 
 
 def answer(situation: Situation, request: ShrinkRequest, watch: WorkWatch) -> Shrinking:

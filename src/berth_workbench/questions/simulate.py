@@ -1,12 +1,13 @@
 """`berth simulate`: a workload over time, lived through with a scheduler in virtual time."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from berth.framework.setup import Setup
 from berth_workbench.questions.question import Question
+from berth_workbench.showing.ask import HowAsked
 from berth_workbench.showing.sections import Lines, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
@@ -23,8 +24,11 @@ class SimulateRequest(msgspec.Struct, frozen=True):
 
     workload: TimedWorkload
     setup: Setup
-    seed: int = 0
-    sample_s: float = 300.0
+    seed: Annotated[int, HowAsked("How ties between equally good nodes are broken.")] = 0
+    sample_s: Annotated[
+        float,
+        HowAsked("How often the cluster is measured, in its own time.", flag="--sample", metavar="SECONDS", least=1),
+    ] = 300.0
 
 
 class LivedThrough(NamedTuple):

@@ -148,10 +148,6 @@ def _lasting(is_lasting: bool) -> str:
     return "it lasts" if is_lasting else "until others have started"
 
 
-def _loses(found: Survival) -> bool:
-    return any(each.at_once == 1 and each.survived < each.failures for each in found.kinds)
-
-
 QUESTION = Question(
     name="survive",
     title="Survive",
@@ -164,5 +160,9 @@ QUESTION = Question(
     request=SurviveRequest,
     answer=answer,
     told=told,
-    fails=Fails("--fail-on-loss", "Exit with 1 unless every failure of one is survived for certain.", _loses),
+    fails=Fails(
+        "--fail-on-loss",
+        "Exit with 1 unless every failure of one is survived for certain.",
+        lambda found: any(each.at_once == 1 and each.survived < each.failures for each in found.kinds),
+    ),
 )

@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,10 +17,11 @@ from berth_workbench.comparison.settings import SettingSpace
 from berth_workbench.comparison.tune import Tuner, TuningResult, tune
 from berth_workbench.questions.compare import measured
 from berth_workbench.questions.question import Question
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.fields import NodePrices
 from berth_workbench.showing.figures import in_words, shown_figure
 from berth_workbench.showing.sections import Points, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
-from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -28,18 +29,24 @@ from berth_workbench.simulation.watch import WorkWatch
 class TuneRequest(msgspec.Struct, frozen=True):
     """What is to be better, for which pods, and how much may be tried."""
 
-    objectives: tuple[str, ...]
+    objectives: Annotated[
+        tuple[str, ...],
+        HowAsked("What to improve: a measure of `berth compare`, such as cost, packing.cpu or min:nodesUsed, or a sum "
+            "such as cost:2,waiting.p99:1. Given twice, the trade-off between both is searched.", flag="--objective",
+            metavar="MEASURE"),
+    ]  # fmt: skip
     base: ConfigurationSource
     load: Load
     tuned: tuple[str, ...] = ()
     """Plugins; all that score without any."""
-    budget: int = 100
-    seeds: int = 3
-    seed: int = 0
-    prices: Prices | None = None
-    jobs: int | None = None
-    """None takes one process for each CPU."""
-    dask: str = ""
+    budget: Annotated[int, HowAsked("How many runs.", least=1, most=100_000)] = 100
+    seeds: Annotated[int, HowAsked("How often each one runs.", least=1, most=100)] = 3
+    seed: Annotated[int, HowAsked("The first of the seeds, and of the search.")] = 0
+    prices: NodePrices = None
+    jobs: Annotated[
+        int | None, HowAsked("How many processes. [default: one for each CPU]", metavar="N", least=1, most=1024)
+    ] = None
+    dask: Annotated[str, HowAsked("Run on this Dask cluster, such as tcp://10.0.0.1:8786.", metavar="ADDRESS")] = ""
 
 
 def answer(_situation: Situation | None, request: TuneRequest, watch: WorkWatch) -> TuningResult:

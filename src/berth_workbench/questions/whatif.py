@@ -158,7 +158,7 @@ QUESTION = Question(
     fails=Fails(
         "--fail-on-broken",
         "Exit with 1 where something breaks, or a new pod has no node.",
-        lambda trial: bool(trial.result.broken or trial.result.unplaced_new),
+        lambda trial: bool(trial.result.broken or any(each.is_new for each in trial.result.unplaced)),
     ),
     document=lambda trial: trial.result,
 )

@@ -7,7 +7,6 @@ import msgspec
 from berth.config.load import default_config, legacy_default_config
 from berth.config.types import PluginRef, SchedulerConfiguration
 from berth.recording.configs import config_of
-from berth.recording.errors import RecordingError
 from berth.recording.file_format import SegmentHeader
 from berth_workbench.replay.comparison import ConfigOf
 
@@ -53,10 +52,3 @@ def with_plugins(names: Iterable[str]) -> ConfigOf:
         return msgspec.structs.replace(recorded, profiles=tuple(profiles))
 
     return other
-
-
-def first_header(headers: Iterable[SegmentHeader]) -> SegmentHeader:
-    """Return the first header of a recording. Raises `RecordingError` where there is none."""
-    for header in headers:
-        return header
-    raise RecordingError("the recording is empty: the process ended before it had written anything")

@@ -9,6 +9,8 @@ from berth.api.node import Node
 from berth.api.pools import INSTANCE_TYPE
 from berth.api.user_error import UserError
 
+MOST = 1e9
+
 
 class PriceError(UserError, ValueError):
     """Prices that cannot be used; the message says which."""
@@ -48,6 +50,6 @@ class Prices(msgspec.Struct, frozen=True):
             raise PriceError(f"prices: {unknown[0]!r} is not known beside {', '.join(cls.__struct_fields__)}")
         given = {**prices.types, **prices.nodes, "default": prices.default or 0.0}
         for name, price in given.items():
-            if not 0 <= price < float("inf"):
-                raise PriceError(f"prices: {name} costs {price}; a price is a number of 0 or more")
+            if not 0 <= price < MOST:
+                raise PriceError(f"prices: {name} costs {price}; a price is a number from 0 to 10^9")
         return prices

@@ -7,7 +7,7 @@ returns what it has; what cannot calls `step`, which raises `StoppedError`, and 
 
 
 class StoppedError(Exception):
-    """Somebody has asked for an end, in the middle of something that cannot be kept in part."""
+    """An end in the middle of something: somebody has asked for it, or all the work is used up that it may take."""
 
 
 class WorkWatch:

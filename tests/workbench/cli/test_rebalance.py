@@ -127,7 +127,7 @@ def test_without_ortools_the_search_is_greedy_and_says_so(cluster, monkeypatch):
     [
         (("--goal", "even-out", "--nodes", "a,nope"), "there is no node nope"),
         (("--goal", "even-out", "--node-selector", "pool=db"), "no node has these labels"),
-        (("--goal", "even-out", "--node-selector", "pool"), "KEY=VALUE is expected"),
+        (("--goal", "even-out", "--node-selector", "pool=a=b"), "is not a label requirement"),
         (("--goal", "free-shape"), "no pod of the cluster waits for room"),
         (("--goal", "place-pending"), "no pod of the cluster waits for room; --goal free-shape -f names one"),
         (("--goal", "place-pending", "-f", "-"), "-f names the pods and workloads that --goal free-shape makes room"),
@@ -159,7 +159,7 @@ def test_a_selection_of_nodes(cluster):
     assert (plan["moves"], plan["before"]["nodes"]) == (1, 2)
 
 
-@pytest.mark.parametrize("selector", ["a=b=c", "a=b,,", "a b=c", "=b", "a", "a=b,", "a=-"])
+@pytest.mark.parametrize("selector", ["a=b=c", "a=b,,", "a b=c", "=b", "a=b,", "a=-"])
 def test_a_selector_of_nodes_that_cannot_be_is_refused(tmp_path, selector):
     (tmp_path / "cluster.yaml").write_text("kind: Node\nmetadata: {name: n0, labels: {a: b}}\n")
     args = ["rebalance", "--goal", "even-out", "--cluster", str(tmp_path / "cluster.yaml")]

@@ -24,9 +24,10 @@ from berth.framework.status import Status
 from berth.state.cache import on_node
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.rebalance.limits import Spending
-from berth_workbench.planning.rebalance.pace import Pace, SearchEnded
+from berth_workbench.planning.rebalance.pace import Pace
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+from berth_workbench.simulation.watch import StoppedError
 
 CORDON = Taint(key=UNSCHEDULABLE_KEY, effect=NO_SCHEDULE)
 HARD_PLUGINS = frozenset({"NodeAffinity", "PodTopologySpread", "InterPodAffinity"})
@@ -239,13 +240,21 @@ class Board:
         begun = len(self.history)
         try:
             yield begun
-        except SearchEnded:
+        except StoppedError:
             self.undo(begun)
             raise
 
-    def lifted(self, keys: Iterable[str]) -> "Lifted":
+    @contextmanager
+    def lifted(self, keys: Iterable[str]) -> Iterator[None]:
         """Take pods off their nodes for the length of a `with` block."""
-        return Lifted(self, tuple(keys))
+        movers = [self.mover(key) for key in keys]
+        for mover in movers:
+            self._lift(mover)
+        try:
+            yield
+        finally:
+            for mover in movers:
+                self._put(mover, self.where.get(mover.key, ""))
 
     def _count(self, mover: Mover, origin: str, node: str) -> None:
         if self.rules is not None:
@@ -269,24 +278,6 @@ class Board:
             return
         at_home = mover.counted is not None and node == mover.origin
         self.core.cache.add_pod(mover.counted if at_home and mover.counted else on_node(mover.fresh, node))
-
-
-class Lifted:
-    """Pods that are off their nodes for a while."""
-
-    __slots__ = ("_board", "_keys")
-
-    def __init__(self, board: Board, keys: Sequence[str]) -> None:
-        self._board = board
-        self._keys = keys
-
-    def __enter__(self) -> None:
-        for key in self._keys:
-            self._board._lift(self._board.mover(key))  # noqa: SLF001 - the other half of one idea
-
-    def __exit__(self, *_: object) -> None:
-        for key in self._keys:
-            self._board._put(self._board.mover(key), self._board.where.get(key, ""))  # noqa: SLF001 - as above
 
 
 # -- what the scheduler says of one pod -------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from berth.api.codec import decode
 from berth.api.errors import ApiError
 from berth.api.pod import Pod
 from berth.api.resources import RESOURCES
+from berth.core.intake import FINISHED_PHASES
 from berth.framework.setup import Setup
 from berth.kube.transport import MERGE_PATCH, Transport
-from berth_workbench.planning.rebalance.movability import FINISHED
 from berth_workbench.planning.rebalance.plan import PlanStep, RebalancePlan, in_groups
 from berth_workbench.planning.rebalance.proof import disagreement
 from berth_workbench.simulation.site import Site
-from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.snapshot.snapshot import Snapshot
 
 POD, NODE = RESOURCES["Pod"], RESOURCES["Node"]
@@ -52,10 +52,6 @@ class Executed(msgspec.Struct, frozen=True, rename="camel"):
     """Why not all of them; empty where all are done."""
     cordoned: tuple[str, ...]
     """The nodes that the plan has cordoned, and that are cordoned now."""
-
-
-class Stopped(Exception):  # noqa: N818 - an answer, not a fault
-    """The plan is not carried on; the message says why."""
 
 
 class Executor:
@@ -94,7 +90,7 @@ class Executor:
             await self._prove(left)
             for number, group in enumerate(groups, 1):
                 if self._watch.is_stopped:
-                    raise Stopped("you asked for it")
+                    raise StoppedError("you asked for it")
                 self._say(f"{number}/{len(groups)} {told(group)}")
                 for step in group:
                     await self._do(step)
@@ -102,7 +98,7 @@ class Executor:
                 del left[: len(group)]
                 if group[0].to and left:
                     await self._prove(left)
-        except Stopped as stopped:
+        except StoppedError as stopped:
             return Executed(done, len(groups), str(stopped), tuple(self._cordoned))
         return Executed(done, len(groups), "", tuple(self._cordoned))
 
@@ -134,7 +130,7 @@ class Executor:
         now = [msgspec.structs.replace(each, pod=self._names.get(each.pod, each.pod)) for each in steps]
         reason = disagreement(cluster, now)
         if reason:
-            raise Stopped(f"the cluster has changed: {reason}")
+            raise StoppedError(f"the cluster has changed: {reason}")
 
     # -- a pod -------------------------------------------------------------------------------------------------------
 
@@ -143,7 +139,7 @@ class Executor:
         namespace, _, name = key.partition("/")
         pod = await self._read(key)
         if pod is None or pod.spec.node_name != step.node:
-            raise Stopped(f"{key} is not on {step.node} any more")
+            raise StoppedError(f"{key} is not on {step.node} any more")
         before = {each.metadata.uid for each in await self._siblings(pod)} | {pod.metadata.uid}
         await self._ask_for_eviction(pod, namespace, name)
         deadline = self._deadline()
@@ -155,7 +151,9 @@ class Executor:
             placed = [each for each in fresh if each.spec.node_name]
             on_target = [each for each in placed if each.spec.node_name == step.to]
             if placed and not on_target:
-                raise Stopped(f"the scheduler has put {placed[0].key} on {placed[0].spec.node_name}, not on {step.to}")
+                raise StoppedError(
+                    f"the scheduler has put {placed[0].key} on {placed[0].spec.node_name}, not on {step.to}"
+                )
             if gone and any(is_ready(each) for each in on_target):
                 self._names[step.pod] = next(each.key for each in on_target if is_ready(each))
                 return
@@ -177,9 +175,9 @@ class Executor:
                 )
             except ApiError as error:
                 if error.status != BUDGET_SAYS_NO:
-                    raise Stopped(f"{pod.key} may not be evicted: {error.message}") from None
+                    raise StoppedError(f"{pod.key} may not be evicted: {error.message}") from None
                 if self._watch.is_stopped:
-                    raise Stopped("you asked for it") from None
+                    raise StoppedError("you asked for it") from None
                 await self._wait(deadline, f"{pod.key} may not be evicted yet: {error.message}")
             else:
                 return
@@ -187,7 +185,7 @@ class Executor:
     async def _create(self, step: PlanStep) -> None:
         manifest = self._manifests.get(step.pod)
         if manifest is None:
-            raise Stopped(f"the manifest of {step.pod} is not known")
+            raise StoppedError(f"the manifest of {step.pod} is not known")
         namespace = step.pod.partition("/")[0]
         await self._transport.create(POD, namespace, msgspec.json.encode(manifest))
         await self._until_on(step.pod, step.to)
@@ -204,7 +202,7 @@ class Executor:
                 if pod.spec.node_name == node and is_ready(pod):
                     return pod.metadata.uid
             if alike and all(pod.spec.node_name not in ("", node) for pod in alike):
-                raise Stopped(f"the scheduler has put {key} on {alike[0].spec.node_name}, not on {node}")
+                raise StoppedError(f"the scheduler has put {key} on {alike[0].spec.node_name}, not on {node}")
             await self._wait(deadline, f"{key} does not run yet")
 
     async def _alike(self, key: str) -> list[Pod]:
@@ -226,7 +224,7 @@ class Executor:
 
     async def _siblings(self, pod: Pod) -> list[Pod]:
         """The pods of the same controller."""
-        owners = {owner.uid for owner in pod.metadata.owner_references if owner.controller}
+        owners = _controllers(pod)
         listed = msgspec.json.decode(await self._transport.list(POD, namespace=pod.metadata.namespace), type=_Pods)
         pods: list[Pod] = [decode("Pod", item) for item in listed.items]
         return [each for each in pods if owners & _controllers(each)]
@@ -236,7 +234,7 @@ class Executor:
 
     async def _wait(self, deadline: float, what: str) -> None:
         if monotonic() > deadline:
-            raise Stopped(f"{what}, after {self._patience.step_s:g} s")
+            raise StoppedError(f"{what}, after {self._patience.step_s:g} s")
         await asyncio.sleep(self._patience.poll_s)
 
 
@@ -250,7 +248,7 @@ def _controllers(pod: Pod) -> set[str]:
 
 def is_ready(pod: Pod) -> bool:
     """Say whether a pod runs, and is ready where anything says so."""
-    if pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending", *FINISHED):
+    if pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending", *FINISHED_PHASES):
         return False
     return all(each.status == "True" for each in pod.status.conditions if each.type == "Ready")
 

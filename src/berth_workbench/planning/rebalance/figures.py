@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
 from berth.core.core import Core
 from berth_workbench.planning.rebalance.board import Rules
-from berth_workbench.planning.rebalance.movability import is_of_the_node
 from berth_workbench.planning.rebalance.plan import Balance, NodeFill
 from berth_workbench.simulation.cluster import SimulatedCluster
-from berth_workbench.simulation.measures import Shape, fragmentation
+from berth_workbench.simulation.measures import Shape, fragmentation, is_pending, used_rows
 
 FILLS = 60
 """At most so many nodes are told one by one."""
@@ -30,7 +30,7 @@ def balance_of(
     core = cluster.core
     table = core.cache.table
     rows = np.array([table.row_of[name] for name in nodes], dtype=np.intp)
-    used = np.array([_is_used(core, row) for row in rows.tolist()], dtype=np.bool_)
+    used = np.isin(rows, used_rows(table))
     allocatable = table.allocatable[:2, rows].astype(np.float64)
     requested = table.requested[:2, rows].astype(np.float64)
     has = np.maximum(allocatable, 1)
@@ -49,10 +49,6 @@ def balance_of(
         violations=len(rules.broken()),
         pending=len(pending_keys(cluster)),
     )
-
-
-def _is_used(core: Core, row: int) -> bool:
-    return any(not is_of_the_node(info.pod) for info in core.cache.table.pods[row].values())
 
 
 def fills_of(core: Core, nodes: Iterable[str]) -> dict[str, tuple[float, float, int]]:
@@ -97,10 +93,4 @@ def running_uids(cluster: SimulatedCluster) -> dict[str, str]:
 def pending_keys(cluster: SimulatedCluster) -> list[str]:
     """Return the pods that have no node and are this scheduler's, sorted."""
     profiles = cluster.core.profiles
-    return sorted(
-        key
-        for key, pod in cluster.pods.items()
-        if not pod.spec.node_name
-        and pod.status.phase not in ("Succeeded", "Failed")
-        and pod.spec.scheduler_name in profiles
-    )
+    return sorted(pod.key for pod in cluster.of(Pod) if is_pending(pod) and pod.spec.scheduler_name in profiles)

@@ -5,6 +5,7 @@ greedy search, CP-SAT and the tests compare totals; the same numbers are used ev
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -83,13 +84,13 @@ class EvenOut:
         return int(((self.shares(board) - self.mean) ** 2).sum())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RepairRules:
     """Few pods that break rules of their own."""
 
-    scale, move_cost = ABOVE_MOVES, 1
+    rules: Rules
 
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
+    scale, move_cost = ABOVE_MOVES, 1
 
     def cost(self, board: Board) -> int:
         """Return how many pods break a rule."""

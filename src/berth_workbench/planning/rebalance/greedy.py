@@ -12,7 +12,7 @@ import numpy as np
 
 from berth_workbench.planning.rebalance.board import Board, Rules, movers_on
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules, total_of
-from berth_workbench.planning.rebalance.pace import SearchEnded
+from berth_workbench.simulation.watch import StoppedError
 
 NODES_TRIED = 200
 """At most so many nodes are tried to be emptied, or to be freed for one pod."""
@@ -54,7 +54,7 @@ class Greedy:
             variants = [partial(self._place, wanted), partial(self._place, tuple(board.guests))]
         best, best_total = [], total_of(goal, board)
         for variant in (*variants, self._what_is_left):
-            with suppress(SearchEnded), board.pace.heeded():  # the moves made by then are a plan as well
+            with suppress(StoppedError), board.pace.heeded():  # the moves made by then are a plan as well
                 variant()
             if (total := total_of(goal, board)) < best_total:
                 best, best_total = list(board.history), total
@@ -88,12 +88,11 @@ class Greedy:
                 continue
             emptied.add(name)
             if not self._move_away(
-                list(movers_on(board, name)), lambda target: self._stays(goal, target, emptied), pick
+                list(movers_on(board, name)),
+                lambda target: target not in emptied and goal.is_used(board, target),
+                pick,
             ):
                 emptied.discard(name)
-
-    def _stays(self, goal: EmptyNodes, name: str, emptied: set[str]) -> bool:
-        return name not in emptied and goal.is_used(self._board, name)
 
     def _move_away(self, keys: Iterable[str], is_target: Callable[[str], bool], pick: Pick) -> bool:
         """Move pods to other nodes, all or none; the largest first, since it has the fewest places."""
@@ -231,7 +230,7 @@ class Greedy:
         """Find a node for each of some guests, with the fewest pods in its way."""
         board = self._board
         placed: list[tuple[str, str]] = []
-        with suppress(SearchEnded):
+        with suppress(StoppedError):
             for key in guests:
                 with board.whole() as begun:
                     where = self._freed_for(key)
@@ -264,7 +263,8 @@ class Greedy:
             if best is not None and len(in_the_way) >= best[0]:
                 continue
             begun = len(board.history)
-            if self._clears(guest, name, in_the_way):
+            is_moved = self._move_away(in_the_way, name.__ne__, self._as_scored)
+            if is_moved and board.fits(guest)[board.core.cache.table.row_of[name]]:
                 best, best_moves = (len(in_the_way), name), list(board.history[begun:])
             board.undo(begun)
             if best is not None and best[0] == 1:
@@ -310,10 +310,3 @@ class Greedy:
                 if board.fits(guest)[row]:
                     leaving = without
         return leaving
-
-    def _clears(self, guest: str, node: str, in_the_way: list[str]) -> bool:
-        """Move these pods away so that the guest fits; leave the moves on the board if that works."""
-        board = self._board
-        if not self._move_away(in_the_way, lambda target: target != node, self._as_scored):
-            return False
-        return bool(board.fits(guest)[board.core.cache.table.row_of[node]])

@@ -7,6 +7,7 @@ allow, that is the best plan, and where not, `forbid` takes it out and the searc
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ class AssignmentModel:
     """The model of one board; `solve` is done by `optimizing`."""
 
     def __init__(self, board: Board, goal: Goal, part: Neighbourhood, broken: frozenset[str]) -> None:
-        """`broken` are the pods that break a rule at the start. Raises `SearchEnded`, `ImportError`."""
+        """`broken` are the pods that break a rule at the start. Raises `StoppedError`, `ImportError`."""
         from ortools.sat.python import cp_model
 
         self.model: Any = cp_model.CpModel()
@@ -189,7 +190,7 @@ class AssignmentModel:
 
     def _add_ports(self) -> None:
         wanting = [each for each in (*self._movers, *self._guests) if each.fresh.host_ports]
-        for one, other in _pairs(wanting):
+        for one, other in combinations(wanting, 2):
             self._board.pace.spend()
             if not any(a.conflicts_with(b) for a in one.fresh.host_ports for b in other.fresh.host_ports):
                 continue
@@ -300,7 +301,9 @@ class AssignmentModel:
         least: Any = 0
         if len(counts) >= constraint.min_domains:
             least = self.model.new_int_var(0, most, "least")
-            self.model.add_min_equality(least, [_as_expression(self.model, each) for each in counts.values()])
+            self.model.add_min_equality(
+                least, [self.model.new_constant(each) if isinstance(each, int) else each for each in counts.values()]
+            )
         crowded = {}
         for domain, count in sorted(counts.items()):
             full = crowded[domain] = self.model.new_bool_var(f"{domain} crowded")
@@ -401,13 +404,3 @@ class AssignmentModel:
             if not rules.breaks_node_affinity(key, self._board):
                 found.add(key)
         return frozenset(found)
-
-
-def _pairs(movers: Sequence[Mover]) -> Iterator[tuple[Mover, Mover]]:
-    for at, one in enumerate(movers):
-        for other in movers[at + 1 :]:
-            yield one, other
-
-
-def _as_expression(model: Any, value: Any) -> Any:
-    return model.new_constant(value) if isinstance(value, int) else value

@@ -4,22 +4,20 @@ The conventions are those of the cluster autoscaler (`safe-to-evict`) and of the
 `prefer-no-eviction`), beside what the eviction API itself refuses.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
 from berth.api.pod import Pod
 from berth_workbench.planning.rebalance.request import AlsoMove
+from berth_workbench.simulation.budgets import is_daemon, is_mirror
 from berth_workbench.snapshot.documents import Document
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-MIRROR = "kubernetes.io/config.mirror"
 SYSTEM_CRITICAL = 2_000_000_000
-FINISHED = ("Succeeded", "Failed")
 
 
 class LocalVolumes(msgspec.Struct, frozen=True):
@@ -29,53 +27,24 @@ class LocalVolumes(msgspec.Struct, frozen=True):
     host_paths: tuple[str, ...] = ()
 
 
-class _Volume(msgspec.Struct, rename="camel"):
-    name: str = ""
-    empty_dir: Any = msgspec.UNSET
-    host_path: Any = msgspec.UNSET
-
-
-class _Spec(msgspec.Struct):
-    volumes: list[_Volume] | None = None
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-
-
-class _PodVolumes(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
 def local_volumes(documents: Iterable[Document]) -> dict[str, LocalVolumes]:
     """Return the local volumes of the pods that have any, by `namespace/name`; the scheduler's own structs drop them.
 
     The documents have been decoded as pods before, so they can be read.
     """
-    decoder = msgspec.json.Decoder(_PodVolumes)
     found = {}
     for document in documents:
-        if document.kind != "Pod":
-            continue
         body = document.body
-        if isinstance(body, bytes) and b'"emptyDir"' not in body and b'"hostPath"' not in body:
+        is_plain = isinstance(body, bytes) and b'"emptyDir"' not in body and b'"hostPath"' not in body
+        if document.kind != "Pod" or is_plain:
             continue
-        pod = decoder.decode(body) if isinstance(body, bytes) else msgspec.convert(body, _PodVolumes)
-        volumes = pod.spec.volumes or []
-        empty = tuple(each.name for each in volumes if each.empty_dir not in (msgspec.UNSET, None))
-        host = tuple(each.name for each in volumes if each.host_path not in (msgspec.UNSET, None))
+        metadata, volumes = document.manifest.get("metadata") or {}, document.manifest["spec"].get("volumes") or ()
+        empty, host = (
+            tuple(each["name"] for each in volumes if each.get(kind) is not None) for kind in ("emptyDir", "hostPath")
+        )
         if empty or host:
-            found[f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"] = LocalVolumes(empty, host)
+            found[f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"] = LocalVolumes(empty, host)
     return found
-
-
-def is_of_the_node(pod: Pod) -> bool:
-    """Say whether a pod belongs to its node rather than to a workload, so that a node with only such pods is empty."""
-    return MIRROR in pod.metadata.annotations or any(
-        owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references
-    )
 
 
 def workload_of(pod: Pod) -> str:
@@ -86,16 +55,16 @@ def workload_of(pod: Pod) -> str:
 def reason_to_stay(
     pod: Pod,
     *,
-    also_move: frozenset[AlsoMove],
+    also_move: Container[AlsoMove],
     local: LocalVolumes | None,
     on_local_volume: bool,
     scheduler_names: Iterable[str],
 ) -> str:
     """Return why a running pod stays where it is; empty where it may be moved."""
     notes = pod.metadata.annotations
-    if MIRROR in notes or any(owner.kind == "Node" for owner in pod.metadata.owner_references):
+    if is_mirror(pod):
         return "static pod"
-    if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+    if is_daemon(pod):
         return "pod of a DaemonSet"
     if pod.metadata.deletion_timestamp is not None:
         return "being deleted"
@@ -118,7 +87,7 @@ def reason_to_stay(
     return _unless_asked(pod, also_move, local)
 
 
-def _unless_asked(pod: Pod, also_move: frozenset[AlsoMove], local: LocalVolumes | None) -> str:
+def _unless_asked(pod: Pod, also_move: Container[AlsoMove], local: LocalVolumes | None) -> str:
     safe = pod.metadata.annotations.get(SAFE_TO_EVICT) == "true"
     workload = workload_of(pod)
     if not workload and not safe and "bare" not in also_move:

@@ -16,7 +16,8 @@ from berth_workbench.planning.rebalance.goals import Goal, total_of
 from berth_workbench.planning.rebalance.model import AssignmentModel, Placement
 from berth_workbench.planning.rebalance.neighbourhood import Neighbourhood, neighbourhood_of
 from berth_workbench.planning.rebalance.order import Ordering, is_valid
-from berth_workbench.planning.rebalance.pace import Pace, SearchEnded
+from berth_workbench.planning.rebalance.pace import Pace
+from berth_workbench.simulation.watch import StoppedError
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -41,14 +42,16 @@ class Optimum(NamedTuple):
 
 def optimize(
     board: Board, goal: Goal, begin_with: Sequence[Move], broken: frozenset[str], accepts: Callable[[], bool], seed: int
-) -> Optimum:
+) -> Optimum | None:
     """Return moves that are no worse than `begin_with`; the board is left as it was. Raises `ImportError`.
 
-    `accepts` says whether the board is in a state that a plan may end in.
+    `accepts` says whether the board is in a state that a plan may end in. None where nothing better is to be expected.
     """
     part = neighbourhood_of(board, goal, begin_with)
+    if part is None:
+        return None
     improving = _Improving(board, goal, part, begin_with, accepts, seed)
-    with suppress(SearchEnded), board.pace.heeded(is_paid=True):
+    with suppress(StoppedError), board.pace.heeded(is_paid=True):
         improving.run(broken)
     return Optimum(improving.best, improving.is_proven, part)
 
@@ -77,7 +80,7 @@ class _Improving:
         board.undo()
 
     def run(self, broken: frozenset[str]) -> None:
-        """Look for better moves until there are none, or `SearchEnded` is raised."""
+        """Look for better moves until there are none, or `StoppedError` is raised."""
         board, pace = self._board, self._board.pace
         pace.spend(LEAST_EFFORT_S)
         model = AssignmentModel(board, self._goal, self._part, broken)

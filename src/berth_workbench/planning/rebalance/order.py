@@ -53,7 +53,7 @@ class Ordering:
         self._wanted_more = False
 
     def find(self) -> Ordered:
-        """Return the order with the fewest moves. Raises `SearchEnded`."""
+        """Return the order with the fewest moves. Raises `StoppedError`."""
         with self._board.whole() as begun:
             return self._find(begun)
 

@@ -2,23 +2,19 @@
 
 All searches ask the scheduler's filters, one question after the other, through the board or the rules. Both come here
 before each question. So whatever a search is doing, it hears within one question that it has to end, and a search with
-an effort ends after as many questions on every machine. It ends by `SearchEnded`; whoever has moved pods about on the
+an effort ends after as many questions on every machine. It ends by `StoppedError`; whoever has moved pods about on the
 board takes back what would be left half done (`Board.whole`).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 QUESTION_S = 0.0005
 """What a question costs of the effort, in CP-SAT's deterministic seconds; about what it takes in a small cluster."""
 NODE_S = 0.000002
 """What it costs more for each node."""
-
-
-class SearchEnded(Exception):  # noqa: N818 - an answer, not a fault
-    """No more questions may be asked; what was found by then is what there is."""
 
 
 class Pace:
@@ -37,7 +33,7 @@ class Pace:
 
     @contextmanager
     def heeded(self, *, is_paid: bool = False) -> Iterator[None]:
-        """For the length of a search, end it by `SearchEnded` where it is stopped.
+        """For the length of a search, end it by `StoppedError` where it is stopped.
 
         With `is_paid` its questions are paid out of the effort, and it ends where that is used up.
         """
@@ -53,14 +49,14 @@ class Pace:
         return self.watch.is_stopped
 
     def ask(self, nodes: int) -> None:
-        """Count a question about so many nodes. Raises `SearchEnded` where it may not be asked."""
+        """Count a question about so many nodes. Raises `StoppedError` where it may not be asked."""
         self.spend(QUESTION_S + NODE_S * nodes)
 
     def spend(self, seconds: float = 0.0) -> None:
-        """Take something off the effort of a search that is paid. Raises `SearchEnded` where it has to end."""
+        """Take something off the effort of a search that is paid. Raises `StoppedError` where it has to end."""
         if not self._is_heeded:
             return
         if self.is_stopped or (self._is_paid and self.effort_s <= 0):
-            raise SearchEnded
+            raise StoppedError
         if self._is_paid:
             self.effort_s -= seconds

@@ -12,7 +12,7 @@ import numpy as np
 from berth_workbench.planning.rebalance.board import Board
 from berth_workbench.planning.rebalance.goals import Goal, total_of
 from berth_workbench.planning.rebalance.order import is_valid
-from berth_workbench.planning.rebalance.pace import SearchEnded
+from berth_workbench.simulation.watch import StoppedError
 
 Move = tuple[str, str, str]
 
@@ -27,7 +27,7 @@ def eased(board: Board, goal: Goal, moves: Sequence[Move], accepts: Callable[[],
         raise AssertionError("moves are valid in their order before they are eased")
     total = total_of(goal, board)
     board.undo()
-    with suppress(SearchEnded), board.pace.heeded():  # what has been exchanged by then is as good as the others
+    with suppress(StoppedError), board.pace.heeded():  # what has been exchanged by then is as good as the others
         _ease(board, goal, best, total, accepts)
     board.undo()
     return best

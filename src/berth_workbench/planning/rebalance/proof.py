@@ -13,8 +13,9 @@ import msgspec
 from berth.api.node import Node, ReplicaSet, StatefulSet
 from berth.api.pod import Pod
 from berth_workbench.planning.rebalance.board import CORDON, Mover, scores_of
-from berth_workbench.planning.rebalance.movability import is_of_the_node, workload_of
+from berth_workbench.planning.rebalance.movability import workload_of
 from berth_workbench.planning.rebalance.plan import PlacedPod, PlanStep
+from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.cluster import BACKOFF_S, SimulatedCluster, pending_again
 
 Move = tuple[str, str, str]
@@ -217,7 +218,7 @@ class Prover:
     def is_empty(self, name: str) -> bool:
         """Say whether a node has no pods left but its own."""
         table = self.cluster.core.cache.table
-        return all(is_of_the_node(info.pod) for info in table.pods[table.row_of[name]].values())
+        return all(follows_its_node(info.pod) for info in table.pods[table.row_of[name]].values())
 
     def finish(self, kept: Iterable[str]) -> None:
         """Take the cordons back; `kept` stay."""

@@ -6,7 +6,7 @@ whose scheduler works. A move that the scheduler does not follow is banned, and 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -20,38 +20,27 @@ from berth.api.user_error import UserError
 from berth.engine.verdicts import Mask
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.rebalance.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
-from berth_workbench.planning.rebalance.figures import (
-    balance_of,
-    fills_between,
-    fills_of,
-    pending_keys,
-    running_uids,
-)
+from berth_workbench.planning.rebalance.figures import balance_of, fills_between, fills_of, pending_keys, running_uids
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
 from berth_workbench.planning.rebalance.greedy import Greedy
 from berth_workbench.planning.rebalance.guests import GuestError, Guests, expanded, guests_of
 from berth_workbench.planning.rebalance.limits import budget_against, budgets_observed
-from berth_workbench.planning.rebalance.movability import (
-    LocalVolumes,
-    is_of_the_node,
-    local_volumes,
-    reason_to_stay,
-    workload_of,
-)
+from berth_workbench.planning.rebalance.movability import LocalVolumes, local_volumes, reason_to_stay, workload_of
 from berth_workbench.planning.rebalance.optimizer import optimize
 from berth_workbench.planning.rebalance.order import is_valid
-from berth_workbench.planning.rebalance.pace import Pace, SearchEnded
+from berth_workbench.planning.rebalance.pace import Pace
 from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan, TakenFirst
 from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, RefusedMove
-from berth_workbench.planning.rebalance.request import Method, RebalanceRequest, price_of
+from berth_workbench.planning.rebalance.request import Method, RebalanceRequest
+from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import ClaimTemplate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import usual_requests
+from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.simulation.workloads import Expansion
-from berth_workbench.snapshot.documents import Document
 
 Move = tuple[str, str, str]
 
@@ -87,30 +76,7 @@ def rebalance(situation: Situation, request: RebalanceRequest, watch: WorkWatch 
         site = situation.untouched(watch)
         local = local_volumes(situation.snapshot.documents)
         return Rebalancing(site.cluster, local, site.templates, request, situation.seed, pace).plan()
-    except (SearchEnded, StoppedError):
-        raise RebalanceError("stopped before any moves were found") from None
-
-
-def room_by_moving(
-    cluster: SimulatedCluster,
-    pods: Iterable[str],
-    documents: Iterable[Document] = (),
-    *,
-    max_moves: int = 20,
-    watch: WorkWatch = UNWATCHED,
-) -> RebalancePlan:
-    """Return the moves that would make room for pending pods (`namespace/name`) of a cluster that is at rest.
-
-    `shapes` of the plan says for which of them, `moves` how many it takes. The cluster is left as it is. `documents`
-    are those that it was made of: they say which pods have data on their nodes. Raises `RebalanceError`.
-    """
-    wanted = tuple(cluster.pods[key] for key in pods)
-    request = RebalanceRequest("place-pending", pods=wanted, max_moves=max_moves)
-    pace = Pace(watch, request.effort_s)
-    local = local_volumes(documents)
-    try:
-        return Rebalancing(cluster.again(), local, {}, request, 0, pace).plan()
-    except (SearchEnded, StoppedError):
+    except StoppedError:
         raise RebalanceError("stopped before any moves were found") from None
 
 
@@ -139,7 +105,9 @@ class Rebalancing:
         self._cluster.create(self._asked.objects)
         nodes = self._cluster.nodes
         self._nodes = _considered(nodes, request)
-        self._prices = {name: price_of(request.prices, name, nodes[name].metadata.labels) for name in self._nodes}
+        prices = request.prices or Prices()
+        given = {name: prices.of(nodes[name]) for name in self._nodes}
+        self._prices = {name: 1.0 if price is None else price for name, price in given.items()}
         self._stays: Counter[str] = Counter()
         self._movers = self._find_movers()
         self._rules = Rules(self._cluster.core, running_uids(self._cluster), self._pace)
@@ -288,7 +256,7 @@ class Rebalancing:
         return frozenset(
             state.pod.node_name
             for state in states
-            if state.pod.key not in movable and not is_of_the_node(state.pod.pod)
+            if state.pod.key not in movable and not follows_its_node(state.pod.pod)
         )
 
     def _search(self, board: Board, goal: Goal, before_that: Sequence[Move]) -> Found:
@@ -311,6 +279,9 @@ class Rebalancing:
             if method == "cp-sat":
                 raise RebalanceError("CP-SAT needs OR-Tools: pip install 'berth-scheduler[optimize]'") from None
             told = "without OR-Tools (pip install 'berth-scheduler[optimize]') the search is greedy"
+            return Found(tuple(moves), "greedy", notes=(told,))
+        if best is None:
+            told = "the cluster is too large for CP-SAT to do better for this goal, so the search is greedy"
             return Found(tuple(moves), "greedy", notes=(told,))
         part = best.part
         notes = () if part.is_whole else (f"CP-SAT has looked at {len(part.keys)} pods and {len(part.nodes)} nodes",)

@@ -8,9 +8,7 @@ import json
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.rebalance.rebalance import room_by_moving
 from berth_workbench.planning.rebalance.request import RebalanceRequest
-from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import Document
 from tests.effort import looks_everywhere
 from tests.workbench.asking import rebalance
@@ -151,14 +149,3 @@ def test_of_a_workload_that_the_cluster_has_its_own_pods_are_meant():
     plan = rebalance(documents(*objects), RebalanceRequest("free-shape", manifests=(manifest(named),)))
     assert list(placed(plan)) == ["new-1"]
     assert (plan.moves, plan.taken_first, [step for step in plan.steps if step.action == "create"]) == (1, (), [])
-
-
-def test_whether_moves_make_room_can_be_asked_of_a_cluster_at_rest():
-    cluster = SimulatedCluster(documents(*two_half_full_nodes(), waiting("w"), waiting("v", "9")).structs())
-    cluster.settle()
-    before = dict(cluster.objects)
-    plan = room_by_moving(cluster, ["default/w"])
-    assert (plan.moves, placed(plan)["w"] in "ab") == (1, True)
-    assert room_by_moving(cluster, ["default/w"], max_moves=0).moves == 0
-    assert placed(room_by_moving(cluster, ["default/v"])) == {"v": ""}
-    assert cluster.objects == before

@@ -6,6 +6,7 @@ import pytest
 from berth_workbench.planning.rebalance.proof import cordoned, uncordoned
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+from berth_workbench.simulation.prices import Prices
 from tests.effort import examples
 from tests.workbench.asking import rebalance
 from tests.workbench.planning.rebalance.worlds import PLACING, best_total, follow, random_world, total
@@ -16,7 +17,7 @@ MAX_MOVES = 4
 
 def request_for(world, goal, **more):
     guests = tuple(world.builder(guest).build() for guest in world.guests) if goal == "free-shape" else ()
-    prices = {machine.name: float(machine.price) for machine in world.machines}
+    prices = Prices(nodes={machine.name: float(machine.price) for machine in world.machines})
     return RebalanceRequest(goal, pods=guests, max_moves=MAX_MOVES, prices=prices, **more)
 
 
