@@ -6,7 +6,7 @@ The caller may stop it: what is under way is finished and kept, what has not beg
 
 import queue
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import get_context
@@ -152,7 +152,8 @@ def _gather(submitted: Mapping[Any, TaskDescription], done: Done, watch: WorkWat
     while left:
         if not has_cancelled and watch.is_stopped:
             has_cancelled = True
-            _cancel(submitted)
+            for future in submitted:
+                future.cancel()
         try:
             future = ended.get(timeout=LOOK_EVERY_S)
         except queue.Empty:
@@ -166,11 +167,6 @@ def _gather(submitted: Mapping[Any, TaskDescription], done: Done, watch: WorkWat
         if isinstance(error, BrokenExecutor):
             raise error
         done(Finished(submitted[future], b"", _told(error)) if error else Finished(submitted[future], future.result()))
-
-
-def _cancel(futures: Iterable[Any]) -> None:
-    for future in futures:
-        future.cancel()
 
 
 def _told(error: BaseException) -> str:

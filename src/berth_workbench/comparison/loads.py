@@ -15,9 +15,10 @@ from berth.api.meta import Struct
 from berth.api.node import Node
 from berth.api.pod import Pod, PodStatus
 from berth_workbench.planning.scenario import APPLY
+from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.changes import read_step
 from berth_workbench.simulation.cluster import SimulatedCluster
-from berth_workbench.simulation.measures import controller_of, follows_its_node, is_pending
+from berth_workbench.simulation.measures import controller_of, is_pending
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.steps import Manifests, Step, take_steps
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
@@ -125,7 +126,7 @@ def _read(step: str, value: Any, where: str) -> Step:
 
 def _is_replaceable(pod: Pod) -> bool:
     is_over = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
-    return bool(controller_of(pod.metadata)[0]) and not follows_its_node(pod.metadata) and not is_over
+    return bool(controller_of(pod.metadata)[0]) and not follows_its_node(pod) and not is_over
 
 
 def _unbound(pod: Pod) -> Pod:

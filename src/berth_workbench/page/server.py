@@ -36,20 +36,8 @@ class PageAddressTaken(RuntimeError):  # noqa: N818 - it says what happened
 class PageServer:
     """The page of one cluster. Make it inside the event loop."""
 
-    __slots__ = (
-        "_history",
-        "_host",
-        "_hosts",
-        "_port",
-        "_recorded",
-        "_server",
-        "_source",
-        "_task",
-        "_time_line",
-        "_tls",
-        "access",
-        "address",
-    )
+    __slots__ = ("_history", "_host", "_hosts", "_port", "_recorded", "_server", "_source", "_task", "_time_line",
+                 "_tls", "access", "address")  # fmt: skip
 
     def __init__(
         self,

@@ -16,14 +16,14 @@ from berth_workbench.planning.rebalance.movability import LocalVolumes, local_vo
 from berth_workbench.planning.room_by_moving import MoveSearch, RoomByMoving
 from berth_workbench.planning.survival import Failure, loss_of
 from berth_workbench.planning.whatif import natural
-from berth_workbench.simulation.budgets import is_active, owner_of
+from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, owner_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.node_changes import drain_node, remove_nodes, set_unschedulable
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
-from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import take_steps
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
@@ -212,7 +212,7 @@ def _used(site: Site, name: str) -> float:
         index = table.resource_index.get(resource)
         has = 0 if index is None else int(table.allocatable[index, row])
         if has:
-            infos = (info for info in table.pods[row].values() if not (is_daemon(info.pod) or is_mirror(info.pod)))
+            infos = (info for info in table.pods[row].values() if not follows_its_node(info.pod))
             found = max(found, sum(info.requests.get(resource, 0) for info in infos) / has)
     return found
 
@@ -221,7 +221,7 @@ def _moving(site: Site, name: str) -> list[str] | None:
     """Return the pods that would have to move from a node; None where one of them would be lost, or must not."""
     found = []
     for pod in site.pods_on(name):
-        if is_daemon(pod) or is_mirror(pod) or not is_active(pod):
+        if follows_its_node(pod) or not is_active(pod):
             continue
         if owner_of(pod) is None or pod.metadata.annotations.get(SAFE_TO_EVICT) == "false":
             return None

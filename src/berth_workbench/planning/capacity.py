@@ -7,7 +7,7 @@ plugins have declared (`berth.engine.what_if`), not from a list of fields. All o
 it is that of the scheduler, whose ties the seed of the cluster breaks.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
-from berth.api.pools import pool_of
 from berth.api.scheduling import PodGroup
 from berth.core.core import Core
 from berth.core.questions import Trial, judge, profile_of
@@ -28,11 +27,13 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.interface import RowLoad
 from berth.framework.promises import Dependency
 from berth.framework.status import Status, unschedulable
+from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.shapes import AskedShape, asked_by, gang_of
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
+from berth_workbench.simulation.measures import rows_by_pool
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import note_manifests, refuse_awaited
 from berth_workbench.simulation.situation import Situation
@@ -298,7 +299,6 @@ class _Asker:
         before = set(self._cluster.objects)
         placed = 0
         refusals: list[tuple[Status, Rows]] = []
-        is_complete = True
         try:
             with Trial(self._core) as trial:
                 while not refusals:
@@ -327,7 +327,7 @@ class _Asker:
         finally:
             for kind, key in [name for name in self._cluster.objects if name not in before]:
                 self._cluster.delete(kind, key)
-        return _Filled(placed, counts, taken, refusals, is_complete=is_complete, is_counted=False)
+        return _Filled(placed, counts, taken, refusals, is_complete=True, is_counted=False)
 
     def _create(self, claims: Iterable[Struct]) -> None:
         self._cluster.create(claim for claim in claims if _name_of(claim) not in self._cluster.objects)
@@ -337,12 +337,8 @@ class _Asker:
     def by_pool(self, filled: _Filled) -> dict[str, PoolHeadroom]:
         """The same for each pool of nodes."""
         table = self._core.cache.table
-        rows_of: defaultdict[str, list[int]] = defaultdict(list)
-        for row in table.rows().tolist():
-            rows_of[pool_of(table.node(row).metadata.labels, self._pool_label)].append(row)
         found = {}
-        for pool in sorted(rows_of):
-            rows = np.array(rows_of[pool], dtype=np.intp)
+        for pool, rows in rows_by_pool(table, self._pool_label).items():
             among = np.zeros(table.capacity, dtype=np.bool_)
             among[rows] = True
             found[pool] = PoolHeadroom(
@@ -374,8 +370,7 @@ class _Asker:
 
 
 def _name_of(obj: object) -> tuple[str, str]:
-    meta = obj.metadata  # type: ignore[attr-defined] # every API object has it
-    return type(obj).__name__, f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    return type(obj).__name__, key_of(obj)
 
 
 def refused(core: Core, pod: PodInfo, message: str) -> list[tuple[Status, Rows]]:

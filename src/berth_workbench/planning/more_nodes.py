@@ -25,7 +25,7 @@ from berth.core.questions import judge
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.simulation.budgets import owner_of
-from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.measures import is_pending, used_rows
 from berth_workbench.simulation.node_changes import add_nodes_like, node_like, remove_nodes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
@@ -282,21 +282,13 @@ class _Adding:
         site.settle()
         table = site.cluster.core.cache.table
         # The scheduler may have put pods elsewhere than the sums supposed; a node that nobody uses is not needed.
-        idle = [name for some in names.values() for name in some if not _is_used(site, table.row_of[name])]
+        used = set(used_rows(table).tolist())
+        idle = [name for some in names.values() for name in some if table.row_of[name] not in used]
         remove_nodes(site, idle, "removal of {}")
         for at, some in names.items():
             self.added[at] += len(set(some) - set(idle))
         self.is_in_steps = self.is_in_steps or bool(idle)
         return sum(map(len, names.values())) - len(idle)
-
-
-def _is_used(site: Site, row: int) -> bool:
-    """Whether a pod is on a node that does not follow it."""
-    table = site.cluster.core.cache.table
-    return any(
-        not any(owner.controller and owner.kind in ("DaemonSet", "Node") for owner in info.metadata.owner_references)
-        for info in table.pods[row].values()
-    )
 
 
 def _wishes(

@@ -14,14 +14,13 @@ import msgspec
 from berth.api.custom import CustomResource
 from berth.api.pod import Pod
 from berth.api.quantity import QuantityError, milli_value, value
+from berth.core.intake import FINISHED_PHASES
 from berth.state.pod_info import PodInfo
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.snapshot.snapshot import Snapshot
 
 ELASTIC = CustomResource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 """What has to be taken from a cluster besides; ResourceQuotas are in every snapshot."""
-
-FINISHED = ("Succeeded", "Failed")
 
 
 class QuotaLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -125,7 +124,7 @@ def _together(lines: Iterable[QuotaLine]) -> list[QuotaLine]:
 def _requested_by_namespace(snapshot: Snapshot) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for obj in snapshot.structs():
-        if isinstance(obj, Pod) and not is_pending(obj) and obj.status.phase not in FINISHED:
+        if isinstance(obj, Pod) and not is_pending(obj) and obj.status.phase not in FINISHED_PHASES:
             found.setdefault(obj.metadata.namespace, Counter()).update(PodInfo.of(obj).requests)
     return found
 

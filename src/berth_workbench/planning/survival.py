@@ -10,6 +10,7 @@ are lost in a simulated cluster, decided by the scheduler, and put back. Where t
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, Literal
 
@@ -19,22 +20,20 @@ import numpy as np
 from berth.api.dra import ResourceSlice
 from berth.api.node import Node
 from berth.api.pod import Pod
-from berth.api.pools import pool_of
 from berth.core.core import Core
 from berth.core.questions import profile_of
 from berth.framework.cycle_state import CycleState
-from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.certain_room import CertainRoom, LeavingPods
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, content_of, kinds_of, nodes_in_words
 from berth_workbench.planning.whatif import natural
-from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
+from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, owner_of, workload_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
-from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.measures import is_pending, rows_by_pool, rows_by_zone
 from berth_workbench.simulation.node_changes import remove_nodes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.rehearsal import Rehearsal
-from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 Kind = Literal["node", "zone", "pool"]
@@ -176,22 +175,18 @@ def loss_of(
         asker.put_back()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Case:
     """A failure that is yet to be answered."""
 
-    __slots__ = ("gone", "is_proven", "kind", "leaving", "names", "node_names", "unproven")
-
-    def __init__(
-        self, kind: Kind, names: tuple[str, ...], node_names: list[str], leaving: LeavingPods, gone: int
-    ) -> None:
-        self.kind = kind
-        self.names = names
-        self.node_names = node_names
-        self.leaving = leaving
-        self.gone = gone
-        self.unproven: list[PodShape] = []
-        self.is_proven = False
-        """Whether it is certain that everybody finds another place, and that nobody has to make way."""
+    kind: Kind
+    names: tuple[str, ...]
+    node_names: list[str]
+    leaving: LeavingPods
+    gone: int
+    unproven: list[PodShape] = field(default_factory=list)
+    is_proven: bool = False
+    """Whether it is certain that everybody finds another place, and that nobody has to make way."""
 
     @property
     def pods(self) -> int:
@@ -207,27 +202,9 @@ class _Case:
 class _Asker:
     """Asks one cluster."""
 
-    __slots__ = (
-        "_budgets",
-        "_examples",
-        "_hopeful",
-        "_hopeless",
-        "_leaving",
-        "_left_over",
-        "_lone",
-        "_on_row",
-        "_pool_label",
-        "_prices",
-        "_priorities",
-        "_proves",
-        "_room",
-        "_simulations",
-        "_site",
-        "_stopped",
-        "_strained",
-        "_watch",
-        "pending",
-    )
+    __slots__ = ("_budgets", "_examples", "_hopeful", "_hopeless", "_leaving", "_left_over", "_lone", "_on_row",
+                 "_pool_label", "_prices", "_priorities", "_proves", "_room", "_simulations", "_site", "_stopped",
+                 "_strained", "_watch", "pending")  # fmt: skip
 
     def __init__(
         self, site: Site, pool_label: str, prices: Prices | None, simulated_at_most: int, watch: WorkWatch
@@ -257,7 +234,7 @@ class _Asker:
         """How many healthy pods of each budget are on each row."""
         self._note_pods()
         self._room = CertainRoom(cluster.core, self._examples, beside=self._hopeful)
-        self._proves = not any(self._may_preempt(shape) for shape in self._hopeful)
+        self._proves = not any(self._weaker_than(shape) for shape in self._hopeful)
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -309,7 +286,7 @@ class _Asker:
             for info in table.pods[row].values():
                 self._priorities.append(info.priority)
                 pod: Pod | None = cluster.objects.get(("Pod", f"{info.namespace}/{info.name}"))
-                if pod is None or is_daemon(pod) or is_mirror(pod) or not is_active(pod):
+                if pod is None or follows_its_node(pod) or not is_active(pod):
                     continue
                 budgets.update(cluster.budgets.counting_as_healthy(pod))
                 if owner_of(pod) is None:
@@ -319,9 +296,6 @@ class _Asker:
                 shapes[info.shape] += 1
             self._on_row[row], self._lone[row], self._budgets[row] = shapes, lone, budgets
         self._priorities.sort()
-
-    def _may_preempt(self, shape: PodShape) -> bool:
-        return self._weaker_than(shape) > 0
 
     def _weaker_than(self, shape: PodShape) -> int:
         """How many of the pods that run could have to make way for one of the shape."""
@@ -341,14 +315,11 @@ class _Asker:
     def _rows_by(self, kind: Kind) -> dict[str, list[int]]:
         """Return the rows of each node, zone or pool; nodes that are in none are left out."""
         table = self._site.cluster.core.cache.table
-        found: defaultdict[str, list[int]] = defaultdict(list)
-        for row in table.rows().tolist():
-            metadata = table.node(row).metadata
-            name = {"node": metadata.name, "zone": zone_of(metadata.labels)[1]}.get(kind)
-            name = pool_of(metadata.labels, self._pool_label) if name is None else name
-            if name:
-                found[name].append(row)
-        return {name: found[name] for name in sorted(found, key=natural)}
+        found: Mapping[str, Iterable[int]] = {name: [row] for name, row in table.row_of.items()}
+        if kind != "node":
+            by = rows_by_zone(table) if kind == "zone" else rows_by_pool(table, self._pool_label)
+            found = {name: rows.tolist() for name, rows in by.items() if name}
+        return {name: list(found[name]) for name in sorted(found, key=natural)}
 
     # -- the answers -------------------------------------------------------------------------------------------------
 
@@ -372,8 +343,8 @@ class _Asker:
             failures += found
         for kind, (cases, number) in twos.items():
             found = self._answered(cases, {})
-            known = any_nodes >= 2 if kind == "node" else False
-            counts.append(_count(kind, 2, found, number, survives=known and not self._has_lone(rows["node"])))
+            known = kind == "node" and any_nodes >= 2 and not any(self._lone.values())
+            counts.append(_count(kind, 2, found, number, survives=known))
             failures += found
         failures.sort(key=lambda each: (-each.unplaced, -each.gone, each.survives, -each.pods, _order(each)))
         notes = [EXTENDERS_LEFT_OUT] if self._site.cluster.leaves_out_extenders else []
@@ -410,9 +381,6 @@ class _Asker:
             case.unproven = self._room.unproven(case.leaving, doubtful[nodes - 1] if nodes <= len(doubtful) else None)
         # A pending pod may preempt once a node is lost on which nobody loses his place: one that it was nominated to.
         case.is_proven = self._proves and not case.unproven
-
-    def _has_lone(self, rows: Mapping[str, Sequence[int]]) -> bool:
-        return any(self._lone[row] for each in rows.values() for row in each)
 
     def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, tuple[set[PodShape], set[PodShape]]]:
         """Return up to how many nodes can be lost, whichever, and the shapes for which one may be too many, and two."""
@@ -570,7 +538,7 @@ class _Asker:
             unplaced_pods: list[str] = []
             moved: list[Pod] = []
             for key, (before, now) in rehearsal.changed_pods().items():
-                if before is None or not before.spec.node_name or is_daemon(before) or is_mirror(before):
+                if before is None or not before.spec.node_name or follows_its_node(before):
                     continue
                 if not is_active(before):
                     continue

@@ -21,12 +21,13 @@ from berth.state.pod_info import PodShape
 from berth_workbench.planning.ends import EndsBy, KnownEnds, timestamp
 from berth_workbench.planning.whatif import natural, what_holds, why_pending
 from berth_workbench.showing.reasons import in_our_words
+from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
-from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import Manifests, take_step
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
@@ -209,25 +210,8 @@ def _answered(
 class _Life:
     """Lives through the ends of pods, all that are known or those that are expected, on a cluster at rest."""
 
-    __slots__ = (
-        "_by_deadlines",
-        "_due",
-        "_ended",
-        "_ends",
-        "_now",
-        "_pending",
-        "_seen",
-        "_site",
-        "_start",
-        "_watch",
-        "failed",
-        "is_complete",
-        "known",
-        "messages",
-        "passed",
-        "places",
-        "unknown",
-    )
+    __slots__ = ("_by_deadlines", "_due", "_ended", "_ends", "_now", "_pending", "_seen", "_site", "_start", "_watch",
+                 "failed", "is_complete", "known", "messages", "passed", "places", "unknown")  # fmt: skip
 
     def __init__(self, site: Site, ends: KnownEnds, now: float, watch: WorkWatch, *, deadlines: bool = True) -> None:
         self._site = site
@@ -254,12 +238,7 @@ class _Life:
             if is_pending(pod):
                 self._note_pending(pod)
                 self.messages[pod.key] = why_pending(site.cluster, pod)
-            elif (
-                pod.spec.node_name
-                and pod.status.phase not in FINISHED_PHASES
-                and not is_daemon(pod)
-                and not is_mirror(pod)
-            ):
+            elif pod.spec.node_name and pod.status.phase not in FINISHED_PHASES and not follows_its_node(pod):
                 started = timestamp(pod.status.start_time)
                 self.unknown += not self._note_end(pod, now if started is None else started, now)
         self.known = sum(key not in self._pending for _, key, _, _ in self._due)
@@ -373,7 +352,7 @@ def _nowhere(site: Site, names: Sequence[str]) -> dict[str, str]:
     for pod in pods:
         core.queue.delete(pod.metadata.uid)  # whoever is nominated keeps no room
     kept = {pod.key for pod in pods}
-    for pod in [each for each in cluster.of(Pod) if not (each.key in kept or is_daemon(each) or is_mirror(each))]:
+    for pod in [each for each in cluster.of(Pod) if not (each.key in kept or follows_its_node(each))]:
         cluster.delete("Pod", pod.key)
     found: dict[str, str] = {}
     by_shape: dict[PodShape, str] = {}

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
+from berth_workbench.simulation.budgets import is_daemon
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.measures import Measures, is_pending, measure
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
-from berth_workbench.simulation.site import LOST, Broken, Site, is_daemon
+from berth_workbench.simulation.site import LOST, Broken, Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import Step, take_step
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
@@ -89,11 +90,6 @@ class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
         """The pods that have no node."""
         return tuple(each for each in self.pods if each.node is None)
 
-    @property
-    def unplaced_new(self) -> tuple[PodOutcome, ...]:
-        """The pods of the manifests that have no node."""
-        return tuple(each for each in self.unplaced if each.is_new)
-
 
 def what_if(situation: Situation, pool_label: str = "", watch: WorkWatch = UNWATCHED) -> WhatIfResult:
     """Return what a cluster comes to by the steps of a situation.
@@ -108,18 +104,8 @@ def what_if(situation: Situation, pool_label: str = "", watch: WorkWatch = UNWAT
 class WhatIfRun:
     """Carries steps out on a cluster, and remembers what it was like before."""
 
-    __slots__ = (
-        "_before",
-        "_cluster",
-        "_left",
-        "_measured",
-        "_notes",
-        "_pool_label",
-        "_seen",
-        "_site",
-        "_steps",
-        "_strained",
-    )
+    __slots__ = ("_before", "_cluster", "_left", "_measured", "_notes", "_pool_label", "_seen", "_site", "_steps",
+                 "_strained")  # fmt: skip
 
     def __init__(self, site: Site, pool_label: str = "") -> None:
         self._cluster = cluster = site.cluster

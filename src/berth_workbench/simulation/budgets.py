@@ -38,8 +38,9 @@ MATCHES_AT_MOST = 1 << 16
 """For so many sets of labels it is remembered which budgets select them."""
 
 Owner = tuple[str, str]
-TEMPLATE_HASH = "pod-template-hash"
 """Kind and `namespace/name` of a controller."""
+TEMPLATE_HASH = "pod-template-hash"
+MIRROR = "kubernetes.io/config.mirror"
 ScaleOf = Callable[[Owner], int | None]
 """Says how many pods a controller is to have; None where that is not known."""
 
@@ -264,6 +265,21 @@ def is_active(pod: Pod) -> bool:
     Source: IsPodActive in pkg/controller/controller_utils.go.
     """
     return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Say whether a pod belongs to a DaemonSet."""
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Say whether a pod stands for one that a kubelet runs of a file of its own."""
+    return MIRROR in pod.metadata.annotations or any(each.kind == "Node" for each in pod.metadata.owner_references)
+
+
+def follows_its_node(pod: Pod) -> bool:
+    """Say whether a pod runs wherever its node is, so that a node with only such pods is empty."""
+    return is_daemon(pod) or is_mirror(pod)
 
 
 def is_healthy(pod: Pod) -> bool:

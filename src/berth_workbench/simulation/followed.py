@@ -5,7 +5,7 @@ cluster has to ask for it, and whoever tries something on one has to look for it
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from berth.api.custom import CustomResource
@@ -56,12 +56,3 @@ def _in_namespace(manifest: Mapping[str, Any], namespace: str) -> Mapping[str, A
     if not namespace or not isinstance(metadata, Mapping) or metadata.get("namespace"):
         return manifest
     return {**manifest, "metadata": {**metadata, "namespace": namespace}}
-
-
-def objects_followed(documents: Iterable[Document], resources: Iterable[CustomResource]) -> Iterator[Any]:
-    """Yield the objects of these resources, as their plugins want them. Raises `ObjectError`."""
-    wanted = followed_kinds(resources)
-    for document in documents:
-        resource = wanted.get((document.api_version, document.kind))
-        if resource is not None:
-            yield resource.read(document.manifest)

@@ -22,7 +22,7 @@ from berth.api.pools import pool_of
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo, PodShape
 from berth.state.table import NodeTable
-from berth_workbench.simulation.budgets import is_active
+from berth_workbench.simulation.budgets import follows_its_node, is_active
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.prices import Prices
 
@@ -31,8 +31,6 @@ NameOf = Callable[[Mapping[str, str]], str]
 
 MAX_REQUEST_SHAPES = 64
 """Fragmentation asks for the most common request shapes only, since each costs a look at all nodes."""
-FOLLOWERS: Final = frozenset({"DaemonSet", "Node"})
-"""The kinds of owners whose pods follow their nodes."""
 
 
 class WorkloadSpread(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,11 +89,6 @@ class Measures(msgspec.Struct, frozen=True, rename="camel"):
     evicted_again_and_again: int = 0
     """How many pods would come back and be evicted again and again by the same other pod."""
 
-    @property
-    def nodes_empty(self) -> int:
-        """How many nodes could be taken away without moving a pod."""
-        return self.nodes - self.nodes_used
-
 
 def measure(
     cluster: SimulatedCluster,
@@ -144,11 +137,6 @@ def controller_of(metadata: ObjectMeta) -> tuple[str, str]:
     return next(((each.kind, each.name) for each in metadata.owner_references if each.controller), ("", ""))
 
 
-def follows_its_node(metadata: ObjectMeta) -> bool:
-    """Say whether a pod runs wherever its node is: a DaemonSet's, or a mirror pod."""
-    return controller_of(metadata)[0] in FOLLOWERS
-
-
 def placed(table: NodeTable) -> list[tuple[PodInfo, list[int]]]:
     """Return the pods on nodes that exist, but for those that follow their nodes: of each shape one, and all rows.
 
@@ -157,12 +145,14 @@ def placed(table: NodeTable) -> list[tuple[PodInfo, list[int]]]:
     found: dict[PodShape, tuple[PodInfo, list[int]]] = {}
     for row in table.rows().tolist():
         for pod in table.pods[row].values():
+            if pod.metadata.annotations and follows_its_node(pod.pod):  # annotations are no part of a shape
+                continue
             alike = found.get(pod.shape)
             if alike is None:
                 found[pod.shape] = (pod, [row])
             else:
                 alike[1].append(row)
-    return [each for each in found.values() if not follows_its_node(each[0].metadata)]
+    return [each for each in found.values() if not follows_its_node(each[0].pod)]
 
 
 def used_rows(table: NodeTable) -> Rows:

@@ -15,7 +15,7 @@ from berth.api.pools import HOSTNAME, kubelet_labels
 from berth.api.storage import CSINode
 from berth.api.taints import NO_EXECUTE, UNSCHEDULABLE_KEY, Taint
 from berth.state.node_tree import zone_of
-from berth_workbench.simulation.budgets import owner_of
+from berth_workbench.simulation.budgets import follows_its_node, is_daemon, is_mirror, owner_of
 from berth_workbench.simulation.changes import (
     AddNodes,
     AddTaint,
@@ -32,10 +32,8 @@ from berth_workbench.simulation.changes import (
 )
 from berth_workbench.simulation.claims import made_claims
 from berth_workbench.simulation.daemons import may_stay, pinned, pinned_to
-from berth_workbench.simulation.site import DRAIN_BLOCKED, UPGRADE_STOPPED, Broken, Site, is_daemon, is_mirror
-from berth_workbench.simulation.workloads import (
-    WorkloadManifest,
-)
+from berth_workbench.simulation.site import DRAIN_BLOCKED, UPGRADE_STOPPED, Broken, Site
+from berth_workbench.simulation.workloads import WorkloadManifest
 
 CONDITION_TAINTS = "node.kubernetes.io/"
 """Taints with this prefix say how a node is at the moment; a node that is added is well."""
@@ -56,7 +54,7 @@ def drain_node(site: Site, name: str, by: str, *, force: bool = False) -> bool:
     With `force` those that are left in the end go as well. Pods that come to the node meanwhile, since they tolerate
     the cordon, are left alone: `kubectl drain` lists the pods once, and each of them leaves once at most.
     """
-    leaving = [pod for pod in site.pods_on(name) if not (is_daemon(pod) or is_mirror(pod))]
+    leaving = [pod for pod in site.pods_on(name) if not follows_its_node(pod)]
     while True:
         refused = evict_allowed(site, leaving, by)
         if not refused:
@@ -155,10 +153,6 @@ def remove_nodes(site: Site, names: Sequence[str], by: str) -> None:
         site.send_away(pod, by.format(name))
 
 
-def _add_nodes(site: Site, change: AddNodes) -> None:
-    add_nodes(site, change.like, change.count)
-
-
 def add_nodes(site: Site, like: str, count: int) -> list[str]:
     """Add nodes like one that is there, with its daemons; return their names. Raises `ChangeError`."""
     model: Node | None = site.cluster.objects.get(("Node", like))
@@ -233,7 +227,7 @@ def _fresh_names(like: str, count: int, is_taken: Callable[[str], bool]) -> Iter
 def _followers(site: Site, model: Node) -> list[Pod]:
     """The pods that follow a node: its daemons, those that wait for room on it too, and what its kubelet runs."""
     name = model.metadata.name
-    found = [pod for pod in site.pods_on(name) if is_daemon(pod) or is_mirror(pod)]
+    found = [pod for pod in site.pods_on(name) if follows_its_node(pod)]
     waiting = (site.cluster.objects.get(("Pod", key)) for key in site.cluster.messages)
     return found + [
         pod
@@ -354,13 +348,13 @@ def _set_taints(site: Site, node: Node, taints: tuple[Taint, ...]) -> None:
     site.cluster.put(msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=taints)))
 
 
-NODE_CHANGES: Mapping[type[ClusterChange], Callable[[Site, Any], None]] = MappingProxyType(
+NODE_CHANGES: Mapping[type[ClusterChange], Callable[[Site, Any], object]] = MappingProxyType(
     {
         Drain: _drain,
         Cordon: _cordon,
         Uncordon: _uncordon,
         RemoveNodes: _remove_nodes,
-        AddNodes: _add_nodes,
+        AddNodes: lambda site, change: add_nodes(site, change.like, change.count),
         LoseZone: _lose_zone,
         Upgrade: _upgrade,
         AddTaint: _taint,

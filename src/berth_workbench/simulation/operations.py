@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from berth.api.pod import Pod
+from berth_workbench.simulation.budgets import is_daemon, is_mirror
 from berth_workbench.simulation.changes import ChangeError, ClusterChange, Evict
 from berth_workbench.simulation.node_changes import NODE_CHANGES
 from berth_workbench.simulation.scale import WORKLOAD_CHANGES
-from berth_workbench.simulation.site import EVICTION_REFUSED, Broken, Departure, Site, is_daemon, is_mirror
+from berth_workbench.simulation.site import EVICTION_REFUSED, Broken, Departure, Site
 
 
 def _evict(site: Site, change: Evict) -> None:
@@ -33,7 +34,7 @@ def _evict(site: Site, change: Evict) -> None:
             site.send_away(pod, "eviction")
 
 
-_CHANGES: Final[Mapping[type[ClusterChange], Callable[[Site, Any], None]]] = MappingProxyType(
+_CHANGES: Final[Mapping[type[ClusterChange], Callable[[Site, Any], object]]] = MappingProxyType(
     {**NODE_CHANGES, **WORKLOAD_CHANGES, Evict: _evict}
 )
 

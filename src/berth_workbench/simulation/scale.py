@@ -18,10 +18,7 @@ from berth_workbench.simulation.changes import ChangeError, ClusterChange, Delet
 from berth_workbench.simulation.claims import made_claims, templates_behind
 from berth_workbench.simulation.cluster import pending_again
 from berth_workbench.simulation.site import Departure, Site
-from berth_workbench.simulation.workloads import (
-    WorkloadManifest,
-    scaled,
-)
+from berth_workbench.simulation.workloads import WorkloadManifest, scaled
 from berth_workloads.jobs import COMPLETION_INDEX, index_of, missing_indexes
 from berth_workloads.replica_sets import Deletable, deletion_cost, pods_to_delete
 from berth_workloads.stateful_sets import POD_INDEX_LABEL, POD_NAME_LABEL, ordinal_of
@@ -203,7 +200,7 @@ def surplus(running: RunningWorkload, count: int) -> list[Pod]:
         return sorted(running.pods, key=lambda pod: ordinals[pod.key] or 0, reverse=True)[:count]
     age = {key: number for number, key in enumerate(running.owners)}
     ranked = pods_to_delete(
-        sorted(running.pods, key=_age_key, reverse=True),
+        sorted(running.pods, key=lambda pod: (pod.metadata.creation_timestamp or "~", pod.metadata.name), reverse=True),
         len(running.pods),
         _deletable,
         Counter(pod.spec.node_name for pod in running.pods),
@@ -216,10 +213,6 @@ def _deletable(pod: Pod) -> Deletable:
     is_ready = is_healthy(pod)
     cost = deletion_cost(pod.metadata.annotations)
     return Deletable(pod.spec.node_name, "Running" if is_ready else pod.status.phase, is_ready, cost)
-
-
-def _age_key(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.creation_timestamp or "~", pod.metadata.name
 
 
 def _more_pods(site: Site, running: RunningWorkload, count: int, by: str) -> list[Struct]:
@@ -373,7 +366,7 @@ def delete_workload(site: Site, running: RunningWorkload) -> None:
             site.cluster.delete(owning, key)
 
 
-WORKLOAD_CHANGES: Mapping[type[ClusterChange], Callable[[Site, Any], None]] = MappingProxyType(
+WORKLOAD_CHANGES: Mapping[type[ClusterChange], Callable[[Site, Any], object]] = MappingProxyType(
     {Scale: _scale, DeleteWorkload: _delete}
 )
 """What carries each of them out."""

@@ -7,22 +7,14 @@ import msgspec
 from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.framework.setup import Setup
-from berth_workbench.simulation.budgets import is_active, owner_of
+from berth_workbench.simulation.budgets import follows_its_node, is_active, owner_of
 from berth_workbench.simulation.changes import ChangeError, Scale
 from berth_workbench.simulation.claims import ClaimTemplate
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
-from berth_workbench.simulation.workloads import (
-    MAX_PODS,
-    POD_MAKERS,
-    ManifestError,
-    WorkloadManifest,
-    claim_templates,
-)
+from berth_workbench.simulation.workloads import MAX_PODS, POD_MAKERS, ManifestError, WorkloadManifest, claim_templates
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
-
-MIRROR = "kubernetes.io/config.mirror"
 
 
 class Departure(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,19 +49,8 @@ UPGRADE_STOPPED = "UpgradeStopped"
 class Site:
     """A cluster, the manifests of its workloads as far as they are known, and what changes have done to it."""
 
-    __slots__ = (
-        "_daemons",
-        "_documents",
-        "_made",
-        "_watch",
-        "awaited",
-        "broken",
-        "cluster",
-        "departures",
-        "last_pods",
-        "replicas",
-        "templates",
-    )
+    __slots__ = ("_daemons", "_documents", "_made", "_watch", "awaited", "broken", "cluster", "departures",
+                 "last_pods", "replicas", "templates")  # fmt: skip
 
     def __init__(
         self, cluster: SimulatedCluster, documents: Iterable[Document] = (), *, watch: WorkWatch = UNWATCHED
@@ -175,7 +156,7 @@ class Site:
         One that follows its node, has ended, or is being deleted anyway, just goes.
         """
         key = pod.key
-        if is_daemon(pod) or is_mirror(pod) or not is_active(pod):
+        if follows_its_node(pod) or not is_active(pod):
             self.cluster.delete("Pod", key)
             return
         self.departures.append(Departure(key, pod.spec.node_name, by))
@@ -193,16 +174,6 @@ def _loaded(snapshot: Snapshot, watch: WorkWatch) -> Iterator[Struct]:
     for struct in snapshot.structs():
         yield struct
         watch.step()
-
-
-def is_daemon(pod: Pod) -> bool:
-    """Say whether a pod belongs to a DaemonSet."""
-    return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-
-
-def is_mirror(pod: Pod) -> bool:
-    """Say whether a pod stands for one that a kubelet runs of a file of its own."""
-    return MIRROR in pod.metadata.annotations or any(each.kind == "Node" for each in pod.metadata.owner_references)
 
 
 def _key_of(document: Document) -> str:

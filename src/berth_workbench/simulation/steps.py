@@ -1,6 +1,7 @@
 """What is done to a cluster, step by step: a change, or manifests that are applied."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from berth_workbench.simulation.changes import ClusterChange
 from berth_workbench.simulation.operations import carry_out
@@ -11,14 +12,12 @@ from berth_workbench.simulation.workloads import Expansion
 from berth_workbench.snapshot.documents import Document
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Manifests:
     """A step that applies manifests."""
 
-    __slots__ = ("documents", "words")
-
-    def __init__(self, documents: list[Document], words: str) -> None:
-        self.documents = documents
-        self.words = words
+    documents: list[Document]
+    words: str
 
     def __str__(self) -> str:
         return self.words

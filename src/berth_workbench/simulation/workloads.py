@@ -49,21 +49,8 @@ class ManifestError(UserError, ValueError):
 class WorkloadManifest:
     """A workload as its manifest describes it: how many pods it wants, and what each of them looks like."""
 
-    __slots__ = (
-        "_claims",
-        "_pod",
-        "_set_uid",
-        "document",
-        "kind",
-        "name",
-        "namespace",
-        "replicas",
-        "selector",
-        "spec",
-        "template_hash",
-        "uid",
-        "where",
-    )
+    __slots__ = ("_claims", "_pod", "_set_uid", "document", "kind", "name", "namespace", "replicas", "selector",
+                 "spec", "template_hash", "uid", "where")  # fmt: skip
 
     def __init__(self, document: Document, namespace: str = "default") -> None:
         """Check a manifest. `namespace` is that of objects that name none. Raises `ManifestError`."""

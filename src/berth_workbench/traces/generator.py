@@ -10,7 +10,7 @@ from one seed.
 import math
 import random
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -90,7 +90,8 @@ def daily_pattern(pattern: DailyPattern, seed: int = 0) -> TimedWorkload:
     check_pattern(pattern)
     rng = random.Random(f"day {seed}")
     services = list(_services(pattern, rng))
-    made = sum(_growth([count for _, count in curve]) for _, curve, _, _ in services)
+    grown = (pairwise([0, *(count for _, count in curve)]) for _, curve, _, _ in services)
+    made = sum(max(0, after - before) for counts in grown for before, after in counts)
     jobs = list(_jobs(pattern, rng, max(0, pattern.pods - made)))
     cpu_of_weight, memory_of_weight = _scales(pattern, services, jobs)
     records: list[AnyRecord] = list(_nodes(pattern))
@@ -190,11 +191,6 @@ def _services(pattern: DailyPattern, rng: random.Random) -> Iterator[_Service]:
             if at < pattern.seconds and (not curve or abs(count - curve[-1][1]) > 0.04 * curve[-1][1]):
                 curve.append((at, count))
         yield team, curve, rng.lognormvariate(0.3, 0.6), rng.uniform(2, 6)
-
-
-def _growth(counts: list[int]) -> int:
-    """How many pods are made by scaling to these numbers in turn."""
-    return sum(max(0, after - before) for before, after in zip([0, *counts], counts, strict=False))
 
 
 _Job = tuple[int, _Drawn, tuple[float, ...], tuple[int, ...]]

@@ -123,7 +123,8 @@ class TraceRun:
         self._samples: list[Sample] = []
         self._fairness: list[float] = []
         """Of the samples at which several teams wanted something."""
-        self._line = TimeLine()
+        self.time_line = TimeLine()
+        """What each node carried at each sample."""
 
     # -- the course --------------------------------------------------------------------------------------------------
 
@@ -351,7 +352,7 @@ class TraceRun:
         )
         if len(dominant) > 1:  # what one namespace has alone is neither fair nor unfair
             self._fairness.append(self._samples[-1].fairness)
-        self._line.note(at, [table.names[row] for row in rows.tolist()], cpu)
+        self.time_line.note(at, [table.names[row] for row in rows.tolist()], cpu)
         self.sampled(at)
 
     def heard(self, event: ObjectEvent) -> None:
@@ -395,18 +396,13 @@ class TraceRun:
             fairness=_mean(self._fairness) if self._fairness else 1.0,
             cost=round(sum(self._prices.values()) * hours, 2),
             samples=tuple(self._samples),
-            messages=_common(self.cluster.messages),
+            messages=dict(Counter(self.cluster.messages.values()).most_common(20)),
             evicted_again_and_again=len({pod for pod, _ in self.cluster.circles}),
             resources={
                 name: _mean([sample.resources.get(name, 0.0) for sample in self._samples])
                 for name in sorted({name for sample in self._samples for name in sample.resources})
             },
         )
-
-    @property
-    def time_line(self) -> TimeLine:
-        """What each node carried at each sample."""
-        return self._line
 
 
 def _share(table: NodeTable, rows: NDArray[np.intp], resource: str) -> NDArray[np.float64]:
@@ -429,11 +425,3 @@ def _wholes(table: NodeTable, rows: NDArray[np.intp]) -> dict[str, float]:
 
 def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 6) if values else 0.0
-
-
-def _common(messages: Mapping[str, str]) -> dict[str, int]:
-    """How many pods wait for the same reason; the most common first."""
-    counts: dict[str, int] = {}
-    for message in messages.values():
-        counts[message] = counts.get(message, 0) + 1
-    return dict(sorted(counts.items(), key=lambda each: -each[1])[:20])

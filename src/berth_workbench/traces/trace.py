@@ -265,9 +265,11 @@ class _Checks:
         kind = "job" if isinstance(record, JobStarts) else "service"
         if problem := _name_problem(kind, record.name):
             return problem
-        problem = _namespace_problem(record.namespace) or (
-            _job_problem(record) if isinstance(record, JobStarts) else _service_problem(record)
-        )
+        problem = _namespace_problem(record.namespace)
+        if isinstance(record, JobStarts):
+            problem = problem or _job_problem(record)
+        elif not 0 <= record.replicas <= MOST_PODS_AT_ONCE:
+            problem = problem or f"{record.replicas} replicas"
         problem = problem or self._pod_problem(record)
         return problem and f"{kind} {record.name}: {problem}"
 
@@ -346,10 +348,6 @@ def _job_problem(job: JobStarts) -> str:
     if any(not 0 <= index < job.pods for index in job.fails):
         return "fails names a pod that it does not have"
     return ""
-
-
-def _service_problem(service: ServiceScales) -> str:
-    return "" if 0 <= service.replicas <= MOST_PODS_AT_ONCE else f"{service.replicas} replicas"
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -55,7 +55,7 @@ def test_utilisation_is_what_is_requested_of_what_is_there_by_zone_and_by_pool()
         "y": {"cpu": 2 / 8, "memory": 2 / 8, "pods": 1 / 10},
     }
     assert found.packing == {"cpu": 4 / 12, "memory": 3 / 16, "pods": 2 / 20}
-    assert (found.nodes, found.nodes_used, found.nodes_empty, found.pods, found.pending) == (3, 2, 1, 2, 0)
+    assert (found.nodes, found.nodes_used, found.pods, found.pending) == (3, 2, 2, 0)
 
 
 def test_pods_that_follow_their_node_do_not_use_it():

@@ -7,7 +7,7 @@ from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
 from berth_workbench.page.views.trials import TrialPanel, result_place
-from berth_workbench.planning.help.result import Change, Help
+from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.search import what_would_help
 from berth_workbench.planning.help.words import consequences, whom, why_never
 from berth_workbench.simulation.site import Site
@@ -56,7 +56,12 @@ def _show(found: Help) -> None:
             "Changes that help, the cheapest first; each was tried",
             [("Change", "short"), "What", "Then", ("How", "mono")],
             [
-                [change.on, _what(change), " ".join(consequences(found, change)), _how(change) or NOTHING]
+                [
+                    change.on,
+                    f"{change.what[:1].upper()}{change.what[1:]}.",
+                    " ".join(consequences(found, change)),
+                    " && ".join(filter(None, (change.command, *(part.command for part in change.with_)))) or NOTHING,
+                ]
                 for change in found.changes[:CHANGES_SHOWN]
             ],
         )
@@ -71,11 +76,3 @@ def _show(found: Help) -> None:
                 for each in found.waits_for
             ],
         )
-
-
-def _what(change: Change) -> str:
-    return f"{change.what[:1].upper()}{change.what[1:]}."
-
-
-def _how(change: Change) -> str:
-    return " && ".join(command for command in (change.command, *(part.command for part in change.with_)) if command)

@@ -1,6 +1,7 @@
 """Plugins: what they keep in figures, which are left out, and what shadow profiles would have decided otherwise."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
@@ -19,14 +20,12 @@ KINDS = {
 }  # fmt: skip
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PluginsView:
     """Makes the page."""
 
-    __slots__ = ("_frame", "_source")
-
-    def __init__(self, source: Source, frame: Frame) -> None:
-        self._source = source
-        self._frame = frame
+    _source: Source
+    _frame: Frame
 
     async def build(self) -> None:
         """The page, made anew every few seconds where something has changed."""

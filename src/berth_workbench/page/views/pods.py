@@ -1,6 +1,7 @@
 """Pods: those that were decided last, and one pod's story with its decision matrix."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,15 +27,13 @@ NAMES_SHOWN = 8
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PodView:
     """Makes both pages."""
 
-    __slots__ = ("_frame", "_jobs", "_source")
-
-    def __init__(self, source: Source, frame: Frame, jobs: Jobs) -> None:
-        self._source = source
-        self._frame = frame
-        self._jobs = jobs
+    _source: Source
+    _frame: Frame
+    _jobs: Jobs
 
     async def recent(self, find: str) -> None:
         """The decisions that are remembered, the latest first."""

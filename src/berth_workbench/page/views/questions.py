@@ -5,6 +5,7 @@ request of their values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from berth.config.document import parse_document
@@ -41,19 +42,15 @@ class OwnForm(NamedTuple):
     """Makes the request. Raises ValueError, `UserError`."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class QuestionView:
     """Makes the page of a question."""
 
-    __slots__ = ("_frame", "_jobs", "_own", "_question", "_source")
-
-    def __init__(
-        self, question: Question[Any, Any], source: Source, frame: Frame, jobs: Jobs, own: OwnForm | None = None
-    ) -> None:
-        self._question = question
-        self._source = source
-        self._frame = frame
-        self._jobs = jobs
-        self._own = own
+    _question: Question[Any, Any]
+    _source: Source
+    _frame: Frame
+    _jobs: Jobs
+    _own: OwnForm | None = None
 
     async def build(self) -> None:
         """The form, and below it what came of it."""

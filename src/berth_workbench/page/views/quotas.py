@@ -1,6 +1,7 @@
 """Quotas: what namespaces are guaranteed, what they use of it, and what they have borrowed."""
 
 import asyncio
+from dataclasses import dataclass
 
 from berth.api.errors import TransportError
 from berth.api.user_error import UserError
@@ -18,14 +19,12 @@ ABOUT = (
 NONE = "The cluster has neither ElasticQuotas nor ResourceQuotas, as far as can be read."
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class QuotasView:
     """Makes the page."""
 
-    __slots__ = ("_frame", "_source")
-
-    def __init__(self, source: Source, frame: Frame) -> None:
-        self._source = source
-        self._frame = frame
+    _source: Source
+    _frame: Frame
 
     async def build(self) -> None:
         """Bars by namespace for each resource, and all figures in a table."""

@@ -1,5 +1,7 @@
 """The time line of a simulation: the nodes at each moment, waits, utilisation and fairness over time."""
 
+from dataclasses import dataclass
+
 from berth_workbench.page.data_routes import TIME_LINE
 from berth_workbench.page.time_line import SimulatedTimeLine
 from berth_workbench.page.views.elements import LineChart, TimeLineMap, table, tag
@@ -12,14 +14,12 @@ FOLLOWED = "berth-time"
 NAMESPACES_SHOWN = 30
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SimulatedView:
     """Makes the page."""
 
-    __slots__ = ("_frame", "_line")
-
-    def __init__(self, line: SimulatedTimeLine, frame: Frame) -> None:
-        self._line = line
-        self._frame = frame
+    _line: SimulatedTimeLine
+    _frame: Frame
 
     async def build(self) -> None:
         """The slider with the map, the charts that follow it, and the sums."""

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nicegui import ui
@@ -31,15 +32,13 @@ _T = TypeVar("_T")
 _log = logging.getLogger("berth_workbench.page")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TrialPanel:
     """A form with its result below it."""
 
-    __slots__ = ("_form", "_jobs", "_place")
-
-    def __init__(self, form: TrialForm, place: Element, jobs: Jobs) -> None:
-        self._form = form
-        self._place = place
-        self._jobs = jobs
+    _form: TrialForm
+    _place: Element
+    _jobs: Jobs
 
     def runs(
         self, prepare: Callable[[dict[str, Any]], Awaitable[Callable[[WorkWatch], _T]]], show: Callable[[_T], None]

@@ -15,13 +15,13 @@ from berth.api.pools import HOSTNAME, kubelet_labels
 from berth.api.storage import StorageClass
 from berth.api.taints import Taint
 from berth.state.pod_info import PodInfo
-from berth_workbench.planning.help.departures import is_kept
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import Proposal, document_of
 from berth_workbench.planning.help.proposals import Newcomer, of_new_nodes, of_new_object
 from berth_workbench.planning.help.sources.resources import amount_of, quantity_of, words_of
 from berth_workbench.planning.help.sources.taints import OF_THE_CONTROLLER
+from berth_workbench.simulation.budgets import follows_its_node
 
 Json = dict[str, Any]
 
@@ -136,7 +136,7 @@ class Adding:
         daemons = tuple(
             _elsewhere(pod, name)
             for pod in question.table.pods[row].values()
-            if is_kept(pod) and not pod.is_terminating
+            if follows_its_node(pod.pod) and not pod.is_terminating
         )
         beside = tuple(self._beside(store, like, name))
         return Newcomer(decode("Node", document), beside, daemons)

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.codec import decode
 from berth.api.node import Node
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import Need, NodeEdit, PodEdit
-from berth_workbench.planning.help.patches import patch_of
-from berth_workbench.planning.help.proof import Proposal, after_patch
+from berth_workbench.planning.help.proof import Proposal
 from berth_workbench.planning.help.proposals import of_both, of_node, of_pod, on_all
 from berth_workbench.planning.help.result import Change
 
@@ -180,8 +180,7 @@ class Combining:
         parts = list(zip(needs, candidate.edits, has_amount, strict=True))
         wholes = [need.whole if is_amount and need.whole is not None else edit for need, edit, is_amount in parts]
         question = self._question
-        patch_type, patch = patch_of(question.document, question.edited(wholes))
-        answer = question.prover.ask(after_patch("Pod", question.document, patch_type, patch))
+        answer = question.prover.ask(decode("Pod", question.edited(wholes)))
         best: PodCandidate | None = None
         for row in np.flatnonzero(answer.fits).tolist():
             edits = [need.sized(row) if is_amount and need.sized else edit for need, edit, is_amount in parts]

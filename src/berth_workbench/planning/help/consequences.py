@@ -14,12 +14,12 @@ from berth.api.codec import ObjectError
 from berth.api.pod import Pod
 from berth.state.cache import on_node
 from berth_workbench.planning.help.group import Group, group_of, make_missing
-from berth_workbench.planning.help.proof import ChangeProver, Proposal, TrialsUsedUpError, document_of
+from berth_workbench.planning.help.proof import ChangeProver, Proposal, document_of
 from berth_workbench.planning.help.proposals import more_unavailable, pods_deleted
 from berth_workbench.planning.help.result import Change, Part
 from berth_workbench.planning.whatif import natural
 from berth_workbench.simulation.admission import UnknownPriorityClassError, with_priority
-from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
+from berth_workbench.simulation.budgets import is_active, is_daemon, is_mirror, owner_of, workload_of
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.claims import made_claims
 from berth_workbench.simulation.cluster import BACKOFF_S, StuckError, pending_again
@@ -27,8 +27,8 @@ from berth_workbench.simulation.daemons import pinned
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.rollouts import roll_out
 from berth_workbench.simulation.scale import find_by_key, scale
-from berth_workbench.simulation.site import Site, is_daemon, is_mirror
-from berth_workbench.simulation.watch import WorkWatch
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import StoppedError, WorkWatch
 from berth_workbench.simulation.workloads import ManifestError, WorkloadManifest
 from berth_workbench.snapshot.documents import Document
 
@@ -126,14 +126,14 @@ class Consequences:
     def _count(self, steps: int) -> None:
         self._attempts += steps
         if self._attempts > MOST_ATTEMPTS or (self._attempts % LOOK_EVERY < steps and self._prover.is_stopped):
-            raise TrialsUsedUpError
+            raise StoppedError
 
     # -- one change --------------------------------------------------------------------------------------------------
 
     def of(self, proposal: Proposal) -> Change | None:
         """Return a change with all that comes of it; None where it cannot be made, or others as important lose by it.
 
-        Raises `TrialsUsedUpError`. A rollout may be stuck because pods of the old template keep the new ones away. Then
+        Raises `StoppedError`. A rollout may be stuck because pods of the old template keep the new ones away. Then
         it is tried how it goes on: a Deployment with more pods that may be unavailable, a StatefulSet with pods that
         are deleted by hand.
         """

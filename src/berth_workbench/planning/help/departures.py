@@ -28,11 +28,11 @@ from berth_workbench.planning.help.proposals import PRIORITY_COST, of_pod_docume
 from berth_workbench.planning.help.result import Change
 from berth_workbench.planning.help.sources.resources import PLUGIN as OF_AMOUNTS
 from berth_workbench.planning.help.words import names_in_words
+from berth_workbench.simulation.budgets import follows_its_node
 
 Mask = NDArray[np.bool_]
 
 HOSTNAME = "kubernetes.io/hostname"
-MIRROR = "kubernetes.io/config.mirror"
 ROWS_TRIED = 8
 GROUPS_TRIED = 12
 MAX_GROUP = 60
@@ -61,13 +61,6 @@ class Gone(NamedTuple):
         """What the set is chosen by, the least first: budgets, priority, how many."""
         highest = max((pod.priority for pod in self.pods if not pod.is_terminating), default=-(2**31))
         return len(self.breaks), highest, len(self.pods)
-
-
-def is_kept(pod: PodInfo) -> bool:
-    """Say whether a pod belongs to its node: a daemon's, or a static one. It would come back at once."""
-    if MIRROR in pod.metadata.annotations:
-        return True
-    return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
 
 
 class Leaving:
@@ -156,7 +149,7 @@ class Leaving:
         if status is not None and status.code is not Code.UNSCHEDULABLE:
             return np.zeros_like(found)
         for need in self._needs:
-            found &= ~need.failing | need.may_be_freed
+            found &= ~need.failing if need.may_be_freed is None else ~need.failing | need.may_be_freed
         return found
 
     # -- one row -----------------------------------------------------------------------------------------------------
@@ -174,7 +167,7 @@ class Leaving:
         asking = self._question.info
         group = asking.spec.scheduling_group
         is_mate = group is not None and (pod.spec.scheduling_group, pod.namespace) == (group, asking.namespace)
-        return not (is_kept(pod) or is_mate or pod.uid in self._own or pod.pod.status.phase == "Pending")
+        return not (follows_its_node(pod.pod) or is_mate or pod.uid in self._own or pod.pod.status.phase == "Pending")
 
     def _estimate(self, row: int) -> tuple[tuple[int, int, int], int, tuple[str, ...]] | None:
         """Return roughly what freeing a row costs, the row, and who would leave where only amounts are short."""

@@ -45,11 +45,6 @@ class Group(NamedTuple):
         return len(self.waiting) + len(self.running)
 
     @property
-    def is_scaled(self) -> bool:
-        """Say whether the workload has a number of replicas."""
-        return self.owner is not None and self.owner[0] in REPLICATED
-
-    @property
     def is_rolled_out(self) -> bool:
         """Say whether the workload's controller replaces all pods by itself where the template changes."""
         if self.owner is None or self.owner[0] not in ("Deployment", "StatefulSet", "DaemonSet"):

@@ -8,7 +8,8 @@ pod: plugins may look at several things together.
 """
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -105,44 +106,29 @@ class NodeEdit(NamedTuple):
     """What a new node like this one would be like: `with the label a=b`."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Need:
     """One thing of the pod that rules nodes out."""
 
-    __slots__ = ("failing", "is_cut", "key", "may_be_freed", "node_edit", "plugin", "pod_edits", "sized", "whole")
+    key: Hashable
+    plugin: str
+    failing: Mask
+    """The rows where it is not met."""
+    pod_edits: Sequence[PodEdit] = ()
+    """Ways to give it up, the least first."""
+    node_edit: Callable[[Node], NodeEdit | None] | None = None
+    """How a node could meet it; None, or an answer of None, where it could not."""
+    sized: Callable[[int], PodEdit | None] | None = None
+    """Where what has to be given up depends on the node: the least edit for a row.
 
-    def __init__(
-        self,
-        key: Hashable,
-        plugin: str,
-        failing: Mask,
-        *,
-        pod_edits: Iterable[PodEdit] = (),
-        node_edit: Callable[[Node], NodeEdit | None] | None = None,
-        sized: "Callable[[int], PodEdit | None] | None" = None,
-        whole: PodEdit | None = None,
-        may_be_freed: Mask | None = None,
-        is_cut: bool = False,
-    ) -> None:
-        self.key = key
-        self.plugin = plugin
-        self.failing = failing
-        """The rows where it is not met."""
-        self.pod_edits = tuple(pod_edits)
-        """Ways to give it up, the least first."""
-        self.node_edit = node_edit
-        """How a node could meet it; None, or an answer of None, where it could not."""
-        assert (sized is None) == (whole is None), "what can be given up in part can be given up as a whole"
-        self.sized = sized
-        """Where what has to be given up depends on the node: the least edit for a row.
-
-        Edits that differ in an amount only have the need's key as their group.
-        """
-        self.whole = whole
-        """With `sized`, the edit that gives up all of it: where the pod does not fit then, less is not enough."""
-        self.may_be_freed: Mask = np.zeros_like(failing) if may_be_freed is None else may_be_freed
-        """The rows where it would be met if pods left."""
-        self.is_cut = is_cut
-        """Whether it stands for more than was looked at, so that the search is not complete."""
+    Edits that differ in an amount only have the need's key as their group.
+    """
+    whole: PodEdit | None = None
+    """With `sized`, the edit that gives up all of it: where the pod does not fit then, less is not enough."""
+    may_be_freed: Mask | None = None
+    """The rows where it would be met if pods left."""
+    is_cut: bool = False
+    """Whether it stands for more than was looked at, so that the search is not complete."""
 
     @property
     def is_of_pod(self) -> bool:

@@ -40,18 +40,6 @@ def patch_of(before: Json, after: Json) -> tuple[PatchType, Any]:
         return "json", json_patch(before, after)
 
 
-def patched(before: Json, patch_type: PatchType, patch: Any) -> Json:
-    """Return an object with a patch applied that `patch_of` has made."""
-    if patch_type == "strategic":
-        return _merged(before, patch)
-    found: Any = before
-    for operation in patch:
-        path = operation["path"].lstrip("/").split("/")
-        found = _with(found, [part.replace("~1", "/").replace("~0", "~") for part in path], operation)
-    assert isinstance(found, dict)
-    return found
-
-
 def strategic_patch(before: Json, after: Json) -> Json:
     """Return what differs, as a strategic merge patch. Raises `InexpressibleError`."""
     patch: Json = {}
@@ -82,33 +70,6 @@ def _entries(old: list[Json], new: list[Json], key: str) -> list[Json]:
         elif new_by_key[name] != each:
             patch.append({key: name, **strategic_patch(each, new_by_key[name])})
     return patch
-
-
-def _merged(before: Json, patch: Json) -> Json:
-    found = dict(before)
-    for key, value in patch.items():
-        old = found.get(key)
-        if value is None:
-            found.pop(key, None)
-        elif isinstance(value, dict):
-            found[key] = _merged(old if isinstance(old, dict) else {}, value)
-        elif isinstance(value, list) and key in MERGE_KEYS:
-            found[key] = _merged_entries(old or [], value, MERGE_KEYS[key])
-        else:
-            found[key] = value
-    return found
-
-
-def _merged_entries(old: list[Json], patch: list[Json], key: str) -> list[Json]:
-    by_key = {each[key]: each for each in patch}
-    found = []
-    for each in old:
-        change = by_key.get(each.get(key))
-        if change is None:
-            found.append(each)
-        elif change.get("$patch") != DELETE:
-            found.append(_merged(each, change))
-    return found
 
 
 def json_patch(before: Any, after: Any, path: str = "") -> list[Json]:
@@ -149,25 +110,3 @@ def _taken_out(before: list[Any], after: list[Any]) -> list[int] | None:
         else:
             gone.append(index)
     return gone if place == len(after) else None
-
-
-def _with(value: Any, path: list[str], operation: Json) -> Any:
-    """Return a value with one operation of a JSON patch applied."""
-    name, rest = path[0], path[1:]
-    if isinstance(value, list):
-        entries, index = list(value), int(name)
-        if rest:
-            entries[index] = _with(entries[index], rest, operation)
-        elif operation["op"] == "remove":
-            del entries[index]
-        else:
-            entries[index] = operation["value"]
-        return entries
-    fields = dict(value)
-    if rest:
-        fields[name] = _with(fields[name], rest, operation)
-    elif operation["op"] == "remove":
-        del fields[name]
-    else:
-        fields[name] = operation["value"]
-    return fields

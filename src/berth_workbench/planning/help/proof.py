@@ -1,7 +1,7 @@
 """Tries changes on a cluster: a changed pod, other nodes and objects, fewer pods. Everything is put back afterwards.
 
 Changes go into the cache and the object store of the core directly, past the queue: no pending pod is woken by what is
-only tried. Each question counts as a trial; when they are used up, `TrialsUsedUpError` ends the search.
+only tried. Each question counts as a trial; when they are used up, `StoppedError` ends the search.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.codec import decode
 from berth.api.dra import ResourceClaim, ResourceClaimStatus
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
@@ -27,11 +26,10 @@ from berth.framework.work_budget import OutOfBudgetError
 from berth.plugins.preemption.budgets import Budget, Budgets
 from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
-from berth_workbench.planning.help.patches import patched
-from berth_workbench.planning.help.result import Change, PatchType
+from berth_workbench.planning.help.result import Change
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import SimulatedCluster
-from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
@@ -42,10 +40,6 @@ STEPS_OF_A_TRIAL = 10_000
 MOST_BESIDE = 300
 """Of so many pods that run beside it, a changed pod's filters are told that they are changed as well."""
 NO_PROFILE = "no profile of this scheduler is called {}"
-
-
-class TrialsUsedUpError(Exception):
-    """The bound on the search was reached."""
 
 
 class FilterAnswer:
@@ -264,7 +258,7 @@ class ChangeProver:
 
     def _count(self) -> None:
         if self._used >= self.limit or self.is_stopped:
-            raise TrialsUsedUpError
+            raise StoppedError
         self.trials += 1
         self._used += 1
         self._watch.advance()
@@ -455,8 +449,3 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nulls(item) for item in value]
     return value
-
-
-def after_patch(kind: str, document: Json, patch_type: PatchType, patch: Any) -> Any:
-    """Return the struct of an object that a patch is applied to. Raises `ObjectError`."""
-    return decode(kind, patched(document, patch_type, patch))

@@ -18,7 +18,7 @@ from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.needs import NodeEdit, PodEdit, PodQuestion
 from berth_workbench.planning.help.patches import patch_of
-from berth_workbench.planning.help.proof import Proposal, after_patch, deallocated, document_of
+from berth_workbench.planning.help.proof import Proposal, deallocated, document_of
 from berth_workbench.planning.help.result import Change, Part
 from berth_workbench.planning.help.words import names_in_words, node_command, pod_command, shell_quoted
 from berth_workbench.simulation.admission import completed
@@ -46,11 +46,11 @@ def of_pod_document(
     question: PodQuestion, after: Json, what: str, kinds: Sequence[str], cost: float
 ) -> Proposal | None:
     """Return the proposal of another document of the pod."""
-    patch_type, patch = patch_of(question.document, after)
     try:
-        pod = after_patch("Pod", question.document, patch_type, patch)
+        pod = decode("Pod", after)
     except ObjectError:
         return None
+    patch_type, patch = patch_of(question.document, after)
     change = Change(
         on="pod",
         what=what,
@@ -66,7 +66,7 @@ def of_pod_document(
 
 
 def of_node(node: Node, edits: Sequence[NodeEdit]) -> Proposal:
-    """Return the proposal of some edits of a node. Its patch has been applied to the node as it was."""
+    """Return the proposal of some edits of a node."""
     name = node.metadata.name
     before, after = document_of(node), document_of(node)
     for edit in edits:
@@ -85,7 +85,7 @@ def of_node(node: Node, edits: Sequence[NodeEdit]) -> Proposal:
         cost=round(sum(edit.cost for edit in edits), 6),
         command=" && ".join(commands) if len(commands) == len(edits) else node_command(name, patch_type, patch),
     )
-    return Proposal(change, node=after_patch("Node", before, patch_type, patch))
+    return Proposal(change, node=decode("Node", after))
 
 
 def of_both(question: PodQuestion, pod_edit: PodEdit, node: Node, node_edit: NodeEdit) -> Proposal | None:
@@ -110,11 +110,11 @@ def of_object(obj: Any, what: str, edit: Callable[[Json], None], kind: str) -> P
     before = document_of(obj)
     after = copy.deepcopy(before)
     edit(after)
-    patch_type, patch = patch_of(before, after)
     try:
-        made = after_patch(of_kind, before, patch_type, patch)
+        made = decode(of_kind, after)
     except ObjectError:
         return None
+    patch_type, patch = patch_of(before, after)
     is_claim = of_kind.endswith("Claim")
     namespace, name = quote(obj.metadata.namespace), quote(obj.metadata.name)
     verb = "patch --local -o yaml -f its-manifest.yaml" if is_claim else f"patch {of_kind.lower()} {name}"

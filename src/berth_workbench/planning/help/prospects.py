@@ -14,10 +14,11 @@ from berth.framework.blame import PluginBrokenError
 from berth.framework.status import Status, error
 from berth.framework.work_budget import OutOfBudgetError
 from berth.state.pod_info import PodInfo
-from berth_workbench.planning.help.departures import Gone, is_kept
+from berth_workbench.planning.help.departures import Gone
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, deallocated
 from berth_workbench.planning.help.result import Awaited
+from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
 
 NAMES_SHOWN = 3
@@ -66,7 +67,7 @@ def _emptied(prover: ChangeProver, question: PodQuestion, staying: frozenset[str
     """Return the cluster without the pods that may be evicted."""
     cluster = prover.cluster
     states = prover.core.cache.states().values()
-    stays = [state.pod for state in states if is_kept(state.pod) or state.pod.uid in staying]
+    stays = [state.pod for state in states if follows_its_node(state.pod.pod) or state.pod.uid in staying]
     kept = {pod.uid for pod in stays}
     gone = {state.pod.uid for state in states} - kept
     objects = []

@@ -1,6 +1,6 @@
 """What plugins say would have them let a pod pass: changes of the objects that they follow, such as a quota."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
@@ -12,6 +12,7 @@ from berth_workbench.planning.help.proof import Proposal, document_of
 from berth_workbench.planning.help.proposals import OTHER_COST
 from berth_workbench.planning.help.result import Change
 from berth_workbench.planning.help.words import shell_quoted
+from berth_workbench.simulation.api_calls import merged
 
 Json = dict[str, Any]
 
@@ -32,20 +33,6 @@ def of_plugins(question: PodQuestion) -> Iterator[Proposal]:
         except ObjectError:
             continue
         yield Proposal(_change(remedy), objects=(after,))
-
-
-def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> Json:
-    """Return a document with a merge patch applied (RFC 7386)."""
-    found = dict(document)
-    for field, value in patch.items():
-        if value is None:
-            found.pop(field, None)
-        elif isinstance(value, Mapping):
-            before = found.get(field)
-            found[field] = merged(before if isinstance(before, Mapping) else {}, value)
-        else:
-            found[field] = value
-    return found
 
 
 def _document(obj: Any) -> Json:

@@ -9,6 +9,7 @@ from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import Proposal
 from berth_workbench.planning.help.result import Change
+from berth_workbench.simulation.workloads import REPLICATED
 
 TRIED = 24
 """So many numbers are tried from above; then the number of those that run."""
@@ -20,7 +21,7 @@ PLACES = {HOSTNAME: "nodes", "topology.kubernetes.io/zone": "zones", "topology.k
 def fewer_replicas(findings: HelpFindings) -> Iterator[Proposal]:
     """Yield the numbers of replicas that a workload could have instead, the largest first."""
     group = findings.question.group
-    if not group.is_scaled or not group.running or group.owner is None:
+    if group.owner is None or group.owner[0] not in REPLICATED or not group.running:
         return
     total, running, places = group.size, len(group.running), places_apart(findings)
     kind, (namespace, _, name) = group.owner[0], group.owner[1].partition("/")

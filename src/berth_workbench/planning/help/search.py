@@ -14,7 +14,7 @@ from berth_workbench.planning.help.departures import Gone, Leaving, higher_prior
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.needs import NeedSource, PodQuestion
-from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, TrialsUsedUpError
+from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer
 from berth_workbench.planning.help.prospects import at_permit, awaited, is_never, most_at_once
 from berth_workbench.planning.help.releases import other_objects
 from berth_workbench.planning.help.remedies import of_plugins
@@ -24,7 +24,7 @@ from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.missing_resources import missing_resources
-from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.snapshot.documents import Document
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -68,9 +68,8 @@ def _helped(
     prover: ChangeProver, pod: Pod, documents: Iterable[Document], is_there: bool | None, searched: Callable[..., Help]
 ) -> Help:
     question, cluster = PodQuestion(prover, pod), prover.cluster
-    state = cluster.core.cache.state_of(pod.metadata.uid)
-    if state is not None or _is_running(cluster, pod):
-        node = cluster.core.cache.table.names[state.row] if state is not None else pod.spec.node_name
+    known = cluster.objects.get(("Pod", pod.key))
+    if known is not None and known.metadata.uid == pod.metadata.uid and (node := known.spec.node_name):
         return Help(pod.key, "runs", f"it runs on {node}, and needs no help", fits_on=(node,))
     answer = prover.ask(question.info)
     if answer.is_yes:
@@ -86,7 +85,7 @@ def _helped(
             if not group.waiting:
                 return _told_of(group, _placed(pod, consequences.placed, prover.trials))
             return _told_of(group, searched(PodQuestion(prover, group.pod, group), consequences))
-    except TrialsUsedUpError:
+    except StoppedError:
         return Help(pod.key, "pending", answer.message, trials=prover.trials, is_complete=False)
 
 
@@ -104,11 +103,6 @@ def _told_of(group: Group, found: Help) -> Help:
     return msgspec.structs.replace(
         found, workload=f"{kind}/{key}", pods=tuple(sorted(pod.key for pod in group.waiting)), replicas=group.size
     )
-
-
-def _is_running(cluster: SimulatedCluster, pod: Pod) -> bool:
-    known = cluster.objects.get(("Pod", pod.key))
-    return known is not None and known.metadata.uid == pod.metadata.uid and bool(known.spec.node_name)
 
 
 def _fitting(prover: ChangeProver, question: PodQuestion, answer: FilterAnswer, searched: Callable[..., Help]) -> Help:
@@ -172,16 +166,22 @@ class _Search:
 
     def run(self) -> Help:
         """Return what was found."""
-        found, are_nodes_wanting = self._findings, self._answer.refusal is None
+        found, question = self._findings, self._question
         steps: list[Callable[[], None]] = [self._gather, lambda: Combining(found).run(), self._add]
-        steps += [Adding(found).run, self._free, self._raise, self._scale] if are_nodes_wanting else []
+        if self._answer.refusal is None:  # it is nodes that are wanting
+            steps += [
+                Adding(found).run,
+                self._free,
+                lambda: found.add_if_helping(higher_priorities(question)),
+                lambda: found.add_if_helping(fewer_replicas(found)),
+            ]
         for step in (*steps, self._judge, self._wait):
             try:
                 step()
-            except TrialsUsedUpError:
+            except StoppedError:
                 found.is_complete = False
         return Help(
-            pod=self._question.pod.key,
+            pod=question.pod.key,
             state="pending",
             message=self._answer.message,
             changes=tuple(sorted(found.changes or found.partial, key=lambda change: (change.cost, change.what))),
@@ -212,12 +212,6 @@ class _Search:
             leaving.run()
         finally:
             self._gone = leaving.best
-
-    def _raise(self) -> None:
-        self._findings.add_if_helping(higher_priorities(self._question))
-
-    def _scale(self) -> None:
-        self._findings.add_if_helping(fewer_replicas(self._findings))
 
     def _judge(self) -> None:
         self._never = self._gone is None and is_never(self._question)

@@ -11,16 +11,10 @@ from dataclasses import dataclass, field
 from berth.api.pod import Pod
 from berth_workbench.planning.upgrade.plan import BlockedPod, UpgradeMove
 from berth_workbench.planning.upgrade.remedies import what_frees
-from berth_workbench.simulation.budgets import is_active
+from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, is_mirror
 from berth_workbench.simulation.measures import is_pending
-from berth_workbench.simulation.node_changes import (
-    add_nodes,
-    evict_allowed,
-    remove_nodes,
-    set_unschedulable,
-    still_on,
-)
-from berth_workbench.simulation.site import Site, is_daemon, is_mirror
+from berth_workbench.simulation.node_changes import add_nodes, evict_allowed, remove_nodes, set_unschedulable, still_on
+from berth_workbench.simulation.site import Site
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -108,7 +102,7 @@ class DrainTrial:
 
     def is_used(self, name: str) -> bool:
         """Say whether a node has pods of its own, not only those that every node has."""
-        return any(not (is_daemon(pod) or is_mirror(pod)) for pod in self._site.pods_on(name))
+        return any(not follows_its_node(pod) for pod in self._site.pods_on(name))
 
     # -- in detail ---------------------------------------------------------------------------------------------------
 
@@ -120,7 +114,7 @@ class DrainTrial:
         before = len(site.departures)
         for name in names:
             set_unschedulable(site, name, unschedulable=True)
-        leaving = [pod for name in names for pod in site.pods_on(name) if not (is_daemon(pod) or is_mirror(pod))]
+        leaving = [pod for name in names for pod in site.pods_on(name) if not follows_its_node(pod)]
         while leaving:
             refused = evict_allowed(site, leaving, by)
             site.settle()

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from berth_cluster.apimachinery.patches import JSON_PATCH, STRATEGIC_MERGE_PATCH, apply_patch
-from berth_workbench.planning.help.patches import patch_of, patched
+from berth_workbench.planning.help.patches import patch_of
 
 MEDIA_TYPES = {"strategic": STRATEGIC_MERGE_PATCH, "json": JSON_PATCH}
 
@@ -59,7 +59,6 @@ def test_a_patch_turns_the_one_into_the_other(case):
     before, after, wanted = copy.deepcopy(CASES[case])
     patch_type, patch = patch_of(before, after)
     assert patch == wanted
-    assert patched(before, patch_type, patch) == after
     assert before == CASES[case][0], "the object itself was changed"
     kind = {"apiVersion": "v1", "kind": "Pod"}
     assert apply_patch(kind | before, patch, MEDIA_TYPES[patch_type]) == kind | after

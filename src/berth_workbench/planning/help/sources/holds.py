@@ -24,13 +24,12 @@ class HoldingNeeds:
             yield Need(("gates",), "SchedulingGates", everywhere, pod_edits=(edit,))
         profiles = question.prover.core.profiles
         if spec["schedulerName"] not in profiles:
-            edits = [_scheduler_edit(name) for name in profiles]
+            edits = [
+                PodEdit("schedulerName", f"set schedulerName: {name}", setting("spec", "schedulerName", to=name))
+                for name in profiles
+            ]
             yield Need(("scheduler",), "", everywhere, pod_edits=edits)
         if spec.get("nodeName"):
             failing = question.failing({"nodeName": spec["nodeName"]}, "NodeName")
             edit = PodEdit("nodeName", f"leave out nodeName: {spec['nodeName']}", without("spec", "nodeName"))
             yield Need(("nodeName",), "NodeName", failing, pod_edits=(edit,))
-
-
-def _scheduler_edit(name: str) -> PodEdit:
-    return PodEdit("schedulerName", f"set schedulerName: {name}", setting("spec", "schedulerName", to=name))

@@ -5,12 +5,10 @@ everything else. Where a container is limited to what it requests, the limit is 
 pod keeps its quality of service.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from berth.framework.interface import LesserRequestsPlugin
-from berth.state.pod_info import PodInfo
-from berth.state.table import NodeTable
 from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, PodQuestion
 from berth_workbench.planning.help.sources.resources import lower, words_of
 
@@ -34,50 +32,41 @@ class LesserRequestNeeds:
             failing = rejecting.get(plugin.name)
             if failing is None or plugin.lesser_requests is None:
                 continue
-            sized = _Lowered(plugin.name, plugin.lesser_requests, question.info, question.table)
-            whole = dict.fromkeys(question.info.requests, 0)
-            edit = PodEdit("requests", "request nothing", _Lowering(whole), group=("lesser", plugin.name))
-            yield Need(("lesser", plugin.name), plugin.name, failing, sized=sized, whole=edit)
+            key = ("lesser", plugin.name)
+            sized, nothing = _lowered(plugin.lesser_requests, question, key), dict.fromkeys(question.info.requests, 0)
+            whole = PodEdit("requests", "request nothing", _lowering(nothing), group=key)
+            yield Need(key, plugin.name, failing, sized=sized, whole=whole)
 
 
-class _Lowered:
-    """The largest requests with which a plugin lets the pod pass on a row."""
+def _lowered(plugin: LesserRequestsPlugin, question: PodQuestion, group: Hashable) -> Callable[[int], PodEdit | None]:
+    """Return what makes the edit that leaves the largest requests with which a plugin lets the pod pass on a row."""
+    asked = question.info.requests
 
-    __slots__ = ("_info", "_name", "_plugin", "_table")
-
-    def __init__(self, name: str, plugin: LesserRequestsPlugin, info: PodInfo, table: NodeTable) -> None:
-        self._name = name
-        self._plugin = plugin
-        self._info = info
-        self._table = table
-
-    def __call__(self, row: int) -> PodEdit | None:
-        asked = self._info.requests
-        most = self._plugin.lesser_requests(self._info, self._table.view(row))
+    def sized(row: int) -> PodEdit | None:
+        most = plugin.lesser_requests(question.info, question.table.view(row))
         less = {name: amount for name, amount in most.items() if amount < asked.get(name, 0)}
         if not less or not all(less.values()):
             return None  # nothing at all is left to ask for
         parts = [f"at most {words_of(name, amount)} instead of {words_of(name, asked[name])}"
                  for name, amount in sorted(less.items())]  # fmt: skip
         cost = POD_COST + sum((asked[name] - amount) / asked[name] for name, amount in less.items())
-        return PodEdit("requests", f"request {' and '.join(parts)}", _Lowering(less), cost, ("lesser", self._name))
+        return PodEdit("requests", f"request {' and '.join(parts)}", _lowering(less), cost, group)
+
+    return sized
 
 
-class _Lowering:
-    """Lowers what a pod requests, and is limited to, of some resources."""
+def _lowering(targets: Mapping[str, int]) -> Callable[[Json], None]:
+    """Return the edit that lowers what a pod requests, and is limited to, of some resources."""
 
-    __slots__ = ("_targets",)
-
-    def __init__(self, targets: Mapping[str, int]) -> None:
-        self._targets = targets
-
-    def __call__(self, document: Json) -> None:
+    def edit(document: Json) -> None:
         spec = document["spec"]
-        for resource, target in self._targets.items():
+        for resource, target in targets.items():
             limited = [part for part in _resources(spec) if _is_limited_to_its_request(part, resource)]
             lower(spec, resource, target)
             for part in limited:
                 part["limits"][resource] = part["requests"][resource]
+
+    return edit
 
 
 def _resources(spec: Json) -> Iterator[Json]:

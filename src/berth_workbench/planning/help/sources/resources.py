@@ -1,6 +1,6 @@
 """Requests: how much less of each resource would do, and nodes that hold as many pods as they may."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ class ResourceNeeds:
                 ("requests", resource),
                 PLUGIN,
                 failing,
-                sized=_Lowered(resource, amount, free),
-                whole=PodEdit("requests", f"request no {resource}", _Lowering(resource, 0)),
+                sized=_lowered(resource, amount, free),
+                whole=PodEdit("requests", f"request no {resource}", _lowering(resource, 0)),
                 may_be_freed=failing & (has >= amount),
             )
         full = question.valid & (table.pod_count >= table.allowed_pods)
@@ -47,28 +47,20 @@ class ResourceNeeds:
             yield Need(("pods",), PLUGIN, full, node_edit=_one_pod_more, may_be_freed=full & (table.allowed_pods > 0))
 
 
-class _Lowered:
-    """The largest request of one resource that fits on a row."""
+def _lowered(resource: str, amount: int, free: Any) -> Callable[[int], PodEdit | None]:
+    """Return what makes the edit that leaves the largest request of one resource that fits on a row."""
 
-    __slots__ = ("_amount", "_free", "_resource")
-
-    def __init__(self, resource: str, amount: int, free: Any) -> None:
-        self._resource = resource
-        self._amount = amount
-        self._free = free
-
-    def __call__(self, row: int) -> PodEdit | None:
-        left = min(int(self._free[row]), self._amount)
-        if left <= 0:
-            return None  # nothing at all is left to ask for
-        return self._leaving(left)
-
-    def _leaving(self, left: int) -> PodEdit:
-        resource, amount = self._resource, self._amount
+    def leaving(left: int) -> PodEdit:
         what = f"request at most {words_of(resource, left)} instead of {words_of(resource, amount)}"
         cost = POD_COST + (amount - left) / amount
-        amounts = Amounts(amount, _round_step(amount, resource), self._leaving)
-        return PodEdit("requests", what, _Lowering(resource, left), cost, ("requests", resource), amounts=amounts)
+        amounts = Amounts(amount, _round_step(amount, resource), leaving)
+        return PodEdit("requests", what, _lowering(resource, left), cost, ("requests", resource), amounts=amounts)
+
+    def sized(row: int) -> PodEdit | None:
+        left = min(int(free[row]), amount)
+        return leaving(left) if left > 0 else None  # else nothing at all is left to ask for
+
+    return sized
 
 
 def _round_step(amount: int, resource: str) -> int:
@@ -78,17 +70,8 @@ def _round_step(amount: int, resource: str) -> int:
     return 1 << max(amount.bit_length() - 8, 0)
 
 
-class _Lowering:
-    """Lowers what a pod requests of one resource."""
-
-    __slots__ = ("_resource", "_target")
-
-    def __init__(self, resource: str, target: int) -> None:
-        self._resource = resource
-        self._target = target
-
-    def __call__(self, document: Json) -> None:
-        lower(document["spec"], self._resource, self._target)
+def _lowering(resource: str, target: int) -> Callable[[Json], None]:
+    return lambda document: lower(document["spec"], resource, target)
 
 
 def _asking_for(resource: str, amount: int) -> Json:

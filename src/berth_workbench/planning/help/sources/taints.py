@@ -1,6 +1,6 @@
 """Taints and cordoned nodes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from shlex import quote
 from typing import Any
 
@@ -38,7 +38,7 @@ class TaintNeeds:
             yield Need(("cordon",), "NodeUnschedulable", cordoned, node_edit=_uncordon)
         ordered = sorted(by_taint.items(), key=lambda item: (-int(item[1].sum()), item[0].key, item[0].value))
         for taint, failing in ordered[:MAX_TAINTS]:
-            edits, off = (_toleration(taint),), _TaintOff(taint)
+            edits, off = (_toleration(taint),), _taint_off(taint)
             yield Need(("taint", taint), "TaintToleration", failing, pod_edits=edits, node_edit=off)
         if len(ordered) > MAX_TAINTS:
             rest = np.logical_or.reduce([failing for _, failing in ordered[MAX_TAINTS:]])
@@ -76,28 +76,18 @@ def _toleration(taint: Taint) -> PodEdit:
     return PodEdit("toleration", f"tolerate the taint {text_of(taint)}", edit, cost)
 
 
-class _TaintOff:
-    """The edit that takes a taint off a node."""
-
-    __slots__ = ("_taint",)
-
-    def __init__(self, taint: Taint) -> None:
-        self._taint = taint
-
-    def __call__(self, _node: Node) -> NodeEdit:
-        taint, text = self._taint, text_of(self._taint)
-        is_repair = _is_repaired_by_hand(taint)
-        what = f"take the taint {text} off {{node}}"
-        if is_repair:
-            what += " (set by the node controller: repair the node, and it goes)"
-        return NodeEdit(
-            "taint",
-            what,
-            lambda document: _drop_taint(document, taint),
-            REPAIR_COST if is_repair else NODE_COST,
-            "" if is_repair else f"kubectl taint nodes {{node}} {quote(f'{text}-')}",
-            f"without the taint {text}",
-        )
+def _taint_off(taint: Taint) -> Callable[[Node], NodeEdit]:
+    text, is_repair = text_of(taint), _is_repaired_by_hand(taint)
+    repair = " (set by the node controller: repair the node, and it goes)" if is_repair else ""
+    off = NodeEdit(
+        "taint",
+        f"take the taint {text} off {{node}}{repair}",
+        lambda document: _drop_taint(document, taint),
+        REPAIR_COST if is_repair else NODE_COST,
+        "" if is_repair else f"kubectl taint nodes {{node}} {quote(f'{text}-')}",
+        f"without the taint {text}",
+    )
+    return lambda _node: off
 
 
 def _drop_taint(document: Json, taint: Taint) -> None:
