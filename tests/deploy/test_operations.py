@@ -100,4 +100,4 @@ def test_every_check_of_readyz_is_explained():
     world = World()
     checks = checks_of(LiveScheduler(configuration(), world.transport))["readyz"]
     text = (ROOT / "docs/operations.md").read_text()
-    assert [name for name in checks if name != "ping" and f"| `{name}` |" not in text] == []
+    assert [name for name in checks if name != "ping" and text.count(f"| `{name}` |") != 1] == []

@@ -29,6 +29,8 @@ VIEWS = {
     "time-line": ("/time-line", ".chart"),
 }
 """By the picture's name: the address, and what is there once it can be taken."""
+ANSWERS = ("compare",)
+"""Of these it is the answer that is worth a picture, and not the form above it."""
 WAIT_MS = 180_000
 SETTLE_MS = 1500
 
@@ -71,6 +73,8 @@ def take(directory, views):
             for name, (address, there) in views.items():
                 page.goto(url + address)
                 page.wait_for_selector(there)
+                if name in ANSWERS:
+                    page.evaluate("document.querySelector('section[aria-label=Answer]').scrollIntoView()")
                 page.wait_for_timeout(SETTLE_MS)
                 page.screenshot(path=PICTURES / f"{name}.png")
             browser.close()

@@ -406,5 +406,9 @@ def nodes_in_words(more: MoreNodes) -> str:
     prices = [each.price for each in more.nodes]
     total = sum(price for price in prices if price is not None)
     cost = f" for {total:g}" if prices and None not in prices else ""
-    left = f"; {more.left:,} pods fit on no more of them" if more.left and more.nodes else ""
+    left = (
+        f"; {more.left:,} {'pod fits' if more.left == 1 else 'pods fit'} on no more of them"
+        if more.left and more.nodes
+        else ""
+    )
     return (", ".join(told) + cost + left) if more.nodes else "no node like one that is left helps"

@@ -23,6 +23,9 @@ from berth.api.pod import Pod
 from berth.core.core import Core
 from berth.core.questions import profile_of
 from berth.framework.cycle_state import CycleState
+from berth.plugins.legacy.volumes import REASON_AFFINITY_CONFLICT
+from berth.plugins.volumes.binder import REASON_NODE_CONFLICT
+from berth.plugins.volumes.claims import claim_names
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.certain_room import CertainRoom, LeavingPods
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, content_of, kinds_of, nodes_in_words
@@ -45,6 +48,8 @@ PODS_NAMED = 2
 """How many pods of a workload are named of those that are lost."""
 WORKLOADS_NAMED = 3
 """How many workloads are named of those that are lost."""
+KEPT_BY_VOLUMES: Final = (REASON_NODE_CONFLICT, REASON_AFFINITY_CONFLICT)
+"""Of these reasons, one says of a node that it cannot reach a volume."""
 PAIRS_AT_MOST = 500
 """So many pairs of zones, and of pools, are looked at; and so many pairs of nodes."""
 NODES_AT_MOST = 64
@@ -60,6 +65,8 @@ class LostPods(msgspec.Struct, frozen=True, rename="camel"):
     message: str
     names: tuple[str, ...] = ()
     """Of the first few of them, as `namespace/name`."""
+    volumes: tuple[str, ...] = ()
+    """The claims of these whose volumes cannot be reached from the nodes that are left."""
 
 
 class ShortBudget(msgspec.Struct, frozen=True, rename="camel"):
@@ -498,10 +505,23 @@ class _Asker:
             owner = workload_of(pod, objects)
             found[" ".join(owner) if owner is not None else f"Pod {pod.key}", message].append(pod.key)
         ordered = sorted(found.items(), key=lambda each: (-len(each[1]), natural(each[0][0])))
-        return tuple(
-            LostPods(workload, len(pods), message, tuple(sorted(pods, key=natural)[:PODS_NAMED]))
-            for (workload, message), pods in ordered
-        )
+        told = []
+        for (workload, message), pods in ordered:
+            names = tuple(sorted(pods, key=natural)[:PODS_NAMED])
+            volumes = self._bound_claims(names) if any(reason in message for reason in KEPT_BY_VOLUMES) else ()
+            told.append(LostPods(workload, len(pods), message, names, volumes))
+        return tuple(told)
+
+    def _bound_claims(self, pods: Iterable[str]) -> tuple[str, ...]:
+        """Return the claims of some pods whose volumes can be used on certain nodes only."""
+        objects, found = self._site.cluster.objects, []
+        for key in pods:
+            for name in claim_names(self._site.cluster.core.intake.info(objects["Pod", key])):
+                claim = objects.get(("PersistentVolumeClaim", f"{key.partition('/')[0]}/{name}"))
+                volume = None if claim is None else objects.get(("PersistentVolume", claim.spec.volume_name))
+                if volume is not None and volume.spec.node_affinity is not None:
+                    found.append(name)
+        return tuple(dict.fromkeys(found))
 
     def _short_at_once(self, case: _Case) -> Iterator[ShortBudget]:
         """The budgets that have fewer healthy pods than they demand when the nodes are lost."""
@@ -625,7 +645,9 @@ def who(failure: Failure) -> str:
         return "not simulated"
     told = [pods_named(each) for each in failure.lost[:WORKLOADS_NAMED]]
     more = len(failure.lost) - WORKLOADS_NAMED
-    return ", ".join(told) + (f" and {more} more workloads" if more > 0 else "")
+    kept = {name: None for each in failure.lost for name in each.volumes}
+    there = f"; {volumes_named(tuple(kept))}" if kept else ""
+    return ", ".join(told) + (f" and {more} more workload{'' if more == 1 else 's'}" if more > 0 else "") + there
 
 
 def pods_named(lost: LostPods) -> str:
@@ -633,6 +655,12 @@ def pods_named(lost: LostPods) -> str:
     if lost.names and lost.pods <= len(lost.names):
         return " and ".join(lost.names)
     return f"{lost.pods:,} of {lost.workload.partition(' ')[2]}"
+
+
+def volumes_named(names: Sequence[str]) -> str:
+    """Say that these volumes keep their pods away from the nodes that are left."""
+    shown = " and ".join(names[:PODS_NAMED]) + (" and others" if len(names) > PODS_NAMED else "")
+    return f"its volume {shown} is there" if len(names) == 1 else f"their volumes {shown} are there"
 
 
 def takes(failure: Failure) -> str:

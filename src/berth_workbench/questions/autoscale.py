@@ -99,8 +99,9 @@ def _what_helps(found: AutoscalePlan) -> Iterator[str]:
         yield "berth rebalance plans such moves and carries them out."
         yield f"Without moving any: {_added_in_words(more)}."
     if more.nodes:
-        placed = f"{more.placed:,} of them have a place then"
-        yield f"{placed}; with fewer than {more.at_least:,} nodes they cannot have one."
+        placed = f"{more.placed:,} of them {'has' if more.placed == 1 else 'have'}" if found.backlog > 1 else "It has"
+        bound = f"; with fewer than {more.at_least:,} nodes they cannot have one" if more.at_least > 1 else ""
+        yield f"{placed} a place then{bound}."
     if found.more_in_turn is not None:
         in_turn = nodes_in_words(found.more_in_turn)
         yield f"That is with the largest pods first; in the order in which they wait: {in_turn}."

@@ -15,6 +15,7 @@ from berth_workbench.planning.survival import (
     pods_named,
     survival,
     takes,
+    volumes_named,
     who,
 )
 from berth_workbench.questions.question import Fails, Question
@@ -120,7 +121,9 @@ def _verdict(found: Survival, bad: list[Failure]) -> VerdictSection:
     ordered = sorted(found.kinds, key=lambda each: (each.at_once, KINDS.index(each.kind)))
     lost = [_how_many(each) for each in ordered if each.survived + each.unknown < each.failures]
     takes_more = f"; it takes {takes(first)}" if first.more is not None and first.more.nodes else ""
-    says = f"No: {_what_is_lost(first)} if {named(first)} is lost{takes_more}."
+    kept = first.lost[0].volumes if first.lost else ()
+    there = f"; {volumes_named(kept)}" if kept else ""
+    says = f"No: {_what_is_lost(first)} if {named(first)} is lost{there}{takes_more}."
     return VerdictSection(f"{says} {listed(lost)} cannot be lost.{rest}", is_good=False)
 
 

@@ -284,7 +284,8 @@ def _upgrade(site: Site, change: Upgrade) -> None:
         set_unschedulable(site, name, unschedulable=True)
         if not drain_node(site, name, by, force=change.force) and not change.force:
             left = len(names) - done - 1
-            message = f"the upgrade stops here: not all pods can be evicted; {left} more nodes are not upgraded"
+            others = "1 more node is" if left == 1 else f"{left} more nodes are"
+            message = f"the upgrade stops here: not all pods can be evicted; {others} not upgraded"
             site.broken.append(Broken("Node", name, UPGRADE_STOPPED, message))
             return
         site.settle()  # the pods find other places while the node is away

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from berth.cli import main
 from tests.workbench.planning.test_survival import node, pod
 
+HOST = "kubernetes.io/hostname"
 CLUSTER = [
     node("s1"),
     node("s2"),
@@ -60,7 +61,7 @@ def test_moves_that_make_room_are_said_before_what_to_buy(run):
     moves = (
         "2 pods have no place; moving 1 pod makes room for 1 of them. For the others: no node of these groups helps."
     )
-    assert said.index(moves) < said.index("Without moving any: 1 like std; 1 pods fit on no more of them.")
+    assert said.index(moves) < said.index("Without moving any: 1 like std; 1 pod fits on no more of them.")
     assert lines[lines.index("To be moved From To") + 1] == "default/a s1 s2"
     assert "What can go is said of the cluster as it is, with nothing added or moved." in lines
 
@@ -76,3 +77,20 @@ def test_the_order_is_told_where_it_matters(run):
 def test_what_is_wrong_with_the_groups_is_one_line(run):
     said = run(groups={"groups": [{"name": "std", "prize": 2}]}, code=1)
     assert "groups.yaml" in said and "prize" in said and said.count("\n") == 1
+
+
+def test_a_bound_that_says_nothing_is_left_out(run):
+    """The sums have room for a pod that keeps apart from those on both nodes: of them, no node is needed."""
+    apart = [
+        pod(name, on).pod_anti_affinity(HOST, {"app": "web"}) for name, on in (("a", "s1"), ("b", "s2"), ("c", ""))
+    ]
+    said = " ".join(run(cluster=[node("s1"), node("s2"), *apart], groups={"groups": [{"name": "std"}]}).split())
+    assert "1 pod has no place: 1 like std. It has a place then. 0 nodes can go" in said, said
+
+
+def test_one_node_and_one_pod_are_told_as_one(run):
+    """A pod that takes a node as a whole, and one that is too large for any."""
+    cluster = [node("s1"), pod("a", "s1", "4"), pod("b", cpu="4"), pod("huge", cpu="9")]
+    said = " ".join(run(cluster=cluster, groups={"groups": [{"name": "std"}]}).split())
+    assert "1 like std; 1 pod fits on no more of them." in said, said
+    assert "1 of them has a place then. 0 nodes can go" in said, said

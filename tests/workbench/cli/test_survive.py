@@ -2,10 +2,12 @@
 
 import json
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from berth.cli import main
+from berth_workbench.planning.survival import Failure, LostPods, who
 from tests.workbench.planning.test_survival import node, pod
 
 FULL = [node("n1"), node("n2", "b"), *(pod(f"w{i}", "n1") for i in range(3)), *(pod(f"v{i}", "n2") for i in range(3))]
@@ -49,3 +51,20 @@ def test_bounds_are_told_as_such(run):
 def test_fail_on_loss(run):
     run("--fail-on-loss", code=1)
     run("--fail-on-loss", "--add-nodes", "1=n1", "--of", "node")
+
+
+def test_the_volume_that_keeps_a_pod_away_is_named():
+    """The disk of the shop's orders is in zone-b, and stays there; what has no volume in the lost zone names none."""
+    found = CliRunner().invoke(main, ["survive", "--cluster", "examples/shop.yaml"]).output
+    said = " ".join(found.split())
+    assert "No: shop/orders-0 has no place if zone zone-b is lost; its volume data-orders-0 is there." in said, said
+    assert said.count("data-orders-0") == 2, "in the verdict, and beside the lost zone"
+
+
+def test_one_workload_more_is_one():
+    lost = tuple(
+        LostPods(f"Deployment default/w{number}", 3, "no room", (f"default/w{number}-a",)) for number in "1234"
+    )
+    failure = Failure("zone", ("a",), 2, 12, 12, 0, 0, "simulated", lost=lost)
+    assert who(failure).endswith(" and 1 more workload")
+    assert who(msgspec.structs.replace(failure, lost=(*lost, lost[0]))).endswith(" and 2 more workloads")

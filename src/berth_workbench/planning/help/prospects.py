@@ -183,5 +183,5 @@ MAX_MINIMISED = 64
 
 def _names(keys: Iterable[str]) -> str:
     names = list(keys)
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more pods"
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more pod{'' if more == 1 else 's'}" if more > 0 else "")

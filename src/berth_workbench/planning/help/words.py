@@ -186,7 +186,7 @@ def _where(change: Change) -> str:
     if others:
         where += f"; the same does on {names_in_words(others)}"
     if change.untried:
-        where += f"; {change.untried} more nodes look alike"
+        where += f"; {change.untried} more {'node looks' if change.untried == 1 else 'nodes look'} alike"
     return where
 
 
