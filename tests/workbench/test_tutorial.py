@@ -221,6 +221,10 @@ def a_node_would_do(t):
     assert t.helped["never"] is False
 
 
+def moves_would_do(t):
+    assert any(change["kind"] == "podsMoved" for change in t.helped["changes"])
+
+
 def none_fits_and_36_cpus_are_free_in_small_pieces(t):
     free = t.capacity["fragmentation"]["cpu"]
     assert (t.capacity["fits"], free["free"], free["largestHole"]) == (0, 36.0, 4.0)
@@ -368,6 +372,7 @@ CLAIMS = {
     "Each of these was tried: the change was made on the cluster in memory, and the scheduler's own filters let the "
     "pod pass.": each_change_was_tried,
     "So a node would do.": a_node_would_do,
+    "Moves would do as well.": moves_would_do,
     "None more of this shape fit, although 36 CPUs are free: they are free in pieces of at most 4.":
         none_fits_and_36_cpus_are_free_in_small_pieces,
     "The cluster is not full, it is fragmented, because the default configuration spreads pods evenly.":
@@ -427,7 +432,6 @@ NO_CLAIMS = {
     "In another one, the workloads, then the pod, then the snapshot:",
     "With `--anonymize` it has no names either, and may be sent to somebody else.",  # tests/snapshot shows that
     "What would have to change?",
-    "Is there no other way?",
     "One question more: what if a zone is lost, without that node and with it?",
     "Keep that in mind.",
     "Moves help once.",

@@ -1,11 +1,11 @@
 """Room for pods that have no place, made by moving a few others that have.
 
-Called by `berth autoscale` before it says what to buy. A small search: nodes are looked at one after the other, the
-least used first, for the fewest pods that would have to leave so that one of those without a place fits. The moves are
-made on the simulated cluster: the node is cordoned, the pods are evicted within their budgets, and once the scheduler
-has found places for all of them without preempting anybody, the node is open again. So what is found works, and can be
-asked of `berth whatif` step by step; that nothing is found does not mean that nothing works. Who plans moves in earnest
-is `berth rebalance`, by whose rules pods stay here, too.
+Called by `berth autoscale` before it says what to buy, and by the search for what would help a pending pod. A small
+search: nodes are looked at one after the other, the least used first, for the fewest pods that would have to leave so
+that one of those without a place fits. The moves are made on the simulated cluster: the node is cordoned, the pods are
+evicted within their budgets, and once the scheduler has found places for all of them without preempting anybody, the
+node is open again. So what is found works, and can be asked of `berth whatif` step by step; that nothing is found does
+not mean that nothing works. Who plans moves in earnest is `berth rebalance`, by whose rules pods stay here, too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,12 +52,14 @@ class MoveSearch:
 
     __slots__ = ("_hopeless", "_left", "_local", "_moved", "_site", "_wanting")
 
-    def __init__(self, site: Site, wanting: Callable[[], list[Pod]], local: Mapping[str, LocalVolumes]) -> None:
+    def __init__(
+        self, site: Site, wanting: Callable[[], list[Pod]], local: Mapping[str, LocalVolumes], tries: int = TRIES
+    ) -> None:
         """`wanting` returns the pods that have no place yet; `local` the local volumes of pods, by `namespace/name`."""
         self._site = site
         self._wanting = wanting
         self._local = local
-        self._left = TRIES
+        self._left = tries
         self._hopeless: set[tuple[object, str]] = set()
         self._moved: dict[str, PodMoved] = {}
 

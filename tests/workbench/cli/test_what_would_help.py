@@ -138,3 +138,17 @@ def test_what_cannot_be_answered(cluster, arguments, said):
     assert code != 0
     assert said in printed
     assert "Traceback" not in printed
+
+
+def test_moves_that_make_room_are_among_the_changes(tmp_path):
+    """Each node has half of its room left: one of the small pods has to move, wherever the large one is to go."""
+    nodes = [make_node(f"n{i}").capacity(cpu="8", memory="32Gi").document for i in range(2)]
+    pods = [make_pod(f"w{i}").owned_by("ReplicaSet", "w").request(cpu="4").node(f"n{i}").document for i in range(2)]
+    pods.append(make_pod("big").request(cpu="8").document)
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"kind": "List", "items": [*nodes, *pods]}))
+    found = json.loads(run("big", "--what-would-help", "--cluster", str(file), "-o", "json")[1])
+    (moved,) = [each for each in found["changes"] if each["kind"] == "podsMoved"]
+    assert (moved["what"], moved["fitsOn"]) == ("move default/w0 from n0 to n1", ["n0"])
+    assert (moved["moves"], moved["leaves"]) == (["default/w0"], [])
+    assert moved["command"] == "berth rebalance --goal place-pending"

@@ -15,8 +15,10 @@ from berth.api.pod import Pod
 from berth.state.cache import on_node
 from berth_workbench.planning.help.group import Group, group_of, make_missing
 from berth_workbench.planning.help.proof import ChangeProver, Proposal, document_of
-from berth_workbench.planning.help.proposals import more_unavailable, pods_deleted
+from berth_workbench.planning.help.proposals import more_unavailable, pods_deleted, pods_moved
 from berth_workbench.planning.help.result import Change, Part
+from berth_workbench.planning.rebalance.movability import local_volumes
+from berth_workbench.planning.room_by_moving import MoveSearch
 from berth_workbench.planning.whatif import natural
 from berth_workbench.simulation.admission import UnknownPriorityClassError, with_priority
 from berth_workbench.simulation.budgets import is_active, is_daemon, is_mirror, owner_of, workload_of
@@ -36,6 +38,8 @@ LOOK_EVERY = 32
 """After so many attempts of the scheduler it is asked whether somebody wants the search to end."""
 MOST_ATTEMPTS = 40_000
 """So many attempts of the scheduler a search may take."""
+MOVES_TRIED = 40
+"""So often a node is looked at, or moves from it are made, to make room."""
 LEFT_COST = 5.0
 """What it costs that another pod has no place then, though it is less important."""
 MOVED_COST = 1.0
@@ -55,11 +59,13 @@ class _Attempts(WorkWatch):
 class Consequences:
     """Tries changes on a cluster where nothing else happens: whoever waits beside the group has been tried before."""
 
-    __slots__ = ("_attempts", "_base", "_besides", "_importance", "_prover", "_site", "group", "placed")
+    __slots__ = ("_attempts", "_base", "_besides", "_documents", "_importance", "_prover", "_site", "group", "placed")
 
     def __init__(self, prover: ChangeProver, documents: Iterable[Document]) -> None:
         """`documents` are those that the cluster was made of, as far as they are known: workloads are among them."""
         self._prover = prover
+        documents = list(documents)
+        self._documents = documents
         self._site = Site(prover.cluster, documents, watch=_Attempts(self._count))
         self._attempts = 0
         self._importance = 0
@@ -236,6 +242,19 @@ class Consequences:
             new.append(pod.key)
             self._site.settle()
         self._besides = (pods_deleted(deleted),) if deleted else ()
+
+    def by_moving(self) -> Change | None:
+        """Return the moves of others after which pods of the group have a place. Raises `StoppedError`."""
+        cluster, names = self._site.cluster, [each.key for each in self.group.waiting]
+
+        def wanting() -> list[Pod]:
+            known = (cluster.objects.get(("Pod", key)) for key in names)
+            return [pod for pod in known if pod is not None and not pod.spec.node_name]
+
+        with Rehearsal(self._site) as rehearsal:
+            self._let_wait(self.group.waiting)
+            found = MoveSearch(self._site, wanting, local_volumes(self._documents), MOVES_TRIED).run()
+            return None if found is None else self._outcome(rehearsal, pods_moved(found.moves), self.group.size)
 
     # -- what came of it ---------------------------------------------------------------------------------------------
 

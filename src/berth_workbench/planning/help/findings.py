@@ -46,9 +46,9 @@ class HelpFindings:
     def judged(self, proposal: Proposal) -> Change | None:
         """Return a change that the filters have agreed to, with its consequences; None if it is no help after all."""
         change = self._with_consequences(proposal)
-        return None if change is None else self._complete(change)
+        return None if change is None else self.complete(change)
 
-    def _complete(self, change: Change) -> Change | None:
+    def complete(self, change: Change) -> Change | None:
         """Return a change that gives all pods of the workload a place; keep one that does so for some of them."""
         if not change.still_pending:
             return change
@@ -84,7 +84,7 @@ class HelpFindings:
         while change is not None and not change.still_pending and count > 1:
             best, count = change, count - 1
             change = self._with_consequences(propose(count))
-        return None if best is None else self._complete(best)
+        return None if best is None else self.complete(best)
 
     def least(self, edits: tuple[Edit, ...], propose: Callable[[tuple[Edit, ...]], Proposal | None]) -> Change | None:
         """Return the change of some edits of which none can be left out; None where even all of them do not help."""

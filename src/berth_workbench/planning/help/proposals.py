@@ -21,6 +21,7 @@ from berth_workbench.planning.help.patches import patch_of
 from berth_workbench.planning.help.proof import Proposal, deallocated, document_of
 from berth_workbench.planning.help.result import Change, Part
 from berth_workbench.planning.help.words import names_in_words, node_command, pod_command, shell_quoted
+from berth_workbench.planning.room_by_moving import PodMoved
 from berth_workbench.simulation.admission import completed
 from berth_workbench.simulation.budgets import Owner
 
@@ -30,6 +31,7 @@ NEW_NODE_COST = 10.0
 NEW_OBJECT_COST = 2.0
 FREE_COST = 3.0
 OTHER_COST = 2.5
+MOVING_COST = 3.5
 LEAVING_COST = 4.0
 PRIORITY_COST = 5.0
 IMMUTABLE = " (make it anew: claims cannot be changed)"
@@ -240,6 +242,22 @@ def _deletion(keys: Sequence[str]) -> str:
         namespace, _, name = key.partition("/")
         by_namespace.setdefault(namespace, []).append(quote(name))
     return "; ".join(f"kubectl -n {quote(ns)} delete pod {' '.join(names)}" for ns, names in by_namespace.items())
+
+
+def pods_moved(moves: Sequence[PodMoved]) -> Change:
+    """Return the change, made already, that pods go to other nodes; what is freed is kept for who waits."""
+    told = [f"{each.pod} from {each.before} to {each.after}" for each in moves]
+    return Change(
+        on="cluster",
+        what=f"move {names_in_words(told)}",
+        patch={"pods": [each.pod for each in moves]},
+        fits_on=(),
+        patch_type="delete",
+        target="",
+        kind="podsMoved",
+        cost=MOVING_COST + len(moves),
+        command="berth rebalance --goal place-pending",
+    )
 
 
 def pods_gone(pods: Sequence[PodInfo], fits_on: tuple[str, ...]) -> Change:

@@ -172,6 +172,7 @@ class _Search:
             steps += [
                 Adding(found).run,
                 self._free,
+                self._move,
                 lambda: found.add_if_helping(higher_priorities(question)),
                 lambda: found.add_if_helping(fewer_replicas(found)),
             ]
@@ -212,6 +213,16 @@ class _Search:
             leaving.run()
         finally:
             self._gone = leaving.best
+
+    def _move(self) -> None:
+        consequences = self._findings.consequences
+        change = None if consequences is None else consequences.by_moving()
+        if change is not None and self._findings.complete(change) is not None:
+            gone = set(change.patch["pods"])  # that they just leave is the same, and says less
+            others = [
+                each for each in self._findings.changes if each.kind != "podsGone" or set(each.patch["pods"]) != gone
+            ]
+            self._findings.changes = [*others, change]
 
     def _judge(self) -> None:
         self._never = self._gone is None and is_never(self._question)
