@@ -51,7 +51,8 @@ LACK = {"resource": "cpu", "needs": "9", "mostFree": "5", "of": "8", "node": "n3
 GROUP = {
     "reason": "Insufficient cpu", "pods": 11, "priority": 5, "since": "2026-01-02T03:04:05Z",
     "namespaces": {"default": 10, "other": 1}, "queues": {"unschedulable": 11}, "named": ["default/a", "default/b"],
-    "message": "0/3 nodes are available: 3 Insufficient cpu.", "shortfalls": [LACK],
+    "message": "0/3 nodes are available: 3 Insufficient cpu.", "shortfalls": [LACK], "workload": "Deployment/web",
+    "missing": "Needs 9 CPU on one node, and n3 has the most free, 5 of 8.",
 }  # fmt: skip
 PENDING_REPORT = {
     "pods": 12,
@@ -65,6 +66,8 @@ PENDING_REPORT = {
             "shortfalls": [],
             "namespaces": {"other": 1},
             "named": ["other/c"],
+            "workload": "",
+            "missing": "",
         },
     ],
 }
@@ -304,15 +307,17 @@ def test_several_pods_at_once(scheduler, option):
     assert "nothing is known of that pod" in in_words.stderr
 
 
-def test_without_a_name_all_that_is_pending_is_told_by_reason(scheduler):
+def test_without_a_name_all_that_is_pending_is_told_by_workload(scheduler):
     result = run("--server", scheduler)
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("12 pods are pending, for 2 reasons, the worst first\n\n11 x Insufficient cpu\n")
-    assert "  needs 9 CPU; of the 3 nodes rejected for it, n3 has the most free: 5 of 8\n" in result.output
-    assert "  highest priority 5; longest since 2026-01-02T03:04:05Z (" in result.output
-    assert "  namespaces: default 10, other 1\n" in result.output
+    assert result.output.startswith(
+        "12 pods are pending, of 2 workloads, the most first\n\nDeployment default/web: 11 "
+    )
+    assert "11 pods pending, the longest for " in result.output and ", priority 5\n" in result.output
+    assert "  Needs 9 CPU on one node, and n3 has the most free, 5 of 8.\n" in result.output
     assert "  pods: default/a, default/b and 9 more\n" in result.output
-    assert result.output.index("11 x") < result.output.index("1 x held back by Gang")
+    assert result.output.index("11 pods") < result.output.index("Pod other/c: 1 pod pending")
+    assert "  held back by Gang\n" in result.output, "an older scheduler says the reason only"
     assert json.loads(run("--server", scheduler, "--json").output) == PENDING_REPORT
     assert Scheduler.asked[0] == "/debug/pending?namespace="
     run("--server", scheduler, "-n", "other")

@@ -58,7 +58,7 @@ SCHEDULER = CommandTable(
             "berth.cli.explain",
             "Why a pod went where it went, or why it is pending.",
             (
-                CommandExample("Everything that is pending, by reason.", "berth explain"),
+                CommandExample("Everything that is pending, by workload.", "berth explain"),
                 CommandExample("One pod: its scores, what ruled nodes out, its story.", "berth explain web-1 -n shop"),
                 CommandExample("All pods of a Deployment, a row each.", "berth explain deploy/web -n shop"),
                 CommandExample(

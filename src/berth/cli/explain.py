@@ -1,7 +1,7 @@
 """`berth explain [POD]...`: why pods went where they went, or why they are pending, as the running scheduler tells it.
 
 With names: each pod's decision, what it waits for, and its story; of more than a few pods a table, a row each. Without:
-all that is pending, by reason. `chosen_pods` says which pods are meant, the answers come from the scheduler's debug
+all that is pending, by workload. `chosen_pods` says which pods are meant, the answers come from the scheduler's debug
 endpoints (`scheduler_in_use` says which scheduler is asked), `explain_output` prints them. Exit code 1 when nothing is
 known of a pod or the scheduler does not answer.
 """
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 WATCH_PERIOD_S = 2.0
 REPORTS_SHOWN = 3
 """Of so many pods the whole report is printed; more come as a table."""
+REMEDIES = "berth.cli.explain.remedies"
+"""The key under which the context of the command may have who says what would help: a `explain_output.Remedies`."""
 ROWS_SHOWN = 20
 """How many pods the table lists; `-o wide` and the structured outputs have all of them."""
 
@@ -116,7 +118,7 @@ def command(
     output: Output,
     as_json: bool,
 ) -> None:
-    """Tell why each POD went where it went, or why it is pending; without a name, all that is pending, by reason.
+    """Tell why each POD went where it went, or why it is pending; without a name, all that is pending, by workload.
 
     POD is a name, NAMESPACE/NAME, or pod/NAME as kubectl prints it; or deploy/NAME, sts/NAME, ds/NAME, rs/NAME or
     job/NAME for all pods of a workload. Of more than three pods there is a table, a row each.
@@ -168,7 +170,8 @@ def command(
         else:
             from berth.cli.explain_output import show_pending
 
-            show_pending(found.value, console_for(output), namespace)
+            remedies = click.get_current_context().meta.get(REMEDIES, _unknown)
+            show_pending(found.value, console_for(output), namespace, remedies=remedies)
         for message in (*found.unknown, *found.hints):
             click.echo(legible(message), err=True)
 
@@ -179,6 +182,10 @@ def command(
     tell(found)
     if found.unknown:
         sys.exit(1)
+
+
+def _unknown(_named: Sequence[str]) -> Sequence[str]:
+    return ()
 
 
 def _check(selector: str) -> None:

@@ -1,4 +1,4 @@
-"""What `berth explain` prints: a pod's decision, what it waits for and its story, or all that is pending by reason.
+"""What `berth explain` prints: a pod's decision, what it waits for and its story, or all that is pending by workload.
 
 Answers of the scheduler in, text for a terminal of 80 columns out. What all nodes have in common is said once, and not
 in a column of its own. No answer can steer the terminal: control characters are shown as such.
@@ -6,7 +6,7 @@ in a column of its own. No answer can steer the terminal: control characters are
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from berth.cli.chosen_pods import ChosenPod
+    from berth.decisions.pending import PendingGroup
 
 NAMES_IN_A_CELL = 8
 STEPS_SHOWN = 12
@@ -310,34 +311,45 @@ def _tail(summary: str) -> str:
 # --- everything pending -----------------------------------------------------------------------------------------------
 
 
-def show_pending(report: Json, console: "Console", namespace: str = "", now: datetime | None = None) -> None:
-    """Print all that is pending, by reason."""
-    report = legible_values(report)
+Remedies = Callable[[Sequence[str]], Sequence[str]]
+"""Says what would help some pods, of those that are named in a group; nothing where that is not known."""
+
+
+def show_pending(
+    report: Json,
+    console: "Console",
+    namespace: str = "",
+    now: datetime | None = None,
+    remedies: Remedies = lambda _named: (),
+) -> None:
+    """Print all that is pending, by workload."""
+    from berth.decisions.pending import PendingReport
+
+    found = msgspec.convert(legible_values(report), PendingReport)
     where = f" in namespace {namespace}" if namespace else ""
-    groups = report["groups"]
-    if not groups:
+    if not found.groups:
         _line(console, f"no pod is pending{where}", "green")
         return
-    pods = "1 pod is" if report["pods"] == 1 else f"{report['pods']} pods are"
-    reasons = "1 reason" if len(groups) == 1 else f"{len(groups)} reasons, the worst first"
-    _line(console, f"{pods} pending{where}, for {reasons}", "bold")
-    for group in groups:
+    pods = "1 pod is" if found.pods == 1 else f"{found.pods} pods are"
+    workloads = "1 workload" if len(found.groups) == 1 else f"{len(found.groups)} workloads, the most first"
+    _line(console, f"{pods} pending{where}, of {workloads}", "bold")
+    for group in found.groups:
         _show_group(group, console, now or datetime.now(UTC))
+        for remedy in remedies(group.named):
+            _line(console, f"  - {legible(remedy)}")
 
 
-def _show_group(group: Json, console: "Console", now: datetime) -> None:
+def _show_group(group: "PendingGroup", console: "Console", now: datetime) -> None:
     _line(console, "")
-    _line(console, f"{group['pods']} x {group['reason']}", "yellow")
-    lines = [lacking(lack) for lack in group["shortfalls"]]
-    lines.append(f"highest priority {group['priority']}; longest since {group['since']} ({_ago(group['since'], now)})")
-    queues = ", ".join(f"{count} {queue}" for queue, count in group["queues"].items())
-    if set(group["queues"]) - {"unschedulable", "gated", "permit"}:
-        lines.append(f"queues: {queues}")
-    if len(group["namespaces"]) > 1:
-        counts = sorted(group["namespaces"].items(), key=lambda item: -item[1])
-        lines.append("namespaces: " + ", ".join(f"{name} {count}" for name, count in counts[:NAMES_IN_A_CELL]))
-    shown = group["named"] if console.width > 120 else group["named"][:PODS_IN_A_LINE]
-    more = group["pods"] - len(shown)
+    pods = "1 pod" if group.pods == 1 else f"{group.pods} pods"
+    priority = f", priority {group.priority}" if group.priority else ""
+    lasting = f"{', the longest' if group.pods > 1 else ''} for {_ago(group.since, now)}" if group.since else ""
+    _line(console, f"{group.title}: {pods} pending{lasting}{priority}", "yellow")
+    lines = [group.missing or group.reason]
+    if set(group.queues) - {"unschedulable", "gated", "permit"}:
+        lines.append("queues: " + ", ".join(f"{count} {queue}" for queue, count in group.queues.items()))
+    shown = group.named if console.width > 120 else group.named[:PODS_IN_A_LINE]
+    more = group.pods - len(shown)
     lines.append("pods: " + ", ".join(shown) + (f" and {more} more" if more > 0 else ""))
     for line in lines:
         _line(console, f"  {line}")

@@ -1,17 +1,20 @@
-"""All pending pods, grouped by what keeps them: what `berth explain` tells without a name. Values ready for JSON.
+"""All pending pods by workload: what `berth explain` tells without a name, the page and `berth top`. Ready for JSON.
 
-Pods whose messages give the same reasons are one group, however many nodes each reason counts. The group with most pods
-comes first; of those with equally many the one with the highest priority, then the one that waits longest.
+The pods of a workload, or of a pod group, are one group; those that nothing makes are one where they have the namespace
+and their reasons in common, however many nodes each reason counts. The group with most pods comes first; of those with
+equally many the one with the highest priority, then the one that waits longest.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from berth.core.core import Core
+from berth.decisions.placements import workload_of
+from berth.decisions.reasons import what_is_missing
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.decisions.waits import WallTime, members_of, queued_pods
 from berth.state.pod_info import PodInfo
@@ -28,9 +31,10 @@ _COUNT = re.compile(r"\d+ ")
 
 
 class PendingGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """Pods that are pending for the same reasons."""
+    """The pending pods of a workload."""
 
     reason: str
+    """What keeps most of them, without numbers of nodes."""
     pods: int
     priority: int
     """The highest of them."""
@@ -42,9 +46,22 @@ class PendingGroup(msgspec.Struct, frozen=True, rename="camel"):
     named: tuple[str, ...]
     """Some of them, those of the highest priority first."""
     message: str = ""
-    """What the first of them was told."""
+    """What the first of those was told that have the reason."""
     shortfalls: tuple[Shortfall, ...] = ()
     """What some of them need, and the most that a node has: one for each amount that is asked for."""
+    workload: str = ""
+    """`Deployment/web`; empty for pods that nothing makes."""
+    missing: str = ""
+    """What would have to be there, in one sentence."""
+
+    @property
+    def title(self) -> str:
+        """Whose pods these are: `Deployment shop/web`, or the pod, or the namespace that they have in common."""
+        namespace = next(iter(self.namespaces), "")
+        if self.workload:
+            kind, _, name = self.workload.partition("/")
+            return f"{kind} {namespace}/{name}"
+        return f"Pod {self.named[0]}" if self.pods == 1 else f"Pods of namespace {namespace}"
 
 
 class PendingReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,7 +71,9 @@ class PendingReport(msgspec.Struct, frozen=True, rename="camel"):
     groups: tuple[PendingGroup, ...]
 
 
-class _Pending(NamedTuple):
+class OnePending(NamedTuple):
+    """A pod that is pending, and why."""
+
     pod: PodInfo
     queue: str
     reason: str
@@ -64,15 +83,37 @@ class _Pending(NamedTuple):
 
 def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], namespace: str = "") -> PendingReport:
     """Return what is pending in one namespace, or in all. `told` is what a pod's last failure was, by uid."""
-    by_reason: dict[str, list[_Pending]] = {}
-    for one in _all_pending(core, wall_time, told):
-        if namespace in ("", one.pod.namespace):
-            by_reason.setdefault(one.reason, []).append(one)
-    groups = sorted((_group(core, pods) for pods in by_reason.values()), key=_worst_first)
-    return PendingReport(sum(group.pods for group in groups), tuple(groups))
+
+    def lacks(one: OnePending) -> Iterator[Shortfall]:
+        decision = core.trace.get(one.pod.key)
+        if decision is None or not one.message or decision.chosen is not None or decision.pod.uid != one.pod.uid:
+            return iter(())
+        return shortfalls(decision, core.cache.table)
+
+    pending = _all_pending(core, wall_time, told)
+    return report_of((one for one in pending if namespace in ("", one.pod.namespace)), lacks)
 
 
-def _all_pending(core: Core, wall_time: WallTime, told: Callable[[str], str]) -> list[_Pending]:
+def report_of(pending: Iterable[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> PendingReport:
+    """Return pods by workload; `lacks` says of some of them what amounts nodes have too little of."""
+    groups: dict[tuple[str, ...], list[OnePending]] = {}
+    for one in pending:
+        groups.setdefault(_key(one), []).append(one)
+    made = sorted((_group(pods, lacks) for pods in groups.values()), key=_worst_first)
+    return PendingReport(sum(group.pods for group in made), tuple(made))
+
+
+def _key(one: OnePending) -> tuple[str, ...]:
+    workload = _workload(one.pod)
+    return (one.pod.namespace, workload) if workload else (one.pod.namespace, "", one.reason)
+
+
+def _workload(pod: PodInfo) -> str:
+    group = pod.spec.scheduling_group
+    return workload_of(pod) if group is None else f"PodGroup/{group.pod_group_name}"
+
+
+def _all_pending(core: Core, wall_time: WallTime, told: Callable[[str], str]) -> list[OnePending]:
     found = []
     for queue, queued in queued_pods(core):
         pod = queued.pod
@@ -85,11 +126,11 @@ def _all_pending(core: Core, wall_time: WallTime, told: Callable[[str], str]) ->
         else:
             reason = reasons_of(message) if message else NOT_TRIED
         since = pod.metadata.creation_timestamp or wall_time(queued.timestamp)
-        found.append(_Pending(pod, queue, reason, message, since))
+        found.append(OnePending(pod, queue, reason, message, since))
     for waiting in core.waiting:
         held = ", ".join(f"{plugin}: {waiting.words.get(plugin) or 'waits'}" for plugin in waiting.deadlines)
         since = waiting.pod.metadata.creation_timestamp or wall_time(waiting.waiting_since)
-        found.append(_Pending(waiting.pod, "permit", f"waits on Permit for {held}", "", since))
+        found.append(OnePending(waiting.pod, "permit", f"waits on Permit for {held}", "", since))
     return found
 
 
@@ -115,30 +156,31 @@ def reasons_of(message: str) -> str:
     return "; ".join(sorted({_COUNT.sub("", part, count=1) for part in _BETWEEN.split(why)})) or message
 
 
-def _group(core: Core, pods: list[_Pending]) -> PendingGroup:
+def _group(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> PendingGroup:
     pods.sort(key=lambda one: (-one.pod.priority, one.since, one.pod.key))
-    first = pods[0]
+    ((reason, _),) = Counter(one.reason for one in pods).most_common(1)
+    first = next(one for one in pods if one.reason == reason)
+    lacking = tuple(_lacking(pods, lacks))
     return PendingGroup(
-        reason=first.reason,
+        reason=reason,
         pods=len(pods),
-        priority=first.pod.priority,
+        priority=pods[0].pod.priority,
         since=min(one.since for one in pods),
         namespaces=dict(Counter(one.pod.namespace for one in pods)),
         queues=dict(Counter(one.queue for one in pods)),
         named=tuple(one.pod.key for one in pods[:PODS_NAMED]),
         message=first.message,
-        shortfalls=tuple(_lacking(core, pods)),
+        shortfalls=lacking,
+        workload=_workload(first.pod),
+        missing=what_is_missing(first.message or reason, lacking),
     )
 
 
-def _lacking(core: Core, pods: list[_Pending]) -> Iterator[Shortfall]:
+def _lacking(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> Iterator[Shortfall]:
     """Yield what the first pods lack, those that ask for the same once."""
     known: set[tuple[str, str]] = set()
     for one in pods[:PODS_LOOKED_AT]:
-        decision = core.trace.get(one.pod.key)
-        if decision is None or not one.message or decision.chosen is not None or decision.pod.uid != one.pod.uid:
-            continue
-        for lack in shortfalls(decision, core.cache.table):
+        for lack in lacks(one):
             if (lack.resource, lack.needs) not in known and len(known) < SHORTFALLS:
                 known.add((lack.resource, lack.needs))
                 yield lack

@@ -35,18 +35,28 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
     """Whether that node has enough by now."""
 
     @property
+    def _need(self) -> str:
+        if self.resource == PODS:
+            return "needs room for one more pod"
+        return f"needs {self.needs} {'CPU' if self.resource == CPU else self.resource}"
+
+    @property
+    def in_short(self) -> str:
+        """Say it of the best node alone, as a clause."""
+        if self.of == "0":
+            return f"{self._need}, and no node has any that it could be on"
+        would_do = ", which would do now" if self.fits_now else ""
+        return f"{self._need} on one node, and {self.node} has the most free, {self.most_free} of {self.of}{would_do}"
+
+    @property
     def sentence(self) -> str:
         """Say it in words."""
-        if self.resource == PODS:
-            need = "needs room for one more pod"
-        else:
-            need = f"needs {self.needs} {'CPU' if self.resource == CPU else self.resource}"
         if self.nodes == 1:
             free = f"{self.node}, the only node rejected for it, has {self.most_free} of {self.of} free"
         else:
             free = f"of the {self.nodes} nodes rejected for it, {self.node} has the most free: "
             free += f"{self.most_free} of {self.of}"
-        return f"{need}; {free}" + ("; that would do now" if self.fits_now else "")
+        return f"{self._need}; {free}" + ("; that would do now" if self.fits_now else "")
 
 
 def shortfalls(decision: Decision, table: NodeTable) -> Iterator[Shortfall]:

@@ -1,4 +1,4 @@
-"""`berth top`: nodes by load, pending pods by reason, the queue, and pods' stories, in a terminal.
+"""`berth top`: nodes by load, pending pods by workload, the queue, and pods' stories, in a terminal.
 
 It looks where `berth ui` looks (`source_options`), and changes nothing.
 """
@@ -21,7 +21,7 @@ MISSING = "berth top needs Textual, which is not installed: pip install 'berth-s
 @click.option("-A", "--all-namespaces", is_flag=True, help="Show the pods of all namespaces, as by default.")
 @source_options
 def command(files: tuple[str, ...], namespace: str, all_namespaces: bool, **given: Any) -> None:
-    """Show nodes by load, pending pods by reason, decisions and the queue in the terminal; q ends it."""
+    """Show nodes by load, pending pods by workload, decisions and the queue in the terminal; q ends it."""
     from importlib.util import find_spec
 
     if find_spec("textual") is None:
@@ -35,4 +35,8 @@ def command(files: tuple[str, ...], namespace: str, all_namespaces: bool, **give
 async def _show(looked: Looked, namespace: str) -> None:
     from berth_workbench.page.terminal import Top
 
-    await Top(await source_of(looked), namespace=namespace).run_async()
+    top = Top(await source_of(looked), namespace=namespace)
+    try:
+        await top.run_async()
+    finally:
+        top.close()

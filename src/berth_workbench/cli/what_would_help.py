@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from berth.api.user_error import UserError
 from berth.cli.chosen_pods import chosen_by
+from berth.cli.explain import REMEDIES
 from berth.cli.known_names import KnownPods
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from berth_workbench.planning.help.result import Help
     from berth_workbench.simulation.cluster import SimulatedCluster
     from berth_workbench.simulation.site import Site
+    from berth_workbench.simulation.watch import WorkWatch
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ASKED_OF_SCHEDULERS = (
@@ -75,6 +78,9 @@ def extend(explain: click.Command) -> click.Command:
                 "--cluster, -f, --config, --plugin and --feature-gates go with --what-would-help: add it, or "
                 "leave them out to ask the scheduler"
             )
+        if not (given.get("watch") or (given.get("server") and not given.get("kubeconfig"))):
+            remedies = Remedies(given.get("kubeconfig", ""), given.get("context", ""), given.get("namespace") or "")
+            click.get_current_context().meta[REMEDIES] = remedies
         asks_the_scheduler(output=output, **given)
 
     extended = copy.copy(explain)
@@ -125,6 +131,45 @@ def _options() -> list[click.Option]:
     ]
 
 
+class Remedies:
+    """Says what would help pods of the cluster of a kubeconfig; it is read, and searched, as far as is asked for.
+
+    The cluster of a scheduler that is named need not be that of the kubeconfig in use: of such a one nothing is said.
+    """
+
+    __slots__ = ("_found", "_known", "_where")
+
+    def __init__(self, kubeconfig: str, context: str, namespace: str) -> None:
+        self._where = (kubeconfig, context, namespace)
+        self._found: Iterator[Help] | None = None
+        self._known: dict[str, Help] = {}
+
+    def __call__(self, named: Sequence[str]) -> list[str]:
+        """Return the changes that would help the first of some pods that any is known for."""
+        from berth_workbench.cli.progress import working
+        from berth_workbench.planning.help.words import in_short
+
+        with working(f"looking for what would help {named[0]}") as watch:
+            try:
+                if self._found is None:
+                    self._found = self._searched(watch)
+                while not self._known.keys() & set(named) and (found := next(self._found, None)) is not None:
+                    self._known |= dict.fromkeys((found.pod, *found.pods), found)
+            except (click.ClickException, UserError) as error:
+                self._found = iter(())
+                said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+                return [f"What would help is not known: {said}"]
+        return next(([what for what, _ in in_short(self._known[pod])] for pod in named if pod in self._known), [])
+
+    def _searched(self, watch: "WorkWatch") -> "Iterator[Help]":
+        from berth_workbench.planning.help.all_pending import help_for_all
+        from berth_workbench.simulation.situation import Situation
+
+        kubeconfig, context, namespace = self._where
+        asked = read_asked((), kubeconfig, context)
+        return help_for_all(Situation(asked.snapshot, asked.setup), watch, namespace)
+
+
 def tell(
     pods: Sequence[str],
     namespace: str,
@@ -137,6 +182,7 @@ def tell(
 ) -> None:
     """Print what would help pods. Raises `click.ClickException`."""
     from berth_workbench.planning.ends import KnownEnds
+    from berth_workbench.planning.help.all_pending import stay_pending
     from berth_workbench.planning.help.result import Help
     from berth_workbench.simulation.site import Site
 
@@ -151,7 +197,7 @@ def tell(
     elif pods:
         asked = [_of(site, pod, namespace or "default") for pod in pods]
     else:
-        asked = _pending(site, namespace)
+        asked = [cluster.pods[key] for key in stay_pending(site, namespace)]
     ending, found = KnownEnds(snapshot.documents).in_words(cluster.pods.values()), list["Help"]()
     if not is_structured(output):
         tell_assumed(assumed)
@@ -187,25 +233,6 @@ def _print(found: "Help", output: Output, *, is_first: bool) -> None:
         click.echo()
     for line in lines_of(found, console_for(output).width):
         click.echo(legible(line))
-
-
-def _pending(site: "Site", namespace: str) -> "list[Pod]":
-    """Return a pod of each group of pods that stay pending, the most important first, then the largest group.
-
-    Whoever gets a place by itself once the scheduler comes to it needs no help, unless it is others that pay for it.
-    """
-    from berth_workbench.planning.help.group import groups_of
-    from berth_workbench.simulation.budgets import is_active
-    from berth_workbench.simulation.rehearsal import Rehearsal
-
-    with Rehearsal(site) as settling:
-        site.settle()
-        if not site.cluster.evictions:
-            settling.keep()
-    pods = (pod for pod in site.cluster.pods.values() if not pod.spec.node_name and is_active(pod))
-    groups = groups_of(site.cluster, (pod for pod in pods if namespace in ("", pod.metadata.namespace)))
-    firsts = sorted(groups.values(), key=lambda group: (-(group[0].spec.priority or 0), -len(group), group[0].key))
-    return [group[0] for group in firsts]
 
 
 def _of(site: "Site", name: str, namespace: str) -> "Pod | Help":

@@ -6,7 +6,6 @@ comes of it. A pod on a node is asked about as if it came anew, so that its node
 
 import asyncio
 import time
-from collections import Counter
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +19,7 @@ from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_f
 from berth.decisions.fit import Fit, fit
 from berth.decisions.fit_question import read_question
 from berth.decisions.node_columns import NodeColumns, copy_columns
-from berth.decisions.pending import PODS_NAMED, PendingGroup, PendingReport, reasons_of
+from berth.decisions.pending import OnePending, PendingReport, reasons_of, report_of
 from berth.decisions.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
 from berth.decisions.plugin_views import figure_reports
 from berth.decisions.pod_report import DecisionLine, PodReport
@@ -36,6 +35,7 @@ from berth_workbench.snapshot.snapshot import Snapshot
 
 MAX_JUDGED = 2000
 """So many pending pods are asked about; of more, the page says only how many there are."""
+FITS_NOW = "fits now, and had not been placed yet"
 
 
 class ClusterFileSource:
@@ -82,14 +82,12 @@ class ClusterFileSource:
         return await asyncio.to_thread(copied.columns)
 
     async def pending(self, namespace: str = "") -> PendingReport:
-        """Pending pods by what keeps them."""
-        by_reason: dict[str, list[_Judged]] = {}
-        for judged in await self._all_judged():
-            if namespace in ("", judged.pod.metadata.namespace):
-                by_reason.setdefault(judged.reason, []).append(judged)
-        groups = [_group(reason, pods) for reason, pods in by_reason.items()]
+        """Pending pods by workload."""
+        judged = {each.pending.pod.key: each for each in await self._all_judged()}
+        pending = (each.pending for each in judged.values() if namespace in ("", each.pending.pod.namespace))
+        report = report_of(pending, lambda one: judged[one.pod.key].shortfalls)
         pods = sum(namespace in ("", pod.metadata.namespace) for pod in self._unplaced)
-        return PendingReport(pods, tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
+        return msgspec.structs.replace(report, pods=pods)
 
     async def recent(self) -> list[DecisionLine]:
         """What would come of each pending pod; the longest waiting last."""
@@ -119,7 +117,7 @@ class ClusterFileSource:
         """How many are pending, and whether they fit now; nothing is attempted."""
         pending = dict.fromkeys(QUEUES, 0)
         for judged in await self._all_judged():
-            pending[judged.queue] += 1
+            pending[judged.pending.queue] += 1
         return QueueSample(time.time(), pending, dict.fromkeys(RESULTS, 0.0))
 
     async def snapshot(self) -> Snapshot:
@@ -177,7 +175,10 @@ class ClusterFileSource:
             outcome = "unschedulable"
         line = DecisionLine(pod.key, outcome, None, message or fits, 0, _since(pod))
         lacks = () if decision.chosen is not None else tuple(shortfalls(decision, self._cluster.core.cache.table))
-        return _Judged(pod, line, "unschedulable" if message else "active", lacks)
+        reason = reasons_of(message) if message else FITS_NOW
+        queue = "unschedulable" if message else "active"
+        info = self._cluster.core.intake.info(pod)
+        return _Judged(OnePending(info, queue, reason, message or FITS_NOW, line.time), line, lacks)
 
     def _held_back(self, pod: Pod) -> str:
         """Say why a pod that fits would not be placed: it is gated, or there is no room for enough of its group."""
@@ -217,31 +218,9 @@ class ClusterFileSource:
 class _Judged(NamedTuple):
     """What would come of a pending pod."""
 
-    pod: Pod
+    pending: OnePending
     line: DecisionLine
-    queue: str
     shortfalls: tuple[Shortfall, ...]
-
-    @property
-    def reason(self) -> str:
-        """What it has in common with others."""
-        return "fits now, and had not been placed yet" if self.queue == "active" else reasons_of(self.line.message)
-
-
-def _group(reason: str, judged: "list[_Judged]") -> PendingGroup:
-    judged.sort(key=lambda each: (-(each.pod.spec.priority or 0), each.line.time, each.pod.key))
-    first = judged[0]
-    return PendingGroup(
-        reason=reason,
-        pods=len(judged),
-        priority=first.pod.spec.priority or 0,
-        since=min(each.line.time for each in judged),
-        namespaces=dict(Counter(each.pod.metadata.namespace for each in judged)),
-        queues=dict(Counter(each.queue for each in judged)),
-        named=tuple(each.pod.key for each in judged[:PODS_NAMED]),
-        message=first.line.message,
-        shortfalls=first.shortfalls,
-    )
 
 
 def _has_ended(pod: Pod) -> bool:

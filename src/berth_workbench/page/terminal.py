@@ -3,7 +3,7 @@
 What comes from the cluster is shown as plain text: it goes through `plain`, never through Textual's markup.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -17,10 +17,14 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from berth.decisions.pending import PendingGroup, PendingReport
 from berth.decisions.pod_report import DecisionLine, PodReport
 from berth.runtime.observing.logs import legible
+from berth_workbench.page.ahead import Ahead
+from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.model import QUEUES, RESULTS, NodeLine, decision_matrix, node_lines, totals
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.times import age, lasting
+from berth_workbench.planning.help.result import Help
+from berth_workbench.planning.help.words import in_short
 
 REFRESH_S = 2.0
 BAR = 10
@@ -94,9 +98,11 @@ class Top(App[None]):
         self._namespace = namespace
         self._every_s = every_s
         self._recorder = HistoryRecorder(source)
+        self._ahead = Ahead(source, Jobs())
         self._order = "cpu"
         self._find = ""
         self._lines: list[NodeLine] = []
+        self._report = PendingReport(0, ())
         self._groups: tuple[PendingGroup, ...] = ()
         self._recent: list[DecisionLine] = []
 
@@ -123,8 +129,18 @@ class Top(App[None]):
         self.sub_title = f"{self._source.title}{f', namespace {self._namespace}' if self._namespace else ''}"
         self.query_one("#node-table", DataTable).focus()
         self.refresh_views()
+        self.set_interval(self._every_s, self._refresh_again)
+
+    def _refresh_again(self) -> None:
+        """Ask again; of a cluster in a file, tell what has been worked out by now."""
         if self._source.is_live:
-            self.set_interval(self._every_s, self.refresh_views)
+            self.refresh_views()
+        else:
+            self._say_more()
+
+    def close(self) -> None:
+        """Have what is worked out in the background end."""
+        self._ahead.close()
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -148,6 +164,8 @@ class Top(App[None]):
         parts = [f"{sums.nodes:,} nodes", f"{sums.pods:,} pods", pending, *shares]
         self.query_one("#summary", Static).update(plain(" · ".join(parts)))
         self._show_nodes()
+        if report.pods:
+            self._ahead.get("help", (columns, report))
         self._show_pending(report)
         recent = await self._source.recent()
         within = f"{self._namespace}/" if self._namespace else ""
@@ -181,13 +199,14 @@ class Top(App[None]):
         _fill(self.query_one("#node-table", DataTable), ["node", "pool, zone", *heads], rows)
 
     def _show_pending(self, report: PendingReport) -> None:
-        self._groups = report.groups
+        self._report = report
+        self._groups = tuple(group for group in report.groups if self._find in f"{group.title} {' '.join(group.named)}")
         rows = [
-            (plain(group.pods), plain(age(group.since)), plain("+".join(group.queues)), plain(group.reason))
-            for group in report.groups[:ROWS]
-            if self._find in group.reason or any(self._find in pod for pod in group.named)
+            (plain(group.pods), plain(age(group.since)), plain(group.title), plain(group.missing))
+            for group in self._groups[:ROWS]
         ]
-        _fill(self.query_one("#pending-table", DataTable), ["pods", "longest", "queue", "reason"], rows)
+        _fill(self.query_one("#pending-table", DataTable), ["pods", "longest", "whose", "missing"], rows)
+        self._say_more()
         if not report.groups:
             self.query_one("#pending-said", Static).update("No pod is pending.")
 
@@ -251,7 +270,7 @@ class Top(App[None]):
         """Show what has this in its name."""
         self._find = event.value.strip()
         self._show_nodes()
-        self._show_pending(PendingReport(0, self._groups))
+        self._show_pending(self._report)
         self._show_pods()
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
@@ -261,12 +280,21 @@ class Top(App[None]):
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Tell more of the pending pods under the cursor."""
-        if event.data_table.id == "pending-table" and self._groups and event.cursor_row < len(self._groups):
-            group = self._groups[event.cursor_row]
-            said = [group.message or group.reason, *(lacking.sentence for lacking in group.shortfalls)]
-            said.append(f"pods: {', '.join(group.named[:6])}{' …' if group.pods > 6 else ''}")
-            text = Text("\n").join(Text(legible(line)) for line in said)
-            self.query_one("#pending-said", Static).update(text)
+        if event.data_table.id == "pending-table":
+            self._say_more()
+
+    def _say_more(self) -> None:
+        at = self.query_one("#pending-table", DataTable).cursor_row
+        if not 0 <= at < len(self._groups):
+            return
+        group = self._groups[at]
+        helps: Mapping[str, Help] = self._ahead.known("help") or {}
+        helped = next((helps[pod] for pod in group.named if pod in helps), None)
+        said = [group.missing, *(f"  {what}" for what, _ in (in_short(helped) if helped is not None else ()))]
+        if helped is None and self._ahead.is_at_work:
+            said.append("  What would help is being worked out…")
+        said.append(f"pods: {', '.join(group.named[:6])}{' …' if group.pods > 6 else ''}")
+        self.query_one("#pending-said", Static).update(Text("\n").join(Text(legible(line)) for line in said))
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the story of a pod, or of the first of a group."""

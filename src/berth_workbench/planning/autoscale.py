@@ -123,7 +123,7 @@ def autoscale(
     lost = {each.spec.name: [name for name in each.members if name in cluster.nodes] for each in present}
     spot = loss_of(site, {each.spec.name: lost[each.spec.name] for each in present if each.spec.spot})
     with Rehearsal(site):
-        removable, tried = _removable(site, groups, used_at_most, tried_at_most)
+        removable, tried = removable_nodes(site, groups, used_at_most, tried_at_most)
     backlog = [pod.key for pod in _waiting(cluster.of(Pod))]
 
     def wanting() -> list[Pod]:
@@ -177,8 +177,12 @@ def _waiting(pods: Iterable[Pod]) -> Iterable[Pod]:
     return (pod for pod in pods if is_pending(pod) and not pod.spec.scheduling_gates and not is_daemon(pod))
 
 
-def _removable(
-    site: Site, groups: Sequence[NodeGroup], used_at_most: float, tried_at_most: int
+def removable_nodes(
+    site: Site,
+    groups: Sequence[NodeGroup],
+    used_at_most: float = USED_AT_MOST,
+    tried_at_most: int = TRIED_AT_MOST,
+    watch: WorkWatch = UNWATCHED,
 ) -> tuple[list[RemovableNode], int]:
     """Remove nodes as long as nobody needs them; return them, and how many were tried."""
     cluster = site.cluster
@@ -190,7 +194,7 @@ def _removable(
     tried = 0
     for name in order:
         group = group_of[name]
-        if tried >= tried_at_most:
+        if tried >= tried_at_most or watch.is_stopped:
             break
         if left[group.spec.name] <= group.spec.min:
             continue

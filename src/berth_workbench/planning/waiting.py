@@ -17,10 +17,10 @@ import msgspec
 from berth.api.pod import Pod
 from berth.core.intake import FINISHED_PHASES
 from berth.core.questions import judge
+from berth.decisions.reasons import in_our_words
 from berth.state.pod_info import PodShape
 from berth_workbench.planning.ends import EndsBy, KnownEnds, timestamp
 from berth_workbench.planning.whatif import natural, what_holds, why_pending
-from berth_workbench.showing.reasons import in_our_words
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster

@@ -19,6 +19,7 @@ from berth.api.meta import ObjectMeta
 from berth.api.pod import Pod
 from berth.api.pod_resources import PODS
 from berth.api.pools import pool_of
+from berth.plugins.resources.names import is_extended
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo, PodShape
 from berth.state.table import NodeTable
@@ -238,6 +239,32 @@ def fragmentation(table: NodeTable, requests: Mapping[Shape, int], among: Rows |
                 stranded[resource] += count * float(free[index_of[resource]][~fits].sum())
     totals = {resource: float(free[index_of[resource]].sum()) for resource in sorted(askers)}
     return {name: stranded[name] / (askers[name] * total) for name, total in totals.items() if total}
+
+
+def stranded(table: NodeTable, requests: Mapping[Shape, int]) -> dict[str, tuple[int, dict[str, int]]]:
+    """Return by extended resource how much is free, and on which nodes how much of it is stranded.
+
+    That is what none of `requests` that ask for the resource could have, since the node has too little left of CPU,
+    memory or anything else; that there is too little of the resource itself strands nothing. Cordoned nodes do not
+    count.
+    """
+    rows = np.flatnonzero(table.valid & ~table.unschedulable)
+    index_of, found = table.resource_index, {}
+    free = np.maximum(table.allocatable[:, rows] - table.requested[:, rows], 0)
+    slots = np.maximum(table.allowed_pods[rows] - table.pod_count[rows], 0)
+    for name in filter(is_extended, sorted(index_of)):
+        usable = np.zeros(len(rows), dtype=np.int64)
+        askers = [dict(shape) for shape in requests if name in dict(shape)]
+        for shape in askers:
+            pods = slots
+            for resource, amount in shape.items():
+                if resource != name:
+                    pods = np.minimum(pods, free[index_of[resource]] // amount if resource in index_of else 0)
+            usable = np.maximum(usable, pods * shape[name])
+        left = np.maximum(free[index_of[name]] - usable, 0) if askers else np.zeros_like(usable)
+        nodes = {table.names[rows[at]]: int(left[at]) for at in np.flatnonzero(left).tolist()}
+        found[name] = (int(free[index_of[name]].sum()), nodes)
+    return found
 
 
 def cost_of(table: NodeTable, rows: Rows, prices: Prices) -> tuple[float, int]:

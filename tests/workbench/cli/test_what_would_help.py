@@ -1,14 +1,21 @@
 """`berth explain --what-would-help`: where the pod and the cluster come from, and what is printed."""
 
 import json
+from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from berth.cli.explain import command as explain
 from berth.core.builders import make_node, make_pod
+from berth_workbench.cli.asked import AskedCluster
 from berth_workbench.cli.what_would_help import extend
+from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
+from berth_workbench.page.cluster_file import ClusterFileSource
+from berth_workbench.snapshot.documents import parse_documents
+from berth_workbench.snapshot.snapshot import Snapshot
 
 command = extend(explain)
 
@@ -152,3 +159,17 @@ def test_moves_that_make_room_are_among_the_changes(tmp_path):
     assert (moved["what"], moved["fitsOn"]) == ("move default/w0 from n0 to n1", ["n0"])
     assert (moved["moves"], moved["leaves"]) == (["default/w0"], [])
     assert moved["command"] == "berth rebalance --goal place-pending"
+
+
+async def test_without_a_name_what_would_help_is_told_of_each_workload(cluster, monkeypatch):
+    """The scheduler says what is pending; the cluster of the kubeconfig is searched for what would help."""
+    snapshot = Snapshot(list(parse_documents(Path(cluster).read_bytes(), "cluster.json")))
+    report = msgspec.to_builtins(await ClusterFileSource("test", snapshot).pending())
+    monkeypatch.setattr("berth.cli.explain.SchedulerInUse.ask", lambda *_: report)
+    asked = AskedCluster(snapshot, ConfigurationSource(DEFAULT), ConfigurationSource(DEFAULT).load(), "")
+    monkeypatch.setattr("berth_workbench.cli.what_would_help.read_asked", lambda *_: asked)
+    code, printed = run()
+    assert (code, printed.splitlines()[2]) == (0, "Pod default/big: 1 pod pending")
+    assert "  Needs 6 CPU on one node, and n0 has the most free, 4 of 8.\n" in printed
+    assert "  - Request at most 4 CPU instead of 6 CPU.\n  - Have the pod default/w0 gone.\n" in printed
+    assert "Request at most" not in run("--server", "http://127.0.0.1:1")[1], "that may be another cluster"

@@ -55,8 +55,20 @@ async def test_pending_pods_are_grouped_by_what_keeps_them(source):
     expected = "needs 9 CPU; of the 4 nodes rejected for it, n1 has the most free: 4 of 4"
     assert huge.shortfalls[0].sentence == expected
     assert huge.named == ("default/huge-0", "default/huge-1", "default/huge-2")
-    assert small.reason == "fits now, and had not been placed yet" and small.message.startswith("fits on 3 of 4 nodes")
+    assert small.reason == "fits now, and had not been placed yet" and small.missing.startswith("Fits now")
+    assert huge.missing == "Needs 9 CPU on one node, and n1 has the most free, 4 of 4."
     assert (huge.queues, small.queues) == ({"unschedulable": 3}, {"active": 1})
+
+
+async def test_pods_of_a_workload_are_one_group_whatever_keeps_each(source):
+    """What makes them counts: of a Deployment's, some want a label and some too much; others of their size do not."""
+    labels = {"app": "web", "pod-template-hash": "5f6c8"}
+    web = [make_pod(f"web-{i}").owned_by("ReplicaSet", "web-5f6c8").labels(labels).request(cpu="9") for i in range(4)]
+    web[0].node_selector({"disk": "ssd"})
+    documents = [*(await source.snapshot()).documents, *(document(each.build()) for each in web)]
+    of_web, huge, _ = (await ClusterFileSource("test", Snapshot(documents)).pending()).groups
+    assert (of_web.title, of_web.pods, of_web.reason) == ("Deployment default/web", 4, "Insufficient cpu")
+    assert (huge.title, huge.pods) == ("Pods of namespace default", 3)
 
 
 async def test_a_pending_pod_is_told_where_it_would_go_and_stays_where_it_is(source):

@@ -158,7 +158,7 @@ def test_a_scheduler_at_work(tmp_path):
 
 def what_goes_on_is_shown(visitor, api, tmp_path):
     visitor.open("/pending")
-    visitor.until("document.querySelector('main').innerText.includes('needs 9 CPU; of the ')")
+    visitor.until("document.querySelector('main').innerText.includes('Needs 9 CPU on one node')")
     visitor.open("/pods/default/web")
     assert "default/web goes to node-" in visitor.text() and "arrived" in visitor.text()
     visitor.check(tmp_path / "story")
@@ -230,14 +230,19 @@ def the_overview(visitor, tmp_path):
     visitor.open("/")
     page = visitor.page
     tiles = " ".join(visitor.text(".tiles").split())
-    assert "Nodes 60 1 cordoned" in tiles and "Pods on nodes 51" in tiles and "Pending 6 for 3 reasons" in tiles
+    assert "Nodes 60 1 cordoned" in tiles and "Pods on nodes 51" in tiles and "Pending 6 wait for a node" in tiles
     assert "Over 100 % 1 node with too much on" in tiles
     full = " ".join(page.get_by_role("region", name="How full").inner_text().split())
     assert "cpu 59 of 480" in full, "51 pods of one CPU, but for one of nine, on 60 nodes of eight"
     fullest = page.get_by_role("region", name="Fullest nodes").locator("tbody tr").first
     assert fullest.inner_text().split()[0] == "node-59" and "113 %" in fullest.inner_text()
     assert fullest.locator(".bar.over").count() == 1, "what is over 100 % does not look like what is full"
-    assert "default/small" in page.get_by_role("region", name="Latest decisions").inner_text()
+    attention = page.get_by_role("region", name="What needs attention")
+    attention.get_by_text("More is being worked out").wait_for(state="detached")
+    said = " ".join(attention.inner_text().split())
+    assert "6 pods pending, of 4 workloads" in said and "cannot be lost: " in said and "could go, of " in said, said
+    asked = {link.inner_text().splitlines()[-1]: link.get_attribute("href") for link in attention.locator("a").all()}
+    assert asked["Survive"] == "/survive?kinds=node%2C+zone" and "/autoscale?groups=" in asked["Autoscale"]
     assert "unknown" not in visitor.text()
     visitor.check(tmp_path / "overview")
     fullest.get_by_role("link").click()
@@ -344,9 +349,9 @@ def the_table_of_nodes(visitor, tmp_path):
 def pending_pods(visitor, tmp_path):
     visitor.open("/pending")
     text = visitor.text()
-    assert "6 pods pending, for 3 reasons." in text
-    assert "Nodes lack cpu or are cordoned" in text
-    assert "needs 99 CPU; of the 59 nodes rejected for it, " in text
+    assert "6 pods pending, of 4 workloads." in text
+    assert "Needs 99 CPU on one node, and node-" in text
+    visitor.until("document.querySelector('main').innerText.includes('Request at most')")
     for summary in visitor.page.locator("summary").all():
         summary.click()
     assert HOSTILE in visitor.text()

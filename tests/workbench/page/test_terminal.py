@@ -80,7 +80,7 @@ async def test_nodes_are_sorted_by_another_resource_and_searched(source):
         assert len(rows(app, "node-table")) == 30 and app.query_one("#find", Input).value == ""
 
 
-async def test_pending_pods_by_reason_and_the_story_of_one(source):
+async def test_pending_pods_by_workload_what_would_help_and_the_story_of_one(source):
     app = Top(source)
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -88,7 +88,13 @@ async def test_pending_pods_by_reason_and_the_story_of_one(source):
         assert app.query_one(TabbedContent).active == "pending"
         assert [row[0] for row in rows(app, "pending-table")] == ["3", "1", "1"]
         await pilot.press("down", "up")
-        assert "needs 99 CPU; of the " in text(app, "pending-said")
+        while app._ahead.is_at_work:
+            await pilot.pause()
+        await pilot.press("down", "up")
+        assert rows(app, "pending-table")[0][2] == "Pods of namespace default"
+        said = text(app, "pending-said")
+        assert "Needs 99 CPU on one node, and node-00 has the most free, 8 of 8." in said
+        assert "Request at most 8 CPU instead of 99 CPU." in said, said
         await pilot.press("enter")
         await settled(pilot)
         assert isinstance(app.screen, StoryScreen)

@@ -52,7 +52,7 @@ class ClusterPages:
                     _table(columns, by, find, start)
 
             await make()
-            self._frame.keep_current(place, make, REFRESH_S, problem)
+            self._frame.keep_current(make, REFRESH_S, problem)
 
 
 def _switch(path: str) -> None:

@@ -80,10 +80,14 @@ class Frame:
         before.move(layout, target_index=0)
 
     def keep_current(
-        self, place: Element, make: Callable[[], Awaitable[None]], every_s: float, problem: Element
+        self,
+        make: Callable[[], Awaitable[None]],
+        every_s: float,
+        problem: Element,
+        is_coming: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Make the content of a place anew every so often, where the source is live."""
-        if not self._is_live:
+        """Have a place made anew every so often, where the source is live, or while something is still to come."""
+        if not (self._is_live or is_coming()):
             return
 
         async def again() -> None:
@@ -95,8 +99,10 @@ class Frame:
                     tell_problem(f"{error} (this shows an earlier state)")
             else:
                 problem.clear()
+            if not (self._is_live or is_coming()):
+                timer.deactivate()
 
-        ui.timer(every_s, again, immediate=False)
+        timer = ui.timer(every_s, again, immediate=False)
 
 
 def _main() -> Element:

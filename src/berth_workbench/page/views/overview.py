@@ -1,82 +1,78 @@
-"""The first page: how full the cluster is, what is pending and why, the fullest nodes, and what was decided last."""
+"""The first page: what needs attention, each with the question that tells more; how full the cluster is, and where."""
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from berth.decisions.pending import PendingReport
-from berth.decisions.pod_report import DecisionLine
-from berth_workbench.page.model import RESULTS, NodeLine
+from berth_workbench.page.ahead import Ahead
+from berth_workbench.page.attention import FINDINGS, Finding, of_pending
+from berth_workbench.page.model import NodeLine
 from berth_workbench.page.overview import Overview, ResourceFill, overview
-from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source
-from berth_workbench.page.times import ago, lasting
-from berth_workbench.page.views.elements import NOTHING, LineChart, link, share_bar, table, tag
+from berth_workbench.page.views.elements import link, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.pending import counted, pod_path
-from berth_workbench.showing.reasons import nodes_in_our_words
 
-REFRESH_S = 5.0
+REFRESH_S = 3.0
+NOTHING_TO_DO = (
+    "Nothing: no pod is pending, any one node or zone can be lost, no GPU or other device is stranded, no node could "
+    "go, and no quota binds."
+)
 FILLS_SHOWN = 6
 OTHERS_SHOWN = 2
 """So many resources beside CPU and memory, such as GPUs, have a column among the fullest nodes."""
-REASONS_SHOWN = 5
-DECISIONS_SHOWN = 8
 BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 class OverviewPage:
     """Makes the page."""
 
-    __slots__ = ("_frame", "_history", "_source")
+    __slots__ = ("_ahead", "_frame", "_source")
 
-    def __init__(self, source: Source, frame: Frame, history: HistoryRecorder) -> None:
+    def __init__(self, source: Source, frame: Frame, ahead: Ahead) -> None:
         self._source = source
         self._frame = frame
-        self._history = history
+        self._ahead = ahead
 
     async def build(self) -> None:
-        """The page, made anew every few seconds; its chart stays and grows."""
+        """The page, made anew every few seconds."""
         async with self._frame.page("Overview", "/"):
             problem, tiles = tag("div"), tag("dl", classes="tiles")
+            attention = _panel("What needs attention")
             with tag("div", classes="overview"):
-                fills, pending = _panel("How full"), _panel("Pending, by reason")
-                rate = _panel("Attempts per second") if self._source.is_live else None
-                fullest, recent = _panel("Fullest nodes"), _panel("Latest decisions")
-            chart: LineChart | None = None
-            if rate is not None:
-                with rate:
-                    chart = LineChart("", height=190)
+                fills, fullest = _panel("How full"), _panel("Fullest nodes")
 
             async def make() -> None:
-                found = overview(await self._source.nodes())
-                report, lines = await self._source.pending(), await self._source.recent()
-                self._fill(tiles, lambda: _tiles(found, report, self._rate()))
+                columns, report = await self._source.nodes(), await self._source.pending()
+                found = overview(columns)
+                known = {name: self._ahead.get(name, (columns, report)) for name in FINDINGS}
+                self._fill(tiles, lambda: _tiles(found, report))
+                self._fill(attention, lambda: self._attention(report, known))
                 self._fill(fills, lambda: _fills(found))
-                self._fill(pending, lambda: _pending(report))
                 self._fill(fullest, lambda: _fullest(found))
-                self._fill(recent, lambda: _recent(lines))
-                if chart is not None:
-                    self._grow(chart)
 
             await make()
-            self._frame.keep_current(tiles, make, REFRESH_S, problem)
+            self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
 
     def _fill(self, place: Any, fill: Callable[[], None]) -> None:
         place.clear()
         with place:
             fill()
 
-    def _rate(self) -> float | None:
-        """Attempts per second that placed a pod, up to the latest sample."""
-        rates = self._history.history.rates("scheduled")
-        return rates[-1] if rates else None
-
-    def _grow(self, chart: LineChart) -> None:
-        history = self._history.history
-        times = [f"{datetime.fromtimestamp(each.at_s, UTC).astimezone():%H:%M:%S}" for each in history.samples]
-        chart.show(times, {result: history.rates(result) for result in RESULTS}, "/s")
+    def _attention(self, report: PendingReport, known: Mapping[str, list[Finding] | None]) -> None:
+        """A line for each finding; what is still being worked out, or cannot be, is said below them."""
+        findings = [*of_pending(report), *(each for found in known.values() for each in found or ())]
+        for each in findings:
+            with tag("a", classes="finding", href=each.asks):
+                tag("strong", each.figure)
+                tag("span", each.says)
+                tag("span", each.name, "asks")
+        if self._ahead.is_at_work:
+            tag("p", "More is being worked out…", "soft")
+        elif self._ahead.problem:
+            tag("p", f"More cannot be worked out: {self._ahead.problem}", "soft")
+        elif not findings:
+            tag("p", NOTHING_TO_DO, "good")
 
 
 def _panel(title: str) -> Any:
@@ -85,19 +81,12 @@ def _panel(title: str) -> Any:
         return tag("div", classes="panel-body")
 
 
-def _tiles(found: Overview, report: PendingReport, rate: float | None) -> None:
+def _tiles(found: Overview, report: PendingReport) -> None:
     shown: list[tuple[str, str, str, str]] = [
         ("Nodes", f"{found.nodes:,}", f"{found.cordoned:,} cordoned" if found.cordoned else "all open", "/map"),
         ("Pods on nodes", f"{found.pods:,}", f"{found.more:,} more of the average fit", "/map"),
-        (
-            "Pending",
-            f"{report.pods:,}",
-            f"for {counted(len(report.groups), 'reason')}" if report.pods else "nothing waits",
-            "/pending",
-        ),
+        ("Pending", f"{report.pods:,}", "wait for a node" if report.pods else "nothing waits", "/pending"),
     ]
-    if rate is not None:
-        shown.append(("Placed per second", f"{rate:.1f}", "now", "/queue"))
     if found.over:
         shown.append(
             ("Over 100 %", f"{found.over:,}", f"node{'' if found.over == 1 else 's'} with too much on", "/map")
@@ -131,24 +120,6 @@ def _fill_line(each: ResourceFill) -> None:
         tag("span", usable, "soft")
 
 
-def _pending(report: PendingReport) -> None:
-    if not report.pods:
-        tag("p", "No pod is pending.", "empty")
-        return
-    most = max(group.pods for group in report.groups)
-    for group in report.groups[:REASONS_SHOWN]:
-        with tag("div", classes="reason-line"):
-            with tag("span", classes="count"):
-                link(f"{group.pods:,}", "/pending")
-            with tag("div"):
-                tag("span", nodes_in_our_words(group.reason), "reason")
-                tag("div", style=f"width:{100 * group.pods / most:.0f}%", classes="count-bar", aria_hidden="true")
-                if longest := lasting(group.since):
-                    tag("span", f"longest{longest}", "soft")
-    if len(report.groups) > REASONS_SHOWN:
-        link(f"{len(report.groups) - REASONS_SHOWN} more reasons", "/pending")
-
-
 def _fullest(found: Overview) -> None:
     others = [each.name for each in found.fills if each.requested and each.name not in ("cpu", "memory")]
     names = ["cpu", "memory", *others[:OTHERS_SHOWN], "pods"]
@@ -162,21 +133,6 @@ def _full_row(line: NodeLine, names: Sequence[str]) -> list[Any]:
         lambda: link(line.name, address),
         *(lambda name=name: share_bar(line.shares.get(name)) for name in names),
     ]
-
-
-def _recent(lines: list[DecisionLine]) -> None:
-    if not lines:
-        tag("p", "Nothing has been decided yet.", "empty")
-        return
-    rows = [
-        [
-            lambda line=line: link(line.pod, pod_path(line.pod)),
-            lambda line=line: tag("span", line.node or line.outcome, "" if line.node else "warn"),
-            ago(line.time) or NOTHING,
-        ]
-        for line in reversed(lines[-DECISIONS_SHOWN:])
-    ]
-    table("", ["Pod", "To", ("When", "short")], rows, classes="compact")
 
 
 def amount(name: str, value: float) -> str:

@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 
-from nicegui import ui
+from nicegui import app, ui
 
+from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.data_routes import NODES
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.recorded import RecordedHistory
@@ -72,9 +73,11 @@ def register_pages(
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs()
+    ahead = Ahead(source, jobs)
+    app.on_shutdown(ahead.close)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
-    _register("/", OverviewPage(source, frame, history).build)
-    _register("/pending", PendingView(source, frame).build)
+    _register("/", OverviewPage(source, frame, ahead).build)
+    _register("/pending", PendingView(source, frame, ahead).build)
     _register("/plugins", PluginsView(source, frame).build)
     _register("/quotas", QuotasView(source, frame).build)
     _register(HISTORY_VIEW.path, ThroughputView(source, frame, history).build)

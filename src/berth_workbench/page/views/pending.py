@@ -1,89 +1,102 @@
-"""Pending pods by reason, the largest group first."""
+"""Pending pods, a card for each workload: how many, since when, what is missing, and what would help."""
 
+from collections.abc import Callable
 from urllib.parse import quote
 
 from berth.decisions.pending import PendingGroup, PendingReport
+from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import link, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.showing.reasons import nodes_in_our_words
+from berth_workbench.planning.help.result import Help
+from berth_workbench.planning.help.words import in_short
+from berth_workbench.showing.words import counted
 
-REFRESH_S = 5.0
-NAMESPACES = 8
+REFRESH_S = 2.0
 GROUPS_SHOWN = 100
 
 
 class PendingView:
     """Makes the page."""
 
-    __slots__ = ("_frame", "_source")
+    __slots__ = ("_ahead", "_frame", "_source")
 
-    def __init__(self, source: Source, frame: Frame) -> None:
+    def __init__(self, source: Source, frame: Frame, ahead: Ahead) -> None:
         self._source = source
         self._frame = frame
+        self._ahead = ahead
 
     async def build(self) -> None:
-        """The page, made anew every few seconds."""
+        """The page, made anew every few seconds where something has changed."""
         async with self._frame.page("Pending pods", "/pending"):
-            problem, place = tag("div"), tag("div", classes="groups")
-            shown = PendingReport(-1, ())
+            problem, place = tag("div"), tag("div", classes="cards")
+            shown: object = None
 
             async def make() -> None:
                 nonlocal shown
                 report = await self._source.pending()
-                if report == shown:
+                helps = self._ahead.get("help", (await self._source.nodes(), report)) if report.pods else None
+                if (report, helps, self._ahead.problem) == shown:
                     return
-                shown = report
+                shown = (report, helps, self._ahead.problem)
                 place.clear()
                 with place:
-                    _show(report)
+                    self._show(report, helps)
 
             await make()
-            self._frame.keep_current(place, make, REFRESH_S, problem)
+            self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
+
+    def _show(self, report: PendingReport, helps: dict[str, Help] | None) -> None:
+        if not report.pods:
+            tag("p", "No pod is pending.", "empty")
+            return
+        tag("p", f"{counted(report.pods, 'pod')} pending, of {counted(len(report.groups), 'workload')}.", "soft")
+        for group in report.groups[:GROUPS_SHOWN]:
+            _card(group, lambda group=group: self._help(group, helps))
+        if len(report.groups) > GROUPS_SHOWN:
+            tag("p", f"{len(report.groups) - GROUPS_SHOWN} more, of fewer pods each, are not shown.", "soft")
+
+    def _help(self, group: PendingGroup, helps: dict[str, Help] | None) -> None:
+        found = next((helps[pod] for pod in group.named if pod in helps), None) if helps is not None else None
+        tag("h3", "What would help")
+        if found is not None:
+            with tag("ul", classes="remedies"):
+                for what, command in in_short(found):
+                    with tag("li", what):
+                        if command:
+                            with tag("details"):
+                                tag("summary", "How")
+                                tag("code", command)
+        elif helps is None:
+            problem = self._ahead.problem
+            tag("p", f"Cannot be worked out: {problem}" if problem else "This is being worked out…", "soft")
+        else:
+            tag("p", "Nothing has to be done, or it was not worked out; the page of a pod looks for more.", "soft")
 
 
-def _show(report: PendingReport) -> None:
-    if not report.pods:
-        tag("p", "No pod is pending.", "empty")
-        return
-    tag("p", f"{counted(report.pods, 'pod')} pending, for {counted(len(report.groups), 'reason')}.", "soft")
-    for group in report.groups[:GROUPS_SHOWN]:
-        _group(group)
-    if len(report.groups) > GROUPS_SHOWN:
-        tag("p", f"{len(report.groups) - GROUPS_SHOWN} more reasons, of fewer pods each, are not shown.", "soft")
-
-
-def _group(group: PendingGroup) -> None:
-    with tag("section", classes="panel"):
+def _card(group: PendingGroup, tell_help: Callable[[], None]) -> None:
+    with tag("section", classes="panel card", aria_label=group.title):
         with tag("div", classes="panel-head"):
-            tag("h2", counted(group.pods, "pod"))
-            longest = lasting(group.since)
-            tag("span", f"{' and '.join(group.queues)}{f', longest{longest}' if longest else ''}", "soft")
-        tag("p", nodes_in_our_words(group.reason), "reason")
-        if group.message and group.message != group.reason:
-            with tag("details"):
-                tag("summary", "What the scheduler said")
-                tag("p", group.message, "soft")
-        for lacking in group.shortfalls:
-            tag("p", lacking.sentence)
-        where = ", ".join(f"{count} in {namespace}" for namespace, count in list(group.namespaces.items())[:NAMESPACES])
-        priority = f", priority up to {group.priority}" if group.priority else ""
-        tag("p", f"{where}{priority}", "soft")
+            tag("h2", group.title)
+            priority = f", priority {group.priority}" if group.priority else ""
+            tag("span", f"{counted(group.pods, 'pod')}, pending{lasting(group.since)}{priority}", "soft")
+        tag("p", group.missing, "reason")
+        tell_help()
         with tag("details"):
-            rest = group.pods - len(group.named)
-            tag("summary", "Which pods" if not rest else f"{len(group.named)} of the pods")
+            tag("summary", "Which pods, and what the scheduler said")
+            tag("p", group.message or group.reason, "soft")
+            for lacking in group.shortfalls:
+                tag("p", lacking.sentence, "soft")
+            tag("p", ", ".join(f"{count} {queue}" for queue, count in group.queues.items()), "soft")
             with tag("ul", classes="names"):
                 for pod in group.named:
                     with tag("li"):
                         link(pod, pod_path(pod))
+            if rest := group.pods - len(group.named):
+                tag("p", f"and {rest:,} more", "soft")
 
 
 def pod_path(pod: str) -> str:
     """The page of a pod, by `namespace/name`."""
     return f"/pods/{'/'.join(quote(part, safe='') for part in pod.split('/', 1))}"
-
-
-def counted(count: int, what: str) -> str:
-    """`1 pod`, `2 pods`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -9,7 +9,8 @@ from berth_workbench.page.source import PluginViews, Source
 from berth_workbench.page.times import ago
 from berth_workbench.page.views.elements import NOTHING, bar_chart, link, table, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.pending import counted, pod_path
+from berth_workbench.page.views.pending import pod_path
+from berth_workbench.showing.words import counted
 
 REFRESH_S = 5.0
 FIGURES_SHOWN = 40
@@ -44,7 +45,7 @@ class PluginsView:
                     _show(found)
 
             await make()
-            self._frame.keep_current(place, make, REFRESH_S, problem)
+            self._frame.keep_current(make, REFRESH_S, problem)
 
 
 def _show(found: PluginViews) -> None:

@@ -18,7 +18,8 @@ from berth_workbench.page.times import ago, lasting
 from berth_workbench.page.views.elements import NOTHING, link, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.help import help_panel
-from berth_workbench.page.views.pending import counted, pod_path
+from berth_workbench.page.views.pending import pod_path
+from berth_workbench.showing.words import counted
 
 LINES_SHOWN = 100
 REFRESH_S = 5.0
@@ -52,7 +53,7 @@ class PodView:
                     _lines(lines, find)
 
             await make()
-            self._frame.keep_current(place, make, REFRESH_S, problem)
+            self._frame.keep_current(make, REFRESH_S, problem)
 
     async def story(self, namespace: str, name: str) -> None:
         """Everything about one pod."""

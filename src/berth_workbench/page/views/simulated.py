@@ -6,7 +6,7 @@ from berth_workbench.page.data_routes import TIME_LINE
 from berth_workbench.page.time_line import SimulatedTimeLine
 from berth_workbench.page.views.elements import LineChart, TimeLineMap, table, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.pending import counted
+from berth_workbench.showing.words import counted
 from berth_workbench.simulation.measures import WaitingTimes
 from berth_workbench.traces.result import SimulatedTime
 

@@ -34,7 +34,7 @@ class ThroughputView:
                 return
             is_live = self._source is not None
             problem = tag("div")
-            with tag("section", classes="panel", aria_label="Nodes over time") as place:
+            with tag("section", classes="panel", aria_label="Nodes over time"):
                 TimeLineMap(HISTORY, refresh_s=MAP_REFRESH_S if is_live else 0.0)
             with tag("div", classes="charts"):
                 waiting, attempts = (_followed(label) for label in ("Pending pods", "Attempts per second"))
@@ -53,7 +53,7 @@ class ThroughputView:
                 attempts.show(times, {result: history.rates(result) for result in RESULTS}, "/s")
 
             await show()
-            self._frame.keep_current(place, show, REFRESH_S, problem)
+            self._frame.keep_current(show, REFRESH_S, problem)
 
     async def _counts(self, source: Source) -> None:
         """What there is where nothing goes on."""

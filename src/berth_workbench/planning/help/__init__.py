@@ -25,4 +25,5 @@ How it works, in the order of the modules:
 | `patches` | patches that kubectl takes |
 | `words` | commands and lists for people |
 | `search` | the whole search |
+| `all_pending` | the search for all that is pending, within a bound |
 """

@@ -133,6 +133,19 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
                             width)  # fmt: skip
 
 
+def in_short(found: Help, most: int = 3) -> Iterable[tuple[str, str]]:
+    """Yield the cheapest changes in a sentence each, with the command that makes it; or that there is none."""
+    if found.state in ("fits", "runs"):
+        yield f"{_capital(found.message)}.", ""
+    elif found.never:
+        yield f"Never with this cluster: {why_never(found)}.", ""
+    for change in found.changes[:most]:
+        left = f", which leaves {change.still_pending} waiting" if change.still_pending else ""
+        yield f"{_capital(change.what)}{left}.", change.command
+    if found.state not in ("fits", "runs") and not found.changes:
+        yield "No change was found that would help." if found.is_complete else "It has not been looked far enough.", ""
+
+
 def why_never(found: Help) -> str:
     """Return why it does not help to wait, in a clause."""
     if found.too_few:

@@ -5,9 +5,10 @@ The scheduler's message is an interface and stays as it is in JSON and in condit
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from berth_workbench.showing.words import listed
+from berth.decisions.shortfall import Shortfall
 
 _MESSAGE = re.compile(
     r"\b(\d+)/(\d+) nodes are available: (.*?)\.?(?: no new claims to deallocate,.*| preemption: .*)?$"
@@ -27,6 +28,10 @@ _WORDS: Final = {
     "node(s) didn't have free ports for the requested pod ports": "have its ports taken",
     "Too many pods": "have as many pods as they take",
 }
+_LOOKED_AT_BEFORE: Final = frozenset(
+    each for each, words in _WORDS.items() if words.endswith(("asks for", "tolerate", "cordoned", "taken", "take"))
+)
+"""Reasons of plugins that come before amounts are looked at."""
 
 
 def in_our_words(message: str) -> str:
@@ -43,10 +48,21 @@ def in_our_words(message: str) -> str:
     return message[: found.start()] + ", ".join(told)
 
 
-def nodes_in_our_words(reasons: str) -> str:
-    """Return the reasons of some nodes, as the scheduler joins them by semicolons, in our words."""
-    told = [_reason(each) for each in reasons.split("; ")]
-    return reasons if any(each.startswith("say: ") for each in told) else f"Nodes {listed(told, 'or')}"
+def what_is_missing(message: str, shortfalls: Sequence[Shortfall] = ()) -> str:
+    """Return in one sentence what keeps a pod from its place.
+
+    Amounts come first where nodes lack some: plugins look at them only where labels and taints let the pod in, so these
+    nodes are the ones that it could have. Of several resources it is the one that most of them lack.
+    """
+    if not shortfalls:
+        told = in_our_words(message)
+    else:
+        told = max(shortfalls, key=lambda each: each.nodes).in_short
+        found = _MESSAGE.search(message)
+        for count, said in _PART.findall(found[3]) if found is not None else ():
+            if not said.startswith("Insufficient ") and said not in _LOOKED_AT_BEFORE:
+                told += f"; {count} {'node' if count == '1' else 'nodes'} {_reason(said)}"
+    return f"{told[:1].upper()}{told[1:]}{'' if told.endswith('.') else '.'}"
 
 
 def _reason(said: str) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from berth_workbench.showing.reasons import in_our_words, nodes_in_our_words
+from berth.decisions.reasons import in_our_words, what_is_missing
+from berth.decisions.shortfall import Shortfall
 
 LOST = (
     "0/39 nodes are available: 22 node(s) didn't match Pod's node affinity/selector, 8 node(s) didn't match "
@@ -35,7 +36,31 @@ def test_messages(message, told):
     assert in_our_words(message) == told
 
 
-def test_reasons_of_nodes():
-    joined = "Insufficient cpu; Insufficient memory; node(s) had untolerated taint(s)"
-    assert nodes_in_our_words(joined) == "Nodes lack cpu, lack memory or have a taint that it does not tolerate"
-    assert nodes_in_our_words("fits now; was woken") == "fits now; was woken"
+def lacks(resource, needs, free, of, node, nodes):
+    return Shortfall(resource, needs, free, of, node, nodes)
+
+
+MIXED = (
+    "0/42 nodes are available: 12 node(s) had untolerated taint(s), 2 Insufficient cpu, 1 Insufficient memory, "
+    "9 node(s) didn't match PersistentVolume's node affinity. preemption: 0/42 nodes are available: 42 not helpful."
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "shortfalls", "told"),
+    [
+        (
+            NO_GPUS,
+            [lacks("cpu", "2", "1", "8", "n1", 1), lacks("nvidia.com/gpu", "8", "6", "8", "gpu-3", 3)],
+            "Needs 8 nvidia.com/gpu on one node, and gpu-3 has the most free, 6 of 8.",
+        ),
+        (NO_GPUS, [lacks("nvidia.com/gpu", "8", "0", "0", "n1", 3)],
+         "Needs 8 nvidia.com/gpu, and no node has any that it could be on."),
+        (MIXED, [lacks("cpu", "4", "2", "16", "db-1", 2)],
+         "Needs 4 CPU on one node, and db-1 has the most free, 2 of 16; 9 nodes are not where its volume is."),
+        (LOST, [], f"{LOST_TOLD}."),
+        ("held back by SchedulingGates: waits", [], "Held back by SchedulingGates: waits."),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_one_sentence(message, shortfalls, told):
+    assert what_is_missing(message, shortfalls) == told

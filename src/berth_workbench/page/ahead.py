@@ -1,0 +1,99 @@
+"""Answers that are there before anybody asks for them: worked out in the background, one after the other, and kept.
+
+They are about one state of the cluster: its nodes and what is pending. Once that has changed they are worked out anew,
+a minute after the last time at the earliest, and until then those of before are shown. What is worked out keeps within
+bounds of its own (`attention`), and makes way for whoever tries something (`Jobs.aside`).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from berth_workbench.page.attention import WORKS
+from berth_workbench.page.jobs import Jobs
+from berth_workbench.page.source import Source
+from berth_workbench.simulation.situation import Situation
+
+AGAIN_S = 60.0
+_log = logging.getLogger("berth_workbench.page")
+
+
+class Ahead:
+    """What is known ahead of one cluster."""
+
+    __slots__ = (
+        "_begun_at",
+        "_clock",
+        "_done",
+        "_jobs",
+        "_known",
+        "_situation",
+        "_source",
+        "_state",
+        "_task",
+        "_wanted",
+        "problem",
+    )
+
+    def __init__(self, source: Source, jobs: Jobs, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._jobs = jobs
+        self._clock = clock
+        self._state: object = None
+        self._situation: Situation | None = None
+        self._begun_at = 0.0
+        self._known: dict[str, Any] = {}
+        self._done: set[str] = set()
+        """What is known of the state as it is."""
+        self._wanted: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+        self.problem = ""
+        """Why nothing can be worked out; empty where it can."""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is still to come."""
+        return bool(self._wanted)
+
+    def get(self, name: str, state: object) -> Any:
+        """Have something worked out where it is not known of this state; return what is known by now, or None."""
+        if state != self._state and not self._wanted and (self._state is None or self._is_due()):
+            self._state, self._begun_at, self._done = state, self._clock(), set()
+        if name not in self._done and name not in self._wanted:
+            self._wanted.append(name)
+            if self._task is None:
+                self._task = asyncio.create_task(self._work(), name="ahead")
+        return self.known(name)
+
+    def known(self, name: str) -> Any:
+        """Return what is known by now, or None."""
+        return self._known.get(name)
+
+    def _is_due(self) -> bool:
+        return self._clock() >= self._begun_at + AGAIN_S
+
+    async def _work(self) -> None:
+        self.problem = ""
+        while self._wanted:
+            try:
+                await self._work_out(self._wanted[0])
+            except Exception as error:  # the page goes on without it; it is tried again once the state has changed
+                _log.info("%s cannot be worked out ahead: %s", self._wanted[0], error)
+                self.problem = str(error)
+            self._done.add(self._wanted.pop(0))
+        self._situation = self._task = None
+
+    async def _work_out(self, name: str) -> None:
+        if self._situation is None:
+            snapshot, configuration = await self._source.snapshot(), await self._source.configuration()
+            self._situation = Situation(snapshot, await asyncio.to_thread(configuration.load))
+        situation = self._situation
+        self._known[name] = await self._jobs.aside(lambda watch: WORKS[name](situation, watch))
+
+    def close(self) -> None:
+        """Have all that is under way end."""
+        if self._task is not None:
+            self._task.cancel()
+        self._jobs.close()
