@@ -72,3 +72,19 @@ def test_nodes_and_resources_are_bounded():
 def test_taints_that_keep_pods_away_are_told(effect, key, is_tainted):
     found = columns_of(node("a").taint(key, "v", effect))
     assert found.tainted == [is_tainted] and found.unschedulable == [False]
+
+
+def test_the_scarcest_resource_of_a_pool_is_that_of_which_most_is_requested_there():
+    gpu = {"nvidia.com/gpu": "4"}
+    found = columns_of(
+        node("g1", **gpu).label("pool", "gpu"),
+        node("g2", **gpu).label("pool", "gpu"),
+        node("m1").label("pool", "memory"),
+        node("idle").label("pool", "idle"),
+        make_pod("p").request(**{"cpu": "2", "nvidia.com/gpu": "3"}).node("g1"),
+        make_pod("q").request(cpu="1", memory="6Gi").node("m1"),
+    )
+    assert found.scarcest_by_pool == {"gpu": "nvidia.com/gpu", "idle": "cpu", "memory": "memory"}
+    assert dict(zip(found.names, found.levels(found.scarcest_by_pool), strict=True)) == {
+        "g1": 0.75, "g2": 0.0, "m1": 0.75, "idle": 0.0,
+    }  # fmt: skip

@@ -5,7 +5,7 @@ cluster in memory is shown by the same. Copying the columns is all that happens 
 rest is done on the copy (`Copied.columns`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.node import Node
+from berth.api.pod_resources import CPU
 from berth.api.pools import pool_of
 from berth.state.table import NodeTable
 
@@ -54,6 +55,22 @@ class NodeColumns(msgspec.Struct, frozen=True, rename="camel"):
     """Whether it has a taint that keeps pods away (NoSchedule, NoExecute), the one of cordoning aside."""
     total: int
     """How many nodes there are; more than are told of where that is too many."""
+    scarcest: tuple[str, ...] = ()
+    """For each of `pools.names`, the resource of which most is requested there, such as GPUs."""
+
+    def levels(self, scarcest: Mapping[str, str]) -> list[float | None]:
+        """What part of its pool's scarcest resource is requested on each node; None where it has none of it."""
+        amounts = {each.name: (each.requested, each.allocatable) for each in self.resources}
+        found = []
+        for at, pool in enumerate(self.pools.of):
+            requested, has = amounts.get(scarcest.get(self.pools.names[pool], CPU), amounts[CPU])
+            found.append(requested[at] / has[at] if has[at] > 0 else None)
+        return found
+
+    @property
+    def scarcest_by_pool(self) -> dict[str, str]:
+        """The same by the pool's name."""
+        return dict(zip(self.pools.names, self.scarcest, strict=False))
 
 
 class Copied(NamedTuple):
@@ -69,19 +86,20 @@ class Copied(NamedTuple):
     def columns(self) -> NodeColumns:
         """All of it as lists. Takes a few milliseconds for 5,000 nodes."""
         labels = [node.metadata.labels for node in self.nodes]
+        pools, shown = grouped([pool_of(of) for of in labels]), _shown(self.resources)
         return NodeColumns(
             names=[node.metadata.name for node in self.nodes],
-            pools=grouped([pool_of(of) for of in labels]),
+            pools=pools,
             zones=grouped([first_of(of, ZONE_LABELS) for of in labels]),
             resources=tuple(
-                ResourceAmounts(name, has.tolist(), requested.tolist())
-                for name, (has, requested) in _shown(self.resources).items()
+                ResourceAmounts(name, has.tolist(), requested.tolist()) for name, (has, requested) in shown.items()
             ),
             pods=self.pods.tolist(),
             allowed_pods=self.allowed_pods.tolist(),
             unschedulable=self.unschedulable.tolist(),
             tainted=[_is_tainted(node) for node in self.nodes],
             total=self.total,
+            scarcest=tuple(_scarcest(shown, pools)),
         )
 
 
@@ -110,6 +128,18 @@ def _shown(
     order = sorted(counts, key=lambda name: (name not in ("cpu", "memory"), -counts[name], name))
     wanted = [name for name in order if counts[name] or name in ("cpu", "memory")][:MAX_RESOURCES]
     return {name: resources[name] for name in wanted}
+
+
+def _scarcest(resources: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]], pools: NodeGroups) -> Iterator[str]:
+    """Yield of each pool the resource of which the largest part is requested, CPU where nothing is."""
+    of = np.array(pools.of, dtype=np.intp)
+    for pool in range(len(pools.names)):
+        inside, most, scarcest = of == pool, 0.0, CPU
+        for name, (has, requested) in resources.items():
+            whole = int(has[inside].sum())
+            if whole and int(requested[inside].sum()) / whole > most:
+                most, scarcest = int(requested[inside].sum()) / whole, name
+        yield scarcest
 
 
 def first_of(labels: Mapping[str, str], keys: Sequence[str]) -> str:

@@ -13,12 +13,14 @@ from berth.runtime.observing.logs import legible
 from berth_workbench.cli.asked import warn_of_extenders
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from berth_workbench.comparison.sweep import SweepResult, SweepSummary
 
-USUAL = ("pending", "waiting.p99", "cost", "nodesUsed", "packing.cpu", "fragmentation.cpu", "spread.zone.evenness")
-"""The measures that the table shows where nobody asks for others: the first few that there are."""
+USUAL = ("pending", "waiting.p99", "cost", "nodesUsed", "packing", "fragmentation", "spread.zone.evenness")
+"""The measures that the table shows where nobody asks for others: the first few that there are, of CPU and of GPUs."""
 FEW = 4
 """How many measures fit a table of 80 columns."""
 
@@ -102,7 +104,7 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
     for each in found.summaries:
         cells.setdefault((each.load, each.configuration), {})[each.measure] = each
     known = {each.measure for each in found.summaries}
-    shown = tuple(name for name in measures if name in known) or tuple(name for name in USUAL if name in known)[:FEW]
+    shown = tuple(name for name in measures if name in known) or tuple(_usual(known))[:FEW]
     table = Table("Load", "Configuration", *(TableColumn(legible(name.replace(".", " ")), "number") for name in shown))
     for (load, configuration), by_measure in cells.items():
         table.add(load, configuration, *(_cell(by_measure.get(name)) for name in shown))
@@ -111,6 +113,16 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
         table.print(console)
     if found.table:
         console.print(f"all results: {found.table}", markup=False, soft_wrap=True)
+
+
+def _usual(known: set[str]) -> "Iterator[str]":
+    from berth_workbench.simulation.measures import told_resources
+
+    parted = told_resources(name.partition(".")[2] for name in known if name.startswith("packing."))
+    for name in USUAL:
+        yield from (
+            each for each in (name, *(f"{name}.{part}" for part in parted if part != "memory")) if each in known
+        )
 
 
 def _cell(summary: "SweepSummary | None") -> str:

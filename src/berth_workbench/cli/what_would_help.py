@@ -147,7 +147,7 @@ class Remedies:
     def __call__(self, named: Sequence[str]) -> list[str]:
         """Return the changes that would help the first of some pods that any is known for."""
         from berth_workbench.cli.progress import working
-        from berth_workbench.planning.help.words import in_short
+        from berth_workbench.planning.help.words import in_short, whether_ever
 
         with working(f"looking for what would help {named[0]}") as watch:
             try:
@@ -159,7 +159,10 @@ class Remedies:
                 self._found = iter(())
                 said = error.format_message() if isinstance(error, click.ClickException) else str(error)
                 return [f"What would help is not known: {said}"]
-        return next(([what for what, _ in in_short(self._known[pod])] for pod in named if pod in self._known), [])
+        found = next((self._known[pod] for pod in named if pod in self._known), None)
+        if found is None:
+            return []
+        return [what for what in (whether_ever(found), *(what for what, _ in in_short(found))) if what]
 
     def _searched(self, watch: "WorkWatch") -> "Iterator[Help]":
         from berth_workbench.planning.help.all_pending import help_for_all

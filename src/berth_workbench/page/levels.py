@@ -12,7 +12,7 @@ from berth.decisions.node_columns import NodeColumns
 MAX_LEVELS = 360
 """An hour, at a sample every ten seconds."""
 FULL = 200
-"""The byte of a node whose CPU is all requested; what is more is told up to 255/200 of it."""
+"""The byte of a node of whose scarcest resource all is requested; what is more is told up to 255/200 of it."""
 
 
 class _Levels(NamedTuple):
@@ -22,7 +22,7 @@ class _Levels(NamedTuple):
 
 
 class LevelHistory:
-    """The latest samples of all nodes: a byte each for what part of its CPU is requested."""
+    """The latest samples of all nodes: a byte each for what part of its pool's scarcest resource is requested."""
 
     __slots__ = ("_samples",)
 
@@ -34,10 +34,7 @@ class LevelHistory:
 
     def add(self, at_s: float, columns: NodeColumns) -> None:
         """Keep a sample; the oldest makes room. Names are kept once for as long as they stay the same."""
-        cpu = next(each for each in columns.resources if each.name == "cpu")
-        has = np.array(cpu.allocatable, dtype=np.float64)
-        asked = np.array(cpu.requested, dtype=np.float64)
-        shares = np.divide(asked, has, out=np.zeros_like(asked), where=has > 0)
+        shares = np.array([share or 0.0 for share in columns.levels(columns.scarcest_by_pool)], dtype=np.float64)
         levels = np.clip(np.rint(shares * FULL), 0, 255).astype(np.uint8).tobytes()
         names: Sequence[str] = columns.names
         if self._samples and self._samples[-1].names == names:

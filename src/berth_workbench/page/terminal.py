@@ -24,7 +24,8 @@ from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.times import age, lasting
 from berth_workbench.planning.help.result import Help
-from berth_workbench.planning.help.words import in_short
+from berth_workbench.planning.help.words import in_short, whether_ever
+from berth_workbench.simulation.measures import told_resources
 
 REFRESH_S = 2.0
 BAR = 10
@@ -158,7 +159,8 @@ class Top(App[None]):
         columns = await self._source.nodes()
         self._lines = list(node_lines(columns))
         sums = totals(columns)
-        shares = [f"{name} {part * 100:.0f} %" for name, part in list(sums.shares.items())[:2] if part is not None]
+        known = {name: part for name, part in sums.shares.items() if part is not None}
+        shares = [f"{name} {known[name] * 100:.0f} %" for name in told_resources(known)]
         report = await self._source.pending(self._namespace)
         pending = f"{report.pods:,} pending{f' in {self._namespace}' if self._namespace else ''}"
         parts = [f"{sums.nodes:,} nodes", f"{sums.pods:,} pods", pending, *shares]
@@ -183,7 +185,9 @@ class Top(App[None]):
 
     def _show_nodes(self) -> None:
         resources = [name for name in (self._lines[0].shares if self._lines else ()) if name != "pods"]
-        shown = list(dict.fromkeys([*resources[:2], *([self._order] if self._order in resources else [])]))[-2:]
+        shown = told_resources(resources)[: max(2, self.size.width // 20 - 2)]
+        if self._order in resources and self._order not in shown:
+            shown[-1] = self._order
         lines = [line for line in self._lines if self._find in line.name]
         lines.sort(key=lambda line: (-(line.shares.get(self._order) or 0.0), line.name))
         rows = [
@@ -290,8 +294,10 @@ class Top(App[None]):
         group = self._groups[at]
         helps: Mapping[str, Help] = self._ahead.known("help") or {}
         helped = next((helps[pod] for pod in group.named if pod in helps), None)
-        said = [group.missing, *(f"  {what}" for what, _ in (in_short(helped) if helped is not None else ()))]
-        if helped is None and self._ahead.is_at_work:
+        said = [group.missing]
+        if helped is not None:
+            said += [f"  {what}" for what in (whether_ever(helped), *(what for what, _ in in_short(helped))) if what]
+        elif self._ahead.is_at_work:
             said.append("  What would help is being worked out…")
         said.append(f"pods: {', '.join(group.named[:6])}{' …' if group.pods > 6 else ''}")
         self.query_one("#pending-said", Static).update(Text("\n").join(Text(legible(line)) for line in said))

@@ -32,7 +32,7 @@ class SimulatedTimeLine(msgspec.Struct, frozen=True):
     """In seconds since the beginning."""
     nodes: tuple[NodesFrom, ...]
     levels: tuple[str, ...]
-    """For each sample, a byte for each node in base64: the requested CPUs in 1/255 of what it has."""
+    """For each sample, a byte for each node in base64: what is requested of its scarcest resource, in 1/255."""
     kind: str = ""
     version: int = 0
 

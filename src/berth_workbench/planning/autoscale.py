@@ -207,15 +207,13 @@ def removable_nodes(
 
 
 def _used(site: Site, name: str) -> float:
-    """The largest part of CPU and memory that the pods on a node request, without its daemons."""
+    """The largest part of any resource that the pods on a node request, without its daemons."""
     core = site.cluster.core
     table = core.cache.table
     row = table.row_of[name]
     found = 0.0
-    for resource in ("cpu", "memory"):
-        index = table.resource_index.get(resource)
-        has = 0 if index is None else int(table.allocatable[index, row])
-        if has:
+    for resource, index in table.resource_index.items():
+        if has := int(table.allocatable[index, row]):
             infos = (info for info in table.pods[row].values() if not follows_its_node(info.pod))
             found = max(found, sum(info.requests.get(resource, 0) for info in infos) / has)
     return found

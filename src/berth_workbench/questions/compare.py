@@ -63,7 +63,7 @@ def told(found: ConfigurationsCompared) -> Iterator[Section]:
         ]
         yield table("Measures that are the same", ("Measure", ("Both", "number")), same, is_folded=True)
     yield table(
-        "",
+        "Pods that are decided differently",
         ("Pod", f"A: {found.a}", f"B: {found.b}", ("Because of", "text")),
         ((each.pod, each.a or "no node", each.b or "no node", because(each)) for each in decisions.changes),
     )

@@ -1,14 +1,16 @@
 """A trial as a picture: every node before and after, and how many pods went from which node to which."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from berth.decisions.node_columns import NodeColumns, NodeGroups, grouped
 from berth_workbench.planning.rebalance.plan import RebalancePlan
 from berth_workbench.planning.whatif import WhatIfResult, WhoIsWhere
-from berth_workbench.showing.figures import share
 from berth_workbench.showing.sections import Moves
 
+Requests = Callable[[str], Mapping[str, int]]
 MOST_MOVES = 2000
 """How many pairs of nodes are drawn, those with most pods; more lines would make one blot."""
 DIGITS = 3
@@ -33,22 +35,27 @@ def moves_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) -> M
             left[source] += count
         if target >= 0:
             came[target] += count
+    scarcest = before.scarcest_by_pool | after.scarcest_by_pool
     drawn = sorted(((*pair, count) for pair, count in moves.items()), key=lambda move: -move[2])[:MOST_MOVES]
     return Moves(
         " ".join(WhoIsWhere.of(result.pods).sentences()),
         names,
         _group([_group_of(columns, "pools") for columns in (after, before)], names),
         _group([_group_of(columns, "zones") for columns in (after, before)], names),
-        _shares(before, names),
-        _shares(after, names),
+        _shares(before, names, scarcest),
+        _shares(after, names, scarcest),
         left,
         came,
         drawn,
+        scarcest=scarcest,
     )
 
 
-def moves_of_plan(nodes: NodeColumns, plan: RebalancePlan, label: str) -> Moves:
-    """Return the moves of a plan in their order, one pod each; `nodes` are those that it was made for."""
+def moves_of_plan(nodes: NodeColumns, plan: RebalancePlan, label: str, requests: Requests) -> Moves:
+    """Return the moves of a plan in their order, one pod each; `nodes` are those that it was made for.
+
+    `requests` says what a pod requests, by `namespace/name`.
+    """
     number = {name: at for at, name in enumerate(nodes.names)}
     steps = [(number.get(step.node, -1), number.get(step.to, -1), 1) for step in plan.evictions]
     left, came = [0] * len(number), [0] * len(number)
@@ -57,13 +64,21 @@ def moves_of_plan(nodes: NodeColumns, plan: RebalancePlan, label: str) -> Moves:
             left[source] += count
         if target >= 0:
             came[target] += count
-    before = _shares(nodes, nodes.names)
-    after = list(before)
-    for fill in plan.fills:
-        if fill.node in number:
-            after[number[fill.node]] = round(fill.cpu_after, DIGITS)
+    scarcest = nodes.scarcest_by_pool
+    amounts = {each.name: list(each.requested) for each in nodes.resources}
+    placed = (each for step in plan.steps for each in step.placed)
+    gone = [(step.pod, source, target) for step, (source, target, _) in zip(plan.evictions, steps, strict=True)]
+    for pod, source, target in (*gone, *((each.pod, -1, number.get(each.node, -1)) for each in placed)):
+        for resource, amount in requests(pod).items():
+            for at, sign in ((source, -1), (target, 1)):
+                if at >= 0 and resource in amounts:
+                    amounts[resource][at] += sign * amount
+    moved = tuple(msgspec.structs.replace(each, requested=amounts[each.name]) for each in nodes.resources)
+    before = _shares(nodes, nodes.names, scarcest)
+    after = _shares(msgspec.structs.replace(nodes, resources=moved), nodes.names, scarcest)
     told = tuple(f"{number}. {step.pod}: {step.node} → {step.to}" for number, step in enumerate(plan.evictions, 1))
-    return Moves(label, list(nodes.names), nodes.pools, nodes.zones, before, after, left, came, steps, told)
+    names = list(nodes.names)
+    return Moves(label, names, nodes.pools, nodes.zones, before, after, left, came, steps, told, scarcest)
 
 
 def _group_of(columns: NodeColumns, which: str) -> dict[str, str]:
@@ -75,8 +90,7 @@ def _group(known: Sequence[dict[str, str]], names: Sequence[str]) -> NodeGroups:
     return grouped([next((of[name] for of in known if name in of), "") for name in names])
 
 
-def _shares(columns: NodeColumns, names: Sequence[str]) -> list[float | None]:
-    cpu = next(each for each in columns.resources if each.name == "cpu")
-    of = dict(zip(columns.names, share(cpu.requested, cpu.allocatable), strict=True))
-    found = [of.get(name) if name in of else None for name in names]
+def _shares(columns: NodeColumns, names: Sequence[str], scarcest: Mapping[str, str]) -> list[float | None]:
+    of = dict(zip(columns.names, columns.levels(scarcest), strict=True))
+    found = [of.get(name) for name in names]
     return [None if each is None else round(each, DIGITS) for each in found]

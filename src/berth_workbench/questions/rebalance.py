@@ -1,10 +1,10 @@
 """`berth rebalance`: which running pods to move, in which order, so that the cluster becomes better."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from berth.decisions.node_columns import copy_columns
-from berth_workbench.planning.rebalance.plan import Balance, RebalancePlan, in_groups
+from berth_workbench.planning.rebalance.plan import Balance, NodeFill, RebalancePlan, in_groups
 from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.questions.moves import moves_of_plan
@@ -16,7 +16,7 @@ from berth_workbench.simulation.watch import WorkWatch
 
 NAMES_SHOWN = 6
 NODES_DRAWN = 40
-"""Bars of more nodes than this could not be told apart; those that change the most are drawn."""
+"""Bars of more nodes than this could not be told apart; those that change are drawn, and of more the most changed."""
 METHODS = {"cp-sat": "CP-SAT", "greedy": "greedy search"}
 
 
@@ -39,9 +39,15 @@ class PicturedPlan(NamedTuple):
 
 def answer(situation: Situation, request: RebalanceRequest, watch: WorkWatch) -> PicturedPlan:
     """Plan the moves."""
-    nodes = copy_columns(situation.untouched(watch).cluster.core.cache.table).columns()
+    cluster = situation.untouched(watch).cluster
+    nodes = copy_columns(cluster.core.cache.table).columns()
     plan = rebalance(situation, request, watch)
-    return PicturedPlan(plan, moves_of_plan(nodes, plan, headline(plan)))
+
+    def requests(key: str) -> Mapping[str, int]:
+        pod = cluster.pods.get(key)
+        return {} if pod is None else cluster.core.intake.info(pod).requests
+
+    return PicturedPlan(plan, moves_of_plan(nodes, plan, headline(plan), requests))
 
 
 def told(pictured: PicturedPlan) -> Iterator[Section]:
@@ -135,19 +141,19 @@ def _balance(before: Balance, after: Balance) -> Iterator[tuple[str, str, str]]:
 
 def _fills(plan: RebalancePlan) -> Iterator[Section]:
     """How full the nodes are that change the most."""
-    by_change = sorted(
-        plan.fills,
-        key=lambda each: (
-            -abs(each.cpu_after - each.cpu_before) - abs(each.memory_after - each.memory_before), each.node
-        ),
-    )  # fmt: skip
-    drawn = sorted(by_change[:NODES_DRAWN], key=lambda each: each.node)
+    by_change = sorted(plan.fills, key=lambda each: (-_change(each), each.node))
+    changed = (each for each in by_change[:NODES_DRAWN] if _change(each))
+    drawn = sorted(changed, key=lambda each: each.node)
     names = tuple(each.node for each in drawn)
     for what, field in (("CPU", "cpu"), ("memory", "memory")):
         series = {
             when: tuple(100 * float(getattr(each, f"{field}_{when}")) for each in drawn) for when in ("before", "after")
         }
         yield Bars(f"{what} requested on each node", names, series, unit="%")
+
+
+def _change(fill: NodeFill) -> float:
+    return abs(fill.cpu_after - fill.cpu_before) + abs(fill.memory_after - fill.memory_before)
 
 
 def _named(pictured: PicturedPlan) -> Iterable[str]:

@@ -15,7 +15,7 @@ from berth_workbench.showing.fields import PoolLabel
 from berth_workbench.showing.figures import in_words, shown_figure
 from berth_workbench.showing.sections import Moves, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
-from berth_workbench.simulation.measures import Measures, figures
+from berth_workbench.simulation.measures import Measures, figures, told_resources
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -131,8 +131,10 @@ def _figures(before: Measures, after: Measures) -> Iterator[tuple[str, str, str,
         yield name, in_words(name), shown_figure(name, was.get(name)), shown_figure(name, now.get(name))
     zones = [zone for zone in dict.fromkeys((*before.utilisation_by_zone, *after.utilisation_by_zone)) if zone]
     for zone in zones:
-        shares = (each.utilisation_by_zone.get(zone, {}).get("cpu") for each in (before, after))
-        yield "spread", f"CPU requested in {zone}", *(shown_figure("utilisation", each) for each in shares)  # type: ignore[misc]
+        by_resource = [each.utilisation_by_zone.get(zone, {}) for each in (before, after)]
+        for resource in told_resources(by_resource[0] | by_resource[1]):
+            shares = (shown_figure("utilisation", each.get(resource)) for each in by_resource)
+            yield "spread", f"{in_words(f'utilisation.{resource}')} in {zone}", *shares  # type: ignore[misc]
 
 
 def _named(trial: PicturedTrial) -> Iterable[str]:

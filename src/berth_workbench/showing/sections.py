@@ -94,7 +94,7 @@ class Moves(msgspec.Struct, frozen=True):
     pools: NodeGroups
     zones: NodeGroups
     before: list[float | None]
-    """What part of its CPU was requested; None where the node was not there."""
+    """What part of its pool's scarcest resource was requested; None where the node was not there."""
     after: list[float | None]
     left: list[int]
     """How many pods left it."""
@@ -103,6 +103,8 @@ class Moves(msgspec.Struct, frozen=True):
     """From which node to which, by number, and how many pods; -1 is nowhere."""
     steps: tuple[str, ...] = ()
     """Each move in words, where they are made one after the other."""
+    scarcest: Mapping[str, str] = {}
+    """Which resource that is, by pool."""
 
 
 Section = VerdictSection | Sentence | NoteSection | TableSection | Bars | Points | Lines | Moves

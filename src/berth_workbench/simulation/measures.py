@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from berth.api.meta import ObjectMeta
 from berth.api.pod import Pod
-from berth.api.pod_resources import PODS
+from berth.api.pod_resources import CPU, MEMORY, PODS
 from berth.api.pools import pool_of
 from berth.plugins.resources.names import is_extended
 from berth.state.node_tree import zone_of
@@ -176,6 +176,16 @@ def _grouped(table: NodeTable, name_of: NameOf) -> dict[str, Rows]:
     for row in table.rows().tolist():
         found[name_of(table.node(row).metadata.labels)].append(row)
     return {name: np.array(found[name], dtype=np.intp) for name in sorted(found)}
+
+
+def told_resources(names: Iterable[str]) -> list[str]:
+    """Return the resources whose figures stand side by side: CPU, memory, and what Kubernetes does not define itself.
+
+    The last are what is scarce where there are any, such as GPUs. Whatever else nodes have, room on their disks for
+    one, stands only where everything does.
+    """
+    known = set(names)
+    return [*(name for name in (CPU, MEMORY) if name in known), *sorted(filter(is_extended, known))]
 
 
 # -- capacity --------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TimeLine:
-    """What each node carries at each sample: its requested CPUs in 1/255 of what it has."""
+    """What each node carries at each sample: what is requested of what it has least left of, in 1/255 of all of it."""
 
     __slots__ = ("_levels", "_names", "_times")
 

@@ -24,7 +24,7 @@ from berth.framework.effects import Answer, EvictPod
 from berth.framework.registry import Registry
 from berth.state.table import NodeTable
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
-from berth_workbench.simulation.measures import WaitingTimes, jain_index, waiting_times
+from berth_workbench.simulation.measures import WaitingTimes, jain_index, told_resources, waiting_times
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
 from berth_workbench.traces.trace import (
@@ -328,7 +328,6 @@ class TraceRun:
     def _sample(self, at: float) -> None:
         table = self.cluster.core.cache.table
         rows = np.flatnonzero(table.valid)
-        cpu = _share(table, rows, "cpu")
         whole = _wholes(table, rows)
         used = sum(self._used.values(), Counter[str]())
         shares = {name: used[name] / amount for name, amount in whole.items()}
@@ -352,7 +351,8 @@ class TraceRun:
         )
         if len(dominant) > 1:  # what one namespace has alone is neither fair nor unfair
             self._fairness.append(self._samples[-1].fairness)
-        self.time_line.note(at, [table.names[row] for row in rows.tolist()], cpu)
+        shares_of = [_share(table, rows, name) for name in told_resources(table.resource_index)]
+        self.time_line.note(at, [table.names[row] for row in rows.tolist()], np.max(shares_of, axis=0))
         self.sampled(at)
 
     def heard(self, event: ObjectEvent) -> None:

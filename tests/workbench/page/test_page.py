@@ -233,7 +233,7 @@ def the_overview(visitor, tmp_path):
     assert "Nodes 60 1 cordoned" in tiles and "Pods on nodes 51" in tiles and "Pending 6 wait for a node" in tiles
     assert "Over 100 % 1 node with too much on" in tiles
     full = " ".join(page.get_by_role("region", name="How full").inner_text().split())
-    assert "cpu 59 of 480" in full, "51 pods of one CPU, but for one of nine, on 60 nodes of eight"
+    assert "CPU 59 of 480" in full, "51 pods of one CPU, but for one of nine, on 60 nodes of eight"
     fullest = page.get_by_role("region", name="Fullest nodes").locator("tbody tr").first
     assert fullest.inner_text().split()[0] == "node-59" and "113 %" in fullest.inner_text()
     assert fullest.locator(".bar.over").count() == 1, "what is over 100 % does not look like what is full"
@@ -253,8 +253,8 @@ def the_map(visitor, tmp_path):
     visitor.open("/map")
     painted(visitor)
     label = visitor.page.locator("canvas.map").get_attribute("aria-label")
-    assert label.startswith("Map of 60 nodes by cpu, 12 % of it requested.")
-    visitor.page.locator("canvas.map").hover(position={"x": 150, "y": 40})
+    assert label.startswith("Map of 60 nodes by each pool's scarcest resource (") and "general: cpu" in label
+    visitor.page.locator("canvas.map").hover(position={"x": 230, "y": 40})
     tip = visitor.text(".tip")
     assert re.match(r"node-\d\d\n", tip) and "zone-0" in tip
     visitor.check(tmp_path / "map")
@@ -268,9 +268,9 @@ def a_node_on_the_map(visitor, tmp_path):
     painted(visitor)
     page = visitor.page
     canvas = page.locator("canvas.map")
-    canvas.hover(position={"x": 150, "y": 40})
+    canvas.hover(position={"x": 230, "y": 40})
     shown = visitor.text(".tip").splitlines()[0]
-    canvas.click(position={"x": 150, "y": 40})
+    canvas.click(position={"x": 230, "y": 40})
     panel = page.get_by_role("complementary", name=f"Node {shown}")
     panel.get_by_role("heading", name=shown).wait_for()
     box = panel.bounding_box()
@@ -572,7 +572,7 @@ def the_time_line(visitor, tmp_path):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert "each of 3 nodes, day 1, 02:00" in canvas.get_attribute("aria-label")
-    visitor.until("document.querySelector('.chart .time').textContent === '1d 02:00'")
+    visitor.until("document.querySelector('.chart .time').textContent === 'day 1, 02:00'")
     canvas.focus()
     page.keyboard.press("End")
     assert page.locator(".time-line [aria-live=polite]").text_content() == f"{HOSTILE}: 100 % of its CPUs requested"

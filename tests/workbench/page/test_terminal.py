@@ -57,6 +57,17 @@ async def test_nodes_come_by_load_and_every_key_is_shown(source):
         assert all(len(line) <= 80 for line in seen.splitlines())
 
 
+async def test_gpus_stand_beside_cpu_and_memory():
+    room = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "4", "ephemeral-storage": "100Gi"}
+    pod = make_pod("train").request(**{"cpu": "2", "nvidia.com/gpu": "3"}).node("gpu-0").build()
+    objects = [make_node("gpu-0").capacity(**room).build(), pod]
+    app = Top(ClusterFileSource("a cluster in a file", Snapshot([document(each) for each in objects])))
+    async with app.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        assert text(app, "summary").endswith("cpu 25 % · memory 0 % · nvidia.com/gpu 75 %")
+        assert [cell[-4:] for cell in rows(app, "node-table")[0][2:5]] == ["25 %", " 0 %", "75 %"]
+
+
 async def test_names_are_shown_as_they_are(source):
     app = Top(source)
     async with app.run_test(size=(120, 40)) as pilot:

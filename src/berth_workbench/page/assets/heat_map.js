@@ -5,11 +5,25 @@
 
 import { amount, fetched, percent } from "/assets/amounts.js";
 import { INK, KINDS, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
-import { arrange, blocks, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, shareOf, spot } from "/assets/map_layout.js";
+import { arrange, blocks, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, scarcestOf, scarcestShares, shareOf, spot } from "/assets/map_layout.js";
 import { nodePanel } from "/assets/node_panel.js";
 
 const BLOCKS_FROM = 20; // pixels: in smaller cells pods would be dots
-const SETTINGS = [["colour", "cpu"], ["group", "both"], ["order", "name"], ["pod", ""], ["show", "pods"], ["node", ""]];
+const SCARCEST = "scarcest"; // each pool by the resource of which most is requested there
+const SETTINGS = [["colour", SCARCEST], ["group", "both"], ["order", "name"], ["pod", ""], ["show", "pods"], ["node", ""]];
+
+const COLOURS = KINDS.light.length - 1; // the last one is for the rest
+
+// Each name has a colour of its own choice, unless one that comes before it in the alphabet has it: the same at each load.
+function ownColours(names) {
+  const free = new Set(Array.from({ length: COLOURS }, (_, at) => at));
+  return new Map(names.map((name) => {
+    let at = [...name].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7) % COLOURS;
+    while (!free.has(at)) at = (at + 1) % COLOURS;
+    free.delete(at);
+    return [name, at];
+  }));
+}
 
 export default {
   props: { src: String, scoresSrc: String, podsSrc: String, refreshS: Number, recent: Array },
@@ -32,8 +46,8 @@ export default {
   computed: {
     colours() {
       void this.version;
-      const found = this.ready ? this.columns.resources.map((each) => [each.name, each.name]) : [[this.colour, this.colour]];
-      const all = this.ready ? [...found, ["pods", "pods"]] : found;
+      const found = this.ready ? [...this.columns.resources.map((each) => each.name), "pods"] : this.colour === SCARCEST ? [] : [this.colour];
+      const all = [[SCARCEST, "each pool's scarcest"], ...found.map((name) => [name, name])];
       if (this.ready && this.scores) {
         all.push(["score:", "score, all plugins"]);
         this.scores.plugins.forEach((plugin) => all.push([`score:${plugin}`, `score, ${plugin}`]));
@@ -52,7 +66,7 @@ export default {
     node() { this.loadNode(); this.saveAndPaint(); },
     find() { this.paint(); },
     async pod() {
-      this.colour = this.pod ? "score:" : this.colour.startsWith("score:") ? "cpu" : this.colour;
+      this.colour = this.pod ? "score:" : this.colour.startsWith("score:") ? SCARCEST : this.colour;
       await this.loadScores();
       this.saveAndPaint();
     },
@@ -105,8 +119,9 @@ export default {
       this.pods = { ...pods, onNode };
       const counts = new Map();
       pods.namespaces.of.forEach((namespace) => counts.set(namespace, (counts.get(namespace) || 0) + 1));
-      const order = [...counts].sort((a, b) => b[1] - a[1]).map(([namespace]) => pods.namespaces.names[namespace]);
-      this.namespaces = order;
+      const most = [...counts].sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([namespace]) => pods.namespaces.names[namespace]);
+      this.namespaces = [...most.slice(0, COLOURS).sort(), ...most.slice(COLOURS)];
+      this.kindsOf = ownColours(this.namespaces.slice(0, COLOURS));
       this.version += 1;
       this.paint();
       requestAnimationFrame(() => performance.mark("berth-pods-painted"));
@@ -140,12 +155,18 @@ export default {
       this.shares = {};
       for (const { name, allocatable, requested } of Object.values(this.amounts))
         this.shares[name] = allocatable.map((all, at) => (all > 0 ? requested[at] / all : null));
+      this.shares[SCARCEST] = scarcestShares(columns);
     },
     saveAndPaint() {
       const query = new URLSearchParams(location.search);
       for (const [key, usual] of SETTINGS) this[key] === usual ? query.delete(key) : query.set(key, this[key]);
       history.replaceState(history.state, "", query.size ? `?${query}` : location.pathname);
       this.paint();
+    },
+
+    // The resource that a node is coloured by.
+    resourceOf(at) {
+      return this.colour === SCARCEST ? scarcestOf(this.columns, at) : this.colour in this.amounts ? this.colour : "cpu";
     },
 
     // -- what each node is coloured by ---------------------------------------------------------------------------
@@ -161,17 +182,17 @@ export default {
         const span = high - low || 1;
         return { of: of.map((value) => (value === null ? null : (value - low) / span)), low: String(low), high: String(high), raw: of };
       }
-      return { of: this.shares[this.colour] || this.shares.cpu, low: "0 %", high: "100 %", raw: null };
+      return { of: this.shares[this.colour] || this.shares[SCARCEST], low: "0 %", high: "100 %", raw: null };
     },
     mean(members, raw) {
-      if (!raw) return percent(shareOf(this.amounts[this.colour] || this.amounts.cpu, members));
+      if (!raw && this.colour === SCARCEST && !["both", "pool"].includes(this.group)) return "";
+      if (!raw) return `${percent(shareOf(this.amounts[this.resourceOf(members[0])], members))} ${this.resourceOf(members[0])}`;
       const known = members.filter((at) => raw[at] !== null);
       return known.length ? `ø ${Math.round(known.reduce((sum, at) => sum + raw[at], 0) / known.length)}` : "";
     },
     kindOf(namespace) {
       const colours = KINDS[themeOf(document.body)];
-      const at = this.namespaces.indexOf(namespace);
-      return colours[at < 0 ? colours.length - 1 : Math.min(at, colours.length - 1)];
+      return colours[this.kindsOf.get(namespace) ?? COLOURS];
     },
     describe(at) {
       const { columns } = this;
@@ -218,10 +239,11 @@ export default {
       const width = this.$refs.area.clientWidth;
       const { of, low, high, raw } = this.values();
       const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 64);
-      const layout = (this.layout = arrange(this.columns, this.ordered(of), this.group, width, room));
+      const notes = (members) => [`${members.length} node${members.length === 1 ? "" : "s"}`, this.mean(members, raw)];
+      const layout = (this.layout = arrange(this.columns, this.ordered(of), this.group, width, room, undefined, notes));
       this.isTooSmall = layout.side < BLOCKS_FROM;
       const pen = penOf(canvas, width, Math.ceil(layout.total));
-      paintLabels(pen, ink, layout, (members) => this.mean(members, raw));
+      paintLabels(pen, ink, layout);
       const wanted = this.find.trim().toLowerCase();
       const withPods = this.showsPods && this.pods !== null && layout.side >= BLOCKS_FROM;
       for (const at of layout.where.keys()) {
@@ -243,27 +265,36 @@ export default {
     // The pods of a node, from the bottom of its cell: each as large as its part of the node's resource.
     paintPods(pen, ink, at, x, y, side) {
       const { pods } = this;
-      const resource = this.colour;
       pen.fillStyle = ink.ground;
       pen.fillRect(x, y, side, side);
-      const all = (this.amounts[resource] || this.amounts.cpu).allocatable[at];
-      const asked = pods.requests[resource];
-      const size = (pod) => (asked ? asked[pod] : resource === "pods" ? 1 : 0);
-      if (!(all > 0)) {
+      if (!(this.amounts[this.resourceOf(at)].allocatable[at] > 0)) {
         paintCell(pen, ink, [], x, y, side, null);
         return;
       }
-      const shown = pods.onNode[at].filter((pod) => size(pod) > 0).sort((a, b) => size(b) - size(a) || a - b);
-      const used = shown.reduce((sum, pod) => sum + size(pod), 0) / all;
-      const high = side * Math.min(1, used);
-      blocks(shown, size, x, y + side - high, side, high, (pod, left, top, width, height) => {
+      this.eachPod(at, x, y, side, (pod, left, top, width, height) => {
         pen.fillStyle = this.kindOf(pods.namespaces.names[pods.namespaces.of[pod]]);
         pen.fillRect(left + 0.5, top + 0.5, Math.max(0.5, width - 1), Math.max(0.5, height - 1));
       });
-      if ((this.shares[resource] || this.shares.cpu)[at] > 1.0005) {
+      if (this.shares[this.resourceOf(at)][at] > 1.0005) {
         pen.fillStyle = ink.over;
         pen.fillRect(x, y, side, 3);
       }
+    },
+    eachPod(at, x, y, side, paint) {
+      const { pods } = this, resource = this.resourceOf(at), asked = pods.requests[resource];
+      const size = (pod) => (asked ? asked[pod] : resource === "pods" ? 1 : 0);
+      const shown = pods.onNode[at].filter((pod) => size(pod) > 0).sort((a, b) => size(b) - size(a) || a - b);
+      const high = side * Math.min(1, shown.reduce((sum, pod) => sum + size(pod), 0) / this.amounts[resource].allocatable[at]);
+      blocks(shown, size, x, y + side - high, side, high, paint);
+    },
+    // The name of the pod under the pointer, where pods are shown.
+    podUnder(at, x, y) {
+      if (!this.showsPods || !this.pods || this.layout.side < BLOCKS_FROM) return "";
+      let found = "";
+      this.eachPod(at, ...spot(this.layout, at), this.layout.side, (pod, left, top, width, height) => {
+        if (x >= left && x < left + width && y >= top && y < top + height) found = `${this.pods.namespaces.names[this.pods.namespaces.of[pod]]}/${this.pods.names[pod]}`;
+      });
+      return found;
     },
     drawLegend() {
       const bar = this.$refs.scale;
@@ -278,19 +309,19 @@ export default {
     moved(event) {
       const at = this.layout ? nodeAt(this.layout, event.offsetX, event.offsetY) : -1;
       this.hover = at >= 0 ? at : undefined;
-      this.showTip(at);
+      this.showTip(at, at >= 0 ? this.podUnder(at, event.offsetX, event.offsetY) : "");
     },
     left() {
       this.hover = undefined;
       this.showTip(document.activeElement === this.$refs.canvas && this.byKeys ? this.at : -1);
     },
-    showTip(at) {
+    showTip(at, pod = "") {
       if (at < 0) this.tip = null;
       else {
         const [x, y] = spot(this.layout, at);
         const width = this.$refs.area.clientWidth;
         const { cell } = this.layout;
-        this.tip = { parts: this.describe(at), x: Math.max(0, Math.min(x + cell + 8, width - 300)), y: y + cell + 8 };
+        this.tip = { parts: [...this.describe(at), ...(pod ? [`under the pointer: ${pod}`] : [])], x: Math.max(0, Math.min(x + cell + 8, width - 300)), y: y + cell + 8 };
       }
       this.paint();
     },
@@ -379,19 +410,23 @@ export default {
     kinds() {
       const h = Vue.h;
       void this.version;
-      const shown = this.namespaces.slice(0, KINDS.light.length - 1);
+      const shown = this.namespaces.slice(0, COLOURS);
       const rest = this.namespaces.length - shown.length;
       const keys = shown.map((name) => [name, name]);
       if (rest > 0) keys.push(["\u0000", `${rest} other${rest === 1 ? "" : "s"}`]);
       return keys.map(([namespace, text]) =>
         h("span", { class: "key" }, [h("span", { class: "dot", style: { background: this.kindOf(namespace) } }), text]));
     },
+    scarcest() {
+      const { pools, scarcest } = this.columns;
+      return `each pool's scarcest resource (${pools.names.map((pool, at) => `${pool || "no pool"}: ${scarcest[at] || "cpu"}`).join(", ")})`;
+    },
     summary() {
       void this.version;
       if (!this.ready) return "Map of the nodes, not loaded yet";
       const names = this.columns.names;
-      const total = percent(shareOf(this.amounts[this.colour] || this.amounts.cpu, names.map((_, at) => at)));
-      const what = this.colour.startsWith("score:") ? `scores for ${this.pod}` : `${this.colour}, ${total} of it requested`;
+      const total = () => `${this.colour}, ${percent(shareOf(this.amounts[this.resourceOf(0)], names.map((_, at) => at)))} of it requested`;
+      const what = this.colour.startsWith("score:") ? `scores for ${this.pod}` : this.colour === SCARCEST ? this.scarcest() : total();
       return `Map of ${names.length} nodes by ${what}. Use the arrow keys to go from node to node, Enter for details.`;
     },
   },

@@ -2,19 +2,23 @@
 // a node is at the same place before and after a trial.
 
 import { STEPS } from "/assets/colours.js";
-import { percent } from "/assets/amounts.js";
 
 const MIN_CELL = 5;
 export const MAX_CELL = 72;
 export const LABEL_H = 22;
 export const GAP = 14;
+const LINE_H = 17;
+const LABEL_FONT = "600 12.5px system-ui, sans-serif";
 
 // `columns` are the nodes as the server tells them, `group` is both, pool, zone or none; `order` a list of node numbers.
-export function arrange(columns, order, group, width, height, maxCell = MAX_CELL) {
+// `notes` says what else is written beside a pool. Labels get the room that they take, or as many lines.
+export function arrange(columns, order, group, width, height, maxCell = MAX_CELL, notes = () => []) {
   const byPool = group === "both" || group === "pool";
   let byZone = group === "both" || group === "zone";
   const zoneCount = columns.zones.names.length;
   const gutter = byPool ? (width < 560 ? 84 : 132) : 0;
+  const measure = document.createElement("canvas").getContext("2d");
+  measure.font = LABEL_FONT;
   const flat = byZone && (width - gutter) / zoneCount < 56; // too many zones to stand side by side
   const rowNames = [];
   const rowOf = new Map();
@@ -32,21 +36,27 @@ export function arrange(columns, order, group, width, height, maxCell = MAX_CELL
     blocks[rowOf.get(key)][byZone && !flat ? columns.zones.of[at] : 0].push(at);
   }
   const rows = rowNames.map((_, row) => row).sort((a, b) => rowNames[a].localeCompare(rowNames[b], "en", { numeric: true }));
-  const left = byPool || flat ? Math.max(gutter, 84) : 0;
-  const top = byZone && !flat ? LABEL_H : 4;
+  const told = rowNames.map((name, row) => [name, ...notes(blocks[row].flat())]);
+  const longest = Math.max(0, ...told.flat().map((text) => measure.measureText(text).width));
+  const left = byPool || flat ? Math.min(Math.max(gutter, longest + 16), Math.max(gutter, Math.min(200, width * 0.3))) : 0;
+  const labels = told.map((texts) => texts.flatMap((text, at) => wrapped(measure, text, left - 12).map((line) => [line, at === 0])));
+  const room = (width - left - GAP * (columnNames.length - 1)) / columnNames.length;
+  const heads = columnNames.map((name) => wrapped(measure, name || "no zone", room));
+  const top = byZone && !flat ? LABEL_H + LINE_H * (Math.max(...heads.map((lines) => lines.length)) - 1) : 4;
   const wide = (width - left - GAP * (columnNames.length - 1)) / columnNames.length;
   const highest = (row) => blocks[row].reduce((most, members) => Math.max(most, members.length), 0);
   const tall = (cell) => {
     const per = Math.max(1, Math.floor(wide / cell));
-    return rows.reduce((sum, row) => sum + Math.max(2 * LABEL_H, Math.ceil(highest(row) / per) * cell) + GAP, top);
+    return rows.reduce((sum, row) => sum + Math.max(LINE_H * labels[row].length, Math.ceil(highest(row) / per) * cell) + GAP, top);
   };
   let cell = maxCell;
   while (cell > MIN_CELL && tall(cell) > height) cell -= 1;
   const per = Math.max(1, Math.floor(wide / cell));
-  const placed = [];
+  const placed = [], marks = [];
   let y = top;
   for (const row of rows) {
-    const high = Math.max(2 * LABEL_H, Math.ceil(highest(row) / per) * cell);
+    const high = Math.max(LINE_H * labels[row].length, Math.ceil(highest(row) / per) * cell);
+    marks.push({ y, lines: labels[row] });
     blocks[row].forEach((members, column) =>
       placed.push({ row: rowNames[row], column: columnNames[column] || (byZone && !flat ? "no zone" : ""), members, x: left + column * (wide + GAP), y, high, wide }));
     y += high + GAP;
@@ -54,7 +64,7 @@ export function arrange(columns, order, group, width, height, maxCell = MAX_CELL
   const where = new Map();
   placed.forEach((block, number) => block.members.forEach((at, place) => where.set(at, [number, place])));
   const side = cell - (cell >= 12 ? 2 : cell >= 7 ? 1 : 0.5);
-  return { placed, cell, side, per, left, top, total: y, where, byZone: byZone && !flat, columnNames, wide };
+  return { placed, cell, side, per, left, top, total: y, where, byZone: byZone && !flat, heads, marks, wide };
 }
 
 // The upper left corner of a node's cell.
@@ -88,38 +98,32 @@ export function penOf(canvas, width, height) {
   return pen;
 }
 
-// The names of pools and zones; `mean` tells of a list of nodes what stands under their pool.
-export function paintLabels(pen, ink, layout, mean) {
+// The names of pools and zones, and what is told of them.
+export function paintLabels(pen, ink, layout) {
   pen.textBaseline = "middle";
-  pen.font = "600 12.5px system-ui, sans-serif";
+  pen.font = LABEL_FONT;
   if (layout.byZone)
-    layout.columnNames.forEach((name, column) => {
+    layout.heads.forEach((lines, column) => {
       pen.fillStyle = ink.soft;
-      pen.fillText(fitting(pen, name || "no zone", layout.wide), layout.left + column * (layout.wide + GAP), LABEL_H / 2 - 1);
+      lines.forEach((line, at) => pen.fillText(line, layout.left + column * (layout.wide + GAP), LABEL_H / 2 - 1 + at * LINE_H));
     });
   if (!layout.left) return;
-  const rows = new Map();
-  for (const block of layout.placed) {
-    const row = rows.get(block.row) || { y: block.y, high: block.high, members: [] };
-    row.members = row.members.concat(block.members);
-    rows.set(block.row, row);
-  }
-  for (const [name, row] of rows) {
-    pen.font = "600 12.5px system-ui, sans-serif";
-    pen.fillStyle = ink.text;
-    pen.fillText(fitting(pen, name, layout.left - 12), 0, row.y + 8);
-    pen.font = "12px system-ui, sans-serif";
-    pen.fillStyle = ink.soft;
-    const count = `${row.members.length} node${row.members.length === 1 ? "" : "s"}`;
-    pen.fillText(fitting(pen, `${count}  ${mean(row.members)}`, layout.left - 8), 0, row.y + 25);
-  }
+  for (const { y, lines } of layout.marks)
+    lines.forEach(([line, isName], at) => {
+      pen.font = isName ? LABEL_FONT : "12px system-ui, sans-serif";
+      pen.fillStyle = isName ? ink.text : ink.soft;
+      pen.fillText(line, 0, y + 8 + at * LINE_H);
+    });
 }
 
-export function fitting(pen, text, room) {
-  if (pen.measureText(text).width <= room) return text;
-  let kept = text.slice(0, 60);
-  while (kept.length > 1 && pen.measureText(`${kept}…`).width > room) kept = kept.slice(0, -1);
-  return `${kept}…`;
+// A text in lines that fit, broken after a space, a dash, a dot or a slash where that goes.
+function wrapped(pen, text, room) {
+  const lines = [""];
+  for (const part of text.split(/(?<=[-\s./_])/).flatMap((each) => (pen.measureText(each).width > room ? [...each] : [each]))) {
+    if (lines.at(-1) && pen.measureText(lines.at(-1) + part).width > room) lines.push("");
+    lines[lines.length - 1] += part;
+  }
+  return lines;
 }
 
 // A cell coloured by a value between 0 and 1; more than 1 has a red bar at its top, and no value only a frame.
@@ -161,6 +165,19 @@ export function paintMarks(pen, ink, columns, at, x, y, side) {
     pen.lineTo(x + side - side / 3, y);
     pen.fill();
   }
+}
+
+// For each node, what part of its pool's scarcest resource is requested.
+export function scarcestShares(columns) {
+  const amounts = Object.fromEntries(columns.resources.map((each) => [each.name, each]));
+  return columns.names.map((_, at) => {
+    const { requested, allocatable } = amounts[scarcestOf(columns, at)] || amounts.cpu;
+    return allocatable[at] > 0 ? requested[at] / allocatable[at] : null;
+  });
+}
+
+export function scarcestOf(columns, at) {
+  return columns.scarcest[columns.pools.of[at]] || "cpu";
 }
 
 // What part of a resource is requested on some nodes together; null where they have none of it.

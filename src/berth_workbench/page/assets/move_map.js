@@ -1,6 +1,6 @@
 // A cluster before and after: two maps with every node at the same place, and a line for each pod that goes elsewhere.
-// `nodes` has for every node of either its name, pool and zone, what part of its CPU was and is requested (null where it is
-// not there), and how many pods left and came; `moves` are pairs of node numbers with a count, -1 for nowhere. Where they are
+// `nodes` has for every node of either its name, pool and zone, what part of its pool's scarcest resource was and is requested
+// (null where it is not there), and how many pods left and came; `moves` are pairs of node numbers with a count, -1 for nowhere. Where they are
 // made one after the other, `steps` tells of each in words, and a slider goes through them.
 
 import { percent } from "/assets/amounts.js";
@@ -41,10 +41,10 @@ export default {
       const { nodes } = this;
       const width = canvas.parentElement.clientWidth;
       const all = nodes.names.map((_, at) => at);
-      const layout = arrange(nodes, all, "both", width, Math.max(260, window.innerHeight * 0.5), 30);
+      const layout = arrange(nodes, all, "both", width, Math.max(260, window.innerHeight * 0.5), 30, (members) => [this.resourceOf(members[0])]);
       this.layout = layout;
       const pen = penOf(canvas, width, Math.ceil(layout.total));
-      paintLabels(pen, ink, layout, () => "");
+      paintLabels(pen, ink, layout);
       const gone = (at) => nodes.after[at] === null && nodes.before[at] !== null;
       for (const at of all) {
         const [x, y] = spot(layout, at);
@@ -135,9 +135,12 @@ export default {
         this.paintSide("after");
       }, STEP_MS);
     },
+    resourceOf(at) {
+      return this.nodes.scarcest[this.nodes.pools.names[this.nodes.pools.of[at]]] || "cpu";
+    },
     describe(at) {
       const { nodes } = this;
-      const was = nodes.before[at] === null ? "was not there" : `CPU ${percent(nodes.before[at])} before`;
+      const was = nodes.before[at] === null ? "was not there" : `${this.resourceOf(at)} ${percent(nodes.before[at])} before`;
       const is = nodes.after[at] === null ? "is gone" : `${percent(nodes.after[at])} after`;
       const moved = [nodes.left[at] && `${nodes.left[at]} left`, nodes.came[at] && `${nodes.came[at]} came`].filter(Boolean).join(", ");
       return `${nodes.names[at]}: ${was}, ${is}${moved ? `; ${moved}` : ""}`;

@@ -14,7 +14,7 @@ function clock(seconds) {
 }
 
 function wallTime(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return new Date(seconds * 1000).toTimeString().slice(0, 8);
 }
 
 export default {
@@ -111,7 +111,7 @@ export default {
       }
     },
     describe(node) {
-      return `${this.names()[node]}: ${this.share(this.levels()[node])} of its CPUs requested`;
+      return `${this.names()[node]}: ${this.share(this.levels()[node])} of its scarcest resource requested`;
     },
     show(node) {
       const names = this.names();
@@ -151,15 +151,15 @@ export default {
           h("input", { type: "range", name: "time", min: 0, max: Math.max(0, this.count - 1), step: 1, value: this.at, "aria-valuetext": when, onInput: (event) => this.go(Number(event.target.value)) }),
         ]),
         h("strong", { class: "when" }, when),
-        h("div", { class: "legend", role: "img", "aria-label": "Colours: from 0 % of a node's CPUs requested, on the left, to 100 %" }, [
-          h("span", "CPU requested 0 %"), h("canvas", { ref: "scale", width: 120, height: 12 }), h("span", "100 %"),
+        h("div", { class: "legend", role: "img", "aria-label": "Colours: from 0 % of a node's scarcest resource requested, on the left, to 100 %" }, [
+          h("span", "Scarcest resource requested 0 %"), h("canvas", { ref: "scale", width: 120, height: 12 }), h("span", "100 %"),
         ]),
       ]),
       h("p", { class: "problem", role: "alert", hidden: !this.problem }, this.problem),
       h("div", { class: "map-area", ref: "area" }, [
         h("canvas", {
           ref: "canvas", class: "map", tabindex: 0, role: "application", "aria-roledescription": "map of nodes",
-          "aria-label": this.line ? `What part of its CPUs is requested on each of ${this.names().length} nodes, ${when}. The arrow keys go from node to node.` : "Map of the nodes, not loaded yet",
+          "aria-label": this.line ? `What part of its scarcest resource is requested on each of ${this.names().length} nodes, ${when}. The arrow keys go from node to node.` : "Map of the nodes, not loaded yet",
           onMousemove: this.moved, onMouseleave: this.left, onKeydown: this.pressed, onBlur: () => { this.focus = -1; this.show(-1); },
         }),
         this.tip && h("div", { class: "tip", "aria-hidden": "true", style: { left: `${this.tip.x}px`, top: `${this.tip.y}px` } }, this.tip.text),

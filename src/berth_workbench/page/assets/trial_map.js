@@ -3,7 +3,7 @@
 
 import { fetched, percent } from "/assets/amounts.js";
 import { INK, RAMPS, ramp, themeOf } from "/assets/colours.js";
-import { arrange, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, spot } from "/assets/map_layout.js";
+import { arrange, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, scarcestOf, scarcestShares, spot } from "/assets/map_layout.js";
 
 const ACTIONS = [["drain", "drain it"], ["remove-nodes", "lose it"], ["cordon", "cordon it"], ["upgrade", "upgrade it"]];
 
@@ -34,8 +34,7 @@ export default {
     this.columns = columns;
     this.ready = true;
     this.like = columns.names[0] || "";
-    const cpu = columns.resources.find((each) => each.name === "cpu") || columns.resources[0];
-    this.shares = cpu ? cpu.allocatable.map((all, at) => (all > 0 ? cpu.requested[at] / all : null)) : columns.names.map(() => null);
+    this.shares = scarcestShares(columns);
     this.paint();
     const [pods] = await fetched(this.podsSrc);
     if (pods) this.workloads = this.scalable(pods);
@@ -68,7 +67,7 @@ export default {
       const all = this.columns.names.map((_, at) => at);
       const layout = (this.layout = arrange(this.columns, all, "both", width, 320, 28));
       const pen = penOf(canvas, width, Math.ceil(layout.total));
-      paintLabels(pen, ink, layout, () => "");
+      paintLabels(pen, ink, layout);
       const meant = this.meant();
       for (const at of all) {
         const [x, y] = spot(layout, at);
@@ -108,7 +107,7 @@ export default {
       else {
         const [x, y] = spot(this.layout, at);
         const left = Math.max(0, Math.min(x + this.layout.cell + 6, this.$refs.area.clientWidth - 260));
-        this.tip = { text: `${this.columns.names[at]}, CPU ${percent(this.shares[at])}: click to ${this.action}`, x: left, y: y + this.layout.cell + 6 };
+        this.tip = { text: `${this.describe(at)}: click to ${this.action}`, x: left, y: y + this.layout.cell + 6 };
       }
       this.paint();
     },
@@ -129,8 +128,11 @@ export default {
       if (to === undefined) return;
       event.preventDefault();
       this.at = order[Math.max(0, Math.min(order.length - 1, to))];
-      this.told = `${this.columns.names[this.at]}, CPU ${percent(this.shares[this.at])}`;
+      this.told = this.describe(this.at);
       this.tipFor(this.at);
+    },
+    describe(at) {
+      return `${this.columns.names[at]}, ${scarcestOf(this.columns, at)} ${percent(this.shares[at])}`;
     },
     choice(label, options, onChange, value = "") {
       const h = Vue.h;
@@ -164,6 +166,8 @@ export default {
               plus("Add", () => `scale ${this.workload}=${this.replicas}`, !this.workload),
             ]
           : null,
+      ]),
+      h("div", { class: "toolbar" }, [
         this.ready
           ? [
               this.number("More nodes", this.more, (value) => (this.more = value)),

@@ -9,6 +9,7 @@ from berth_workbench.page.model import NodeLine, node_lines, totals
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.views.elements import NOTHING, HeatMap, link, percent, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
+from berth_workbench.simulation.measures import told_resources
 
 REFRESH_S = 5.0
 ROWS = 50
@@ -77,7 +78,7 @@ def _table(columns: NodeColumns, by: str, find: str, start: int) -> None:
 def _totals(columns: NodeColumns) -> None:
     sums = totals(columns)
     shown = [("Nodes", f"{sums.nodes:,}"), ("Pods", f"{sums.pods:,}"), ("Cordoned", f"{sums.unschedulable:,}")]
-    shown += [(f"{name} requested", percent(part)) for name, part in list(sums.shares.items())[:4] if part is not None]
+    shown += [(f"{name} requested", percent(sums.shares[name])) for name in told_resources(sums.shares)]
     with tag("dl", classes="tiles"):
         for name, value in shown:
             with tag("div", classes="tile"):

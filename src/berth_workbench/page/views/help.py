@@ -9,7 +9,7 @@ from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
 from berth_workbench.page.views.trials import TrialPanel, result_place
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.search import what_would_help
-from berth_workbench.planning.help.words import consequences, whom, why_never
+from berth_workbench.planning.help.words import consequences, whether_ever, whom
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -46,7 +46,7 @@ def _show(found: Help) -> None:
     elif found.workload:
         tag("p", f"{whom(found)}.")
     if found.never:
-        tag("p", f"Never with this cluster: {why_never(found)}.", "warn")
+        tag("p", whether_ever(found), "warn")
     for note in (*found.said, *found.notes):
         tag("p", note, "soft")
     if not found.is_complete:

@@ -12,6 +12,7 @@ from berth_workbench.page.overview import Overview, ResourceFill, overview
 from berth_workbench.page.source import Source
 from berth_workbench.page.views.elements import link, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
+from berth_workbench.simulation.measures import told_resources
 
 REFRESH_S = 3.0
 NOTHING_TO_DO = (
@@ -62,11 +63,12 @@ class OverviewPage:
     def _attention(self, report: PendingReport, known: Mapping[str, list[Finding] | None]) -> None:
         """A line for each finding; what is still being worked out, or cannot be, is said below them."""
         findings = [*of_pending(report), *(each for found in known.values() for each in found or ())]
-        for each in findings:
-            with tag("a", classes="finding", href=each.asks):
-                tag("strong", each.figure)
-                tag("span", each.says)
-                tag("span", each.name, "asks")
+        with tag("div", classes="findings"):
+            for each in findings:
+                with tag("a", classes="finding", href=each.asks):
+                    tag("strong", each.figure)
+                    tag("span", each.says)
+                    tag("span", each.name, "asks")
         if self._ahead.is_at_work:
             tag("p", "More is being worked out…", "soft")
         elif self._ahead.problem:
@@ -110,7 +112,7 @@ def _fills(found: Overview) -> None:
 
 def _fill_line(each: ResourceFill) -> None:
     with tag("div", classes="fill-line"):
-        tag("span", each.name, "name")
+        tag("span", _unit(each.name), "name")
         share_bar(each.share, wide=True, usable=None if each.usable is None else each.usable / each.allocatable)
         said = f"{amount(each.name, each.requested)} of {amount(each.name, each.allocatable)}"
         tag("span", said, "number")
@@ -121,9 +123,8 @@ def _fill_line(each: ResourceFill) -> None:
 
 
 def _fullest(found: Overview) -> None:
-    others = [each.name for each in found.fills if each.requested and each.name not in ("cpu", "memory")]
-    names = ["cpu", "memory", *others[:OTHERS_SHOWN], "pods"]
-    heads = [("CPU" if name == "cpu" else name.partition("/")[2] or name.capitalize(), "number") for name in names]
+    names = [*told_resources(each.name for each in found.fills)[: 2 + OTHERS_SHOWN], "pods"]
+    heads = [(_unit(name).rpartition("/")[2], "number") for name in names]
     table("", ["Node", *heads], [_full_row(line, names) for line in found.fullest], classes="compact")
 
 

@@ -10,7 +10,7 @@ from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import link, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.planning.help.result import Help
-from berth_workbench.planning.help.words import in_short
+from berth_workbench.planning.help.words import in_short, whether_ever
 from berth_workbench.showing.words import counted
 
 REFRESH_S = 2.0
@@ -61,6 +61,8 @@ class PendingView:
         found = next((helps[pod] for pod in group.named if pod in helps), None) if helps is not None else None
         tag("h3", "What would help")
         if found is not None:
+            if found.never:
+                tag("p", whether_ever(found), "warn")
             with tag("ul", classes="remedies"):
                 for what, command in in_short(found):
                     with tag("li", what):

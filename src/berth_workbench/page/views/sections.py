@@ -55,7 +55,7 @@ def show_sections(sections: Iterable[Section]) -> None:
 
 def _show_moves(section: Moves) -> None:
     values = msgspec.to_builtins(section)
-    nodes = {name: values[name] for name in ("names", "pools", "zones", "before", "after", "left", "came")}
+    nodes = {name: values[name] for name in ("names", "pools", "zones", "before", "after", "left", "came", "scarcest")}
     MoveMap(nodes, section.moves, section.label, steps=section.steps)
 
 

@@ -7,7 +7,7 @@ from berth_workbench.page.time_line import SimulatedTimeLine
 from berth_workbench.page.views.elements import LineChart, TimeLineMap, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.showing.words import counted
-from berth_workbench.simulation.measures import WaitingTimes
+from berth_workbench.simulation.measures import WaitingTimes, told_resources
 from berth_workbench.traces.result import SimulatedTime
 
 FOLLOWED = "berth-time"
@@ -35,6 +35,9 @@ class SimulatedView:
                 self._chart(times, "Requested", {
                     "CPU": [100 * sample.cpu for sample in samples],
                     "memory": [100 * sample.memory for sample in samples],
+                } | {
+                    name: [100 * sample.resources.get(name, 0.0) for sample in samples]
+                    for name in told_resources(result.resources)
                 }, "%")  # fmt: skip
                 self._chart(times, "Pods", {
                     "running": [sample.running for sample in samples],
@@ -56,7 +59,7 @@ class SimulatedView:
 
 def _clock(seconds: float) -> str:
     whole = int(seconds)
-    return f"{whole // 86400 + 1}d {whole // 3600 % 24:02}:{whole // 60 % 60:02}"
+    return f"day {whole // 86400 + 1}, {whole // 3600 % 24:02}:{whole // 60 % 60:02}"
 
 
 def _sums(result: SimulatedTime) -> None:

@@ -102,10 +102,7 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     if found.state in ("fits", "runs") or not (found.changes or found.state == "pending"):
         return
     yield ""
-    if found.never:
-        yield from _wrapped(f"Never with this cluster: {why_never(found)}.", width)
-    else:
-        yield "Not now."
+    yield from _wrapped(whether_ever(found) or "Not now.", width)
     if found.changes:
         yield ""
         yield ("Nothing was found that places all of them. Any one of these places more:"
@@ -133,12 +130,15 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
                             width)  # fmt: skip
 
 
+def whether_ever(found: Help) -> str:
+    """Return that it does not help to wait, in a sentence; empty where it may."""
+    return f"Never with this cluster: {why_never(found)}." if found.never else ""
+
+
 def in_short(found: Help, most: int = 3) -> Iterable[tuple[str, str]]:
     """Yield the cheapest changes in a sentence each, with the command that makes it; or that there is none."""
     if found.state in ("fits", "runs"):
         yield f"{_capital(found.message)}.", ""
-    elif found.never:
-        yield f"Never with this cluster: {why_never(found)}.", ""
     for change in found.changes[:most]:
         left = f", which leaves {change.still_pending} waiting" if change.still_pending else ""
         yield f"{_capital(change.what)}{left}.", change.command
