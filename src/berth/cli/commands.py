@@ -67,6 +67,17 @@ SCHEDULER = CommandTable(
                 ),
             ),
         ),
+        "observe": CommandEntry(
+            "berth.cli.observe",
+            "Another scheduler's decisions, judged beside it.",
+            (
+                CommandExample(
+                    "What kubectl has watched, without a cluster.",
+                    "berth observe --events nodes.json --events pods.json",
+                ),
+                CommandExample("Each pod, for a program.", "berth observe --events stream.jsonl.gz -o json"),
+            ),
+        ),
         "extender": CommandEntry(
             "berth.cli.extender",
             "Our plugins for a stock kube-scheduler, as an extender.",

@@ -1,0 +1,426 @@
+"""Judges what another scheduler has done with a pod: would it have been the same here, in a state that was to be seen?
+
+The other scheduler decides on a cache. That is a little behind the API server, and ahead of it by the pods that it has
+assumed, whose bindings arrive a little later and sometimes in another order. So a pod is asked about in several states:
+
+1. the state at its binding: what is bound by then, with the pods that the queue's order has had before this one though
+   their bindings came later, without those that it has had after it, and without what happened elsewhere within the
+   moment that a binding takes on its way;
+2. earlier ones, change by change, back to when the pod came or was last tried;
+3. states in which one pod, of which the order of the queue says nothing, was decided about before or after this one.
+
+The first state in which the two agree is the one that the pod is judged by. Judging one pod costs `MOST_STATES`
+questions at most, and a single one in nearly all cases.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from berth.agreement.moments import Change, Counted, Moment, Shift, standing_in
+from berth.agreement.results import (
+    FailureResult,
+    JudgedFailure,
+    Judgement,
+    ObservedDecision,
+    Preemption,
+    Result,
+    Weighing,
+)
+from berth.api.pod import Pod
+from berth.core.core import Core
+from berth.core.questions import choose, decide, unanswered
+from berth.cycle.attempt import Attempt
+from berth.cycle.node_sample import feasible_nodes_to_find
+from berth.cycle.schedule import Search
+from berth.engine.sums import BestRows
+from berth.framework.blame import contained, status_of
+from berth.plugins.preemption.choice import Candidate, cost
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+MOST_STATES: Final = 48
+MOST_STATES_SAMPLED: Final = 8
+"""Where sampling explains that a node is not the best, fewer states are tried before it is taken to."""
+FIRST_STEPS_BACK: Final = 4
+"""So many earlier states are tried before single pods are tried on the other side of this one."""
+MOST_NEIGHBOURS: Final = 12
+"""How many pods, bound right before or after this one, are tried on the other side of it."""
+MOMENT_REVISIONS: Final = 3
+"""How long a binding is on its way, in revisions: what happened this shortly before it was hardly seen by then."""
+
+Answered = TypeVar("Answered")
+
+
+class Pending(NamedTuple):
+    """What is remembered of a pod without a node."""
+
+    pod: Pod
+    since: Moment
+    """When it came."""
+    tried: Moment | None = None
+    """When it was last said to fit nowhere: what came of it since was decided later."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod.metadata.uid
+
+    @property
+    def scheduler(self) -> str:
+        """Whose pod it is."""
+        return self.pod.spec.scheduler_name
+
+    @property
+    def waits(self) -> bool:
+        """Say whether it has waited for something since it came, so that its place in the queue is not known."""
+        status = self.pod.status
+        return bool(status.nominated_node_name) or any(each.type == "PodScheduled" for each in status.conditions)
+
+    def goes_before(self, other: "Pending") -> bool:
+        """Say whether a queue that has both certainly had this one first.
+
+        A pod of higher priority that came later may have come too late, so of such pods it cannot be told.
+        """
+        is_one_queue = self.scheduler == other.scheduler and not (self.waits or other.waits)
+        is_first = (self.pod.spec.priority or 0) >= (other.pod.spec.priority or 0)
+        return is_one_queue and is_first and self.since.order < other.since.order
+
+
+class Question(NamedTuple):
+    """What another scheduler has done with a pod, at the moment at which the API server says so."""
+
+    pod: PodInfo
+    """As it was before."""
+    pending: Pending
+    moment: Moment
+    node: str = ""
+    """The node that it was bound to; empty where it was not bound."""
+    told: str = ""
+    """What its condition says, where it fits nowhere."""
+    nominated: str = ""
+    """The node that it was newly nominated to."""
+    victims: tuple[PodInfo, ...] = ()
+    """The pods there that had to go for it."""
+
+
+class State(NamedTuple):
+    """A state that a scheduler may have decided in."""
+
+    shifts: tuple[Shift, ...]
+    is_present: bool
+    """Whether it is that at the moment of the question."""
+    at: float
+    """When that was, in the order of the API server."""
+
+
+class Past:
+    """What the judge reads: the latest changes, the latest bindings, and those that are about to be taken in."""
+
+    def __init__(self, keep: int) -> None:
+        self.changes: deque[Change] = deque(maxlen=keep)
+        self.bindings: deque[Question] = deque(maxlen=keep)
+        self.coming: dict[str, Question] = {}
+        """By uid, the bindings that have arrived and are not taken in yet."""
+
+    def states(self, question: Question, moment_s: float) -> Iterator[State]:
+        """Yield the states that a pod may have been decided about in, the likeliest first.
+
+        `moment_s` is how long a binding is on its way at most.
+        """
+        pending, now = question.pending, question.moment
+        since = (pending.tried or pending.since).order
+        order = tuple(self._in_order(question))
+        changes = [change for change in reversed(self.changes) if change.moment.order > since]
+        others = [change for change in changes if not self._was_assumed(change, pending)]
+        unseen = tuple(
+            change.undone
+            for change in others
+            if not (pending.waits or change.bound) and _is_within(change.moment, now, moment_s)
+        )
+        yield State((*order, *unseen), True, now.at)
+        if unseen:
+            yield State(order, True, now.at)
+        if order:
+            yield State((), True, now.at)
+        back = _back(others, order)
+        yield from islice(back, FIRST_STEPS_BACK)
+        for moment, shift in self._either_side(question, order):
+            yield State((*order, *unseen, shift), False, moment.at)
+            if unseen:
+                yield State((*order, shift), False, moment.at)
+        yield from back
+        yield from _back(changes, ())
+
+    def _in_order(self, question: Question) -> Iterator[Counted]:
+        """Yield what makes the pods that were decided about before this one those that the queue has had before it."""
+        pending = question.pending
+        for coming in self.coming.values():
+            if coming.pending.goes_before(pending):
+                yield Counted(coming.pending.uid, coming.pod, coming.node)
+        for bound in self._bound_since(pending.since):
+            if pending.goes_before(bound.pending):
+                yield Counted(bound.pending.uid)
+
+    def _bound_since(self, moment: Moment) -> Iterator[Question]:
+        """Yield the pods that were bound after a moment, the last first."""
+        for bound in reversed(self.bindings):
+            if bound.moment.order <= moment.order:
+                return
+            yield bound
+
+    def _was_assumed(self, change: Change, pending: Pending) -> bool:
+        """Say whether a change is a binding that the pod's scheduler knew of before the API server did."""
+        if not change.bound:
+            return False
+        bound = next((each for each in reversed(self.bindings) if each.pending.uid == change.bound), None)
+        if bound is None:
+            return False
+        return bound.pending.goes_before(pending) or pending.goes_before(bound.pending)
+
+    def _either_side(self, question: Question, order: Sequence[Counted]) -> Iterator[tuple[Moment, Shift]]:
+        """Yield single pods on the other side of this one, where the order of the queue has not decided that."""
+        settled = {question.pending.uid, *(shift.uid for shift in order)}
+        coming = (each for each in self.coming.values() if each.pending.uid not in settled)
+        for after in islice(coming, MOST_NEIGHBOURS):
+            yield question.moment, Counted(after.pending.uid, after.pod, after.node)
+        bound = (each for each in self._bound_since(question.pending.since) if each.pending.uid not in settled)
+        for before in islice(bound, MOST_NEIGHBOURS):
+            yield before.moment, Counted(before.pending.uid)
+
+
+def _back(changes: Sequence[Change], order: tuple[Shift, ...]) -> Iterator[State]:
+    """Yield earlier and earlier states."""
+    shifts = order
+    for change in changes:
+        shifts = (*shifts, change.undone)
+        yield State(shifts, False, change.moment.at)
+
+
+def _is_within(then: Moment, now: Moment, moment_s: float) -> bool:
+    """Say whether a binding that is seen now was on its way then."""
+    is_near = not then.revision or not now.revision or now.revision - then.revision <= MOMENT_REVISIONS
+    return is_near and now.at - then.at <= moment_s
+
+
+class Answer(NamedTuple):
+    """What is decided in a state."""
+
+    attempt: Attempt
+    best: BestRows
+    fits: bool
+    """Whether the pod fits the node that it was bound to…"""
+    is_best: bool
+    """…and whether that is among the best."""
+
+
+class Judge:
+    """Holds what another scheduler has done against what a core decides."""
+
+    def __init__(
+        self,
+        core: Core,
+        past: Past,
+        percentages: Mapping[str, int | None],
+        *,
+        keeps_totals: bool,
+        moment_s: float,
+    ) -> None:
+        """`percentages` says of each profile which share of the nodes the other scheduler looks at.
+
+        `moment_s` is how long a binding is on its way at most, by a clock that can be relied on. With `keeps_totals`
+        judgements have the totals of all nodes.
+        """
+        self._core = core
+        self._past = past
+        self._percentages = percentages
+        self._keeps_totals = keeps_totals
+        self._moment_s = moment_s
+        self.on_decided: Callable[[Attempt], None] | None = None
+        """Called with each attempt that a pod is judged by, while the cluster is in its state."""
+        self.on_otherwise: Callable[[str, PodInfo], None] | None = None
+        """Called with each pod that went otherwise, likewise."""
+
+    def judge(self, question: Question) -> Judgement:
+        """Judge a pod that is about to be counted as bound."""
+        may_be_sampled = False
+        asked = 0
+        for state in self._past.states(question, self._moment_s):
+            with standing_in(self._core, state.shifts):
+                answer = self._ask(question)
+                asked += 1
+                if answer.is_best:
+                    return self._judged(
+                        question, state, answer, "agrees" if state.is_present else "couldHaveSeen", asked
+                    )
+                if asked == 1:
+                    may_be_sampled = self._may_be_sampled(question, answer)
+            if asked >= (MOST_STATES_SAMPLED if may_be_sampled else MOST_STATES):
+                break
+        state = next(self._past.states(question, self._moment_s))
+        with standing_in(self._core, state.shifts):
+            result: Result = "sampled" if may_be_sampled else "otherwise"
+            judged = self._judged(question, state, self._ask(question), result, asked)
+            if result == "otherwise" and self.on_otherwise is not None:
+                self.on_otherwise("binding", question.pod)
+        return judged
+
+    def judge_failure(self, question: Question) -> JudgedFailure:
+        """Judge a pod that was said to fit nowhere, and the room that was made for it, if there was any."""
+        judged: JudgedFailure | None = None
+        for state in islice(self._past.states(question, self._moment_s), MOST_STATES):
+            with standing_in(self._core, state.shifts):
+                attempt = decide(self._core, question.pod, unanswered, search=self._search(), on_bug=_worded)
+                answer = self._failure(question, state, attempt)
+                if judged is None or answer.result != "otherwise":
+                    judged = answer
+                    if self.on_decided is not None:
+                        self.on_decided(attempt)
+                if answer.result != "otherwise":
+                    break
+        assert judged is not None, "there is always the state at the moment of the question"
+        if judged.result == "otherwise" and self.on_otherwise is not None:
+            self.on_otherwise("failure", question.pod)
+        return judged
+
+    def _search(self) -> Search:
+        return Search(self._core.cache.table, _first, policy=self._core.generation.cycle, score_single_node=True)
+
+    def _ask(self, question: Question) -> Answer:
+        table = self._core.cache.table
+        attempt = choose(self._core, question.pod, search=self._search(), on_bug=_worded)
+        scored, nodes = attempt.found.scored, attempt.found.nodes
+        row = table.row_of.get(question.node)
+        if scored is None or nodes is None or attempt.outcome.error is not None:
+            return Answer(attempt, (), False, False)
+        best = scored.best_rows()
+        fits = row is not None and bool(nodes.mask[row])
+        return Answer(attempt, best, fits, fits and row in best)
+
+    def _may_be_sampled(self, question: Question, answer: Answer) -> bool:
+        """Say whether a scheduler that looks at a part of the nodes may have come to this node."""
+        attempt = answer.attempt
+        nodes, scored = attempt.found.nodes, attempt.found.scored
+        if not answer.fits or nodes is None or scored is None:
+            return False
+        enough = feasible_nodes_to_find(len(self._core.cache.table), self._percentages.get(attempt.profile.name))
+        if nodes.count <= enough:
+            return False
+        rows = nodes.row_array()
+        totals = scored.total(rows)
+        own = totals[np.searchsorted(rows, self._core.cache.table.row_of[question.node])]
+        # Of the nodes that it looked at, of which there were enough, none was better.
+        return int(np.count_nonzero(totals > own)) <= nodes.count - enough
+
+    def _judged(self, question: Question, state: State, answer: Answer, result: Result, asked: int) -> Judgement:
+        if self.on_decided is not None:
+            self.on_decided(answer.attempt)
+        names = self._core.cache.table.names
+        scored, nodes = answer.attempt.found.scored, answer.attempt.found.nodes
+        totals: dict[str, int] = {}
+        if self._keeps_totals and scored is not None and nodes is not None and len(answer.best):
+            rows = nodes.row_array()
+            totals = {names[row]: total for row, total in zip(rows.tolist(), scored.total(rows).tolist(), strict=True)}
+        decision = ObservedDecision(
+            question.pod.key,
+            question.node,
+            result,
+            tuple(sorted(names[int(row)] for row in answer.best)) if self._keeps_totals or not answer.is_best else (),
+            totals,
+            _lag_ms(question, state),
+        )
+        judged = Judgement(decision, question.pending.uid, question.pending.scheduler, question.moment.at, asked)
+        return judged if answer.is_best else self._weighed(judged, answer)
+
+    def _weighed(self, judged: Judgement, answer: Answer) -> Judgement:
+        """Say how the two nodes differ."""
+        attempt, table = answer.attempt, self._core.cache.table
+        scored, row = attempt.found.scored, table.row_of.get(judged.decision.node)
+        best = int(answer.best[0]) if len(answer.best) else None
+        shares = {} if scored is None or best is None else scored.shares(best)
+        ours = None if best is None else Weighing(table.names[best], shares)
+        if not answer.fits or scored is None or row is None:
+            said = {} if row is None else rejections(attempt, table, row)
+            theirs = Weighing(judged.decision.node, {}, said)
+            message = attempt.outcome.message
+            return msgspec.structs.replace(judged, theirs=theirs, ours=ours, plugins=tuple(said), message=message)
+        own = scored.shares(row)
+        ahead = {name: points - own.get(name, 0) for name, points in shares.items() if points > own.get(name, 0)}
+        return msgspec.structs.replace(
+            judged,
+            theirs=Weighing(judged.decision.node, own),
+            ours=ours,
+            points=sum(shares.values()) - sum(own.values()),
+            plugins=tuple(sorted(ahead, key=lambda name: (-ahead[name], name))),
+        )
+
+    def _failure(self, question: Question, state: State, attempt: Attempt) -> JudgedFailure:
+        outcome, names = attempt.outcome, self._core.cache.table.names
+        is_same = not outcome.fits and outcome.message == question.told
+        preemption: Preemption | None = None
+        if question.nominated:
+            preemption = _preemption(question, attempt)
+            is_same = not outcome.fits and (preemption.is_same or preemption.is_as_good)
+        result: FailureResult = "otherwise"
+        if is_same:
+            result = "agrees" if state.is_present else "couldHaveSeen"
+        return JudgedFailure(
+            question.pod.key,
+            question.pending.uid,
+            result,
+            question.moment.at,
+            question.told,
+            outcome.message,
+            "" if outcome.chosen_row is None else names[outcome.chosen_row],
+            preemption,
+            _lag_ms(question, state),
+        )
+
+
+def _preemption(question: Question, attempt: Attempt) -> Preemption:
+    node, victims = attempt.outcome.nominated_node_name or "", attempt.outcome.victims
+    theirs, ours = {each.uid for each in question.victims}, {each.uid for each in victims}
+    is_same = node == question.nominated and theirs == ours
+    is_as_good = bool(theirs and ours) and _cost(question.victims) <= _cost(victims)
+    return Preemption(
+        question.nominated,
+        tuple(sorted(each.key for each in question.victims)),
+        node,
+        tuple(sorted(each.key for each in victims)),
+        is_same,
+        is_as_good,
+    )
+
+
+def _cost(victims: tuple[PodInfo, ...]) -> tuple[float, ...]:
+    """Return what making room costs by upstream's criteria, but for budgets, which nobody has counted for them."""
+    return tuple(cost(Candidate(0, victims, 0)))
+
+
+def rejections(attempt: Attempt, table: NodeTable, row: int) -> dict[str, tuple[str, ...]]:
+    """Return what speaks against a node, by plugin."""
+    found, pre = attempt.found, attempt.found.pre_filtered
+    if pre is not None and pre.status is not None:
+        return {pre.status.plugin: pre.status.reasons}
+    if pre is not None and pre.node_names is not None and table.names[row] not in pre.node_names:
+        return dict.fromkeys(pre.narrowing_plugins, ())
+    if found.verdicts is None:
+        return {}
+    said = {status.plugin: status.reasons for status in found.verdicts.findings.statuses(row)}
+    return said or {status.plugin: status.reasons for status, rows in found.narrowed if row in rows}
+
+
+def _lag_ms(question: Question, state: State) -> int:
+    return max(0, round((question.moment.at - state.at) * 1000))
+
+
+def _first(rows: BestRows) -> int:
+    return int(rows[0])
+
+
+def _worded(bug: BaseException) -> str:
+    return status_of(contained(bug)).message

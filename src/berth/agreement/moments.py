@@ -1,0 +1,146 @@
+"""The last moments of a cluster: what has changed, and how to stand in a state that is over.
+
+The observer's core notes each change that decisions depend on. A state of the recent past is the present one with some
+of these changes taken back for as long as a question takes: by a journal and not by copies, so that it costs what has
+changed. The same way leads to states that never were in the API server and yet were in the other scheduler's cache,
+which has the pods that it has assumed and not what happened a moment ago.
+
+Nodes and pods are in the journal. Other objects (claims, volumes, budgets) are taken as they are now.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from berth.api.node import Node
+from berth.core.core import Core
+from berth.state.pod_info import PodInfo
+
+
+class Shift(Protocol):
+    """One step from the present state to another, and back."""
+
+    def make(self, core: Core) -> bool:
+        """Change the state; say whether there was anything to change."""
+
+    def take_back(self, core: Core) -> None:
+        """Restore what `make` has changed; called in the opposite order, and only where there was something."""
+
+
+class Counted:
+    """A pod is counted otherwise: on a node that it had before or is assumed on, as it was before, or not at all."""
+
+    __slots__ = ("_node", "_pod", "_replaced", "uid")
+
+    def __init__(self, uid: str, pod: PodInfo | None = None, node: str = "") -> None:
+        """Without `pod` it is not counted."""
+        self.uid = uid
+        self._pod = pod
+        self._node = node
+        self._replaced: tuple[PodInfo, str] | None = None
+        """How an earlier shift has it counted, if one does."""
+
+    def make(self, core: Core) -> bool:
+        """Count the pod so; where one of the nodes is gone all stays as it is, since there would be no way back."""
+        cache, state = core.cache, core.cache.state_of(self.uid)
+        if self._pod is not None and self._node not in cache.table.row_of:
+            return False
+        if state is None:
+            if self._pod is None:
+                return False
+        elif state.assumed:  # this core assumes nothing of its own, so another shift has
+            self._replaced = state.pod, cache.table.names[state.row]
+            cache.forget(self.uid)
+        elif cache.table.valid[state.row]:
+            cache.lift(self.uid)
+        else:
+            return False
+        if self._pod is not None:
+            cache.assume(self._pod, self._node)
+        return True
+
+    def take_back(self, core: Core) -> None:
+        """Count it as before."""
+        if self._pod is not None:
+            core.cache.forget(self.uid)
+        if self._replaced is not None:
+            core.cache.assume(*self._replaced)
+            self._replaced = None
+        else:
+            core.cache.put_back(self.uid)
+
+
+class NodeAsBefore(NamedTuple):
+    """A node is as it was before a change; None where it was not there."""
+
+    old: Node | None
+    new: Node | None
+
+    def make(self, core: Core) -> bool:
+        """Put the former object in the latter's place."""
+        _exchange(core, self.new, self.old)
+        return True
+
+    def take_back(self, core: Core) -> None:
+        """Put the latter in the former's place."""
+        _exchange(core, self.old, self.new)
+
+
+def _exchange(core: Core, present: Node | None, wanted: Node | None) -> None:
+    if wanted is not None:
+        core.cache.put_node(wanted)
+    elif present is not None:
+        core.cache.remove_node(present.metadata.name)
+
+
+class Nominated(NamedTuple):
+    """A pod is nominated to another node than now, or with "" to none."""
+
+    pod: PodInfo
+    node: str
+    instead: str
+    """What it is promised in the state that the shift leads from."""
+
+    def make(self, core: Core) -> bool:
+        """Change what the pod is promised."""
+        return self._promise(core, self.node)
+
+    def take_back(self, core: Core) -> None:
+        """Promise it again what it was promised."""
+        self._promise(core, self.instead)
+
+    def _promise(self, core: Core, node: str) -> bool:
+        core.nominator.nominate(self.pod, node)
+        core.nominator.take_released()  # nobody is to be woken by what is only tried
+        return True
+
+
+@contextlib.contextmanager
+def standing_in(core: Core, shifts: Sequence[Shift]) -> Iterator[None]:
+    """Have the core's cluster be another one until the end of the block. No cycle of it may be open."""
+    made: list[Shift] = []
+    try:
+        made.extend(shift for shift in shifts if shift.make(core))
+        yield
+    finally:
+        for shift in reversed(made):
+            shift.take_back(core)
+
+
+class Moment(NamedTuple):
+    """When something happened: its place in the order of events, its revision, and the time in seconds."""
+
+    order: int
+    revision: int
+    """0 where it is not known."""
+    at: float
+
+
+class Change(NamedTuple):
+    """Something that decisions depend on has changed."""
+
+    moment: Moment
+    undone: Shift
+    """What leads from the state after the change to the one before it."""
+    bound: str = ""
+    """The uid of the pod, where a pod that had been pending was bound."""

@@ -1,0 +1,263 @@
+"""The scheduler as a bystander: a core that decides nothing of its own, and judges what another scheduler has done.
+
+It takes events in as any core does, and keeps a journal of what they change. A pod that is bound is judged before the
+binding is taken in. Since the other scheduler's bindings arrive in another order than it has decided in, a binding and
+all that follows it are held back for a moment, until those that may have been decided before it have arrived, too.
+
+`berth observe` feeds one with a recorded stream of events, or runs one in place of the core of `berth run`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from berth.agreement.judging import Judge, Past, Pending, Question
+from berth.agreement.moments import Change, Counted, Moment, NodeAsBefore, Nominated
+from berth.agreement.results import Agreement, JudgedFailure, Judgement
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.core.core import Core, CoreParts
+from berth.core.intake import FINISHED_PHASES, Event, ObjectEvent
+from berth.cycle.failure import UNSCHEDULABLE
+from berth.framework.effects import Answer, Effect
+from berth.queue.changes import node_changes
+from berth.state.cache import same_for_scheduling
+from berth.state.pod_info import PodInfo
+
+KEPT_CHANGES: Final = 1024
+PREEMPTED: Final = "PreemptionByScheduler"
+"""The reason of the condition DisruptionTarget of pods that a scheduler evicts."""
+
+
+class Lookahead(NamedTuple):
+    """How long a binding is held back: for so many events, or so many seconds."""
+
+    events: int = 64
+    seconds: float = float("inf")
+
+
+class Observing(NamedTuple):
+    """How a core observes."""
+
+    lookahead: Lookahead = Lookahead()
+    percentages: dict[str, int | None] = {}
+    """By profile, which share of the nodes the other scheduler looks at."""
+    scheduler_names: frozenset[str] = frozenset()
+    """Whose pods are judged; all where it is empty."""
+    keeps_totals: bool = False
+    moment_s: float = float("inf")
+    """How long a binding is on its way at most; without a bound where events have no times that can be relied on."""
+    judges_failures: bool = True
+    """Whether pods that fit nowhere are looked at, too."""
+    on_judged: Callable[[Judgement], None] = lambda _judged: None
+    on_failure: Callable[[JudgedFailure], None] = lambda _judged: None
+
+
+class Victim(NamedTuple):
+    """A pod that somebody preempts, and since when that is known."""
+
+    pod: PodInfo
+    moment: Moment
+
+
+class _Held(NamedTuple):
+    event: ObjectEvent
+    moment: Moment
+    asked: Question | None
+    """What is to be asked before the event is taken in."""
+
+
+class ObservingCore(Core):
+    """A core that judges, and neither binds nor evicts nor tells anybody."""
+
+    def __init__(self, parts: CoreParts, observing: Observing) -> None:
+        super().__init__(parts)
+        self.agreement = Agreement()
+        self._observing = observing
+        self._held: deque[_Held] = deque()
+        self._past = Past(KEPT_CHANGES)
+        self._pending: dict[str, Pending] = {}
+        self._victims: dict[str, Victim] = {}
+        self._order = 0
+        self._judge = Judge(
+            self,
+            self._past,
+            observing.percentages,
+            keeps_totals=observing.keeps_totals,
+            moment_s=observing.moment_s,
+        )
+
+    @property
+    def has_work(self) -> bool:
+        """Say whether `step` would take something in now."""
+        return bool(self._held) and self._is_due(self.now)
+
+    def handle(self, event: Event | Answer, now: float) -> list[Effect]:
+        """Take an event in, or hold it back behind a binding."""
+        if not isinstance(event, ObjectEvent):
+            return super().handle(event, now)
+        self._dispatcher.set_time(now)
+        self._order += 1
+        moment = Moment(self._order, _revision(event.obj), now)
+        asked = self._heard_of(event, moment) if event.kind == "Pod" else None
+        if asked is not None or self._held:
+            self._held.append(_Held(event, moment, asked))
+        else:
+            self._take_in(event, moment, None)
+        return []
+
+    def step(self, now: float, *, begins: bool = True) -> list[Effect]:
+        """Take in what was held back for long enough, one event at a time."""
+        self._dispatcher.set_time(now)
+        if self._held and self._is_due(now):
+            self._release()
+        return []
+
+    def next_deadline(self) -> float | None:
+        """Return when something that is held back is due."""
+        return self._held[0].moment.at + self._observing.lookahead.seconds if self._held else None
+
+    def finish(self) -> None:
+        """Take in all that is held back: nothing more will come."""
+        while self._held:
+            self._release()
+
+    def _is_due(self, now: float) -> bool:
+        ahead, first = self._observing.lookahead, self._held[0].moment
+        return self._order - first.order >= ahead.events or now - first.at >= ahead.seconds
+
+    def _release(self) -> None:
+        held = self._held.popleft()
+        self._take_in(held.event, held.moment, held.asked)
+
+    def _heard_of(self, event: ObjectEvent, moment: Moment) -> Question | None:
+        """Note a pod that waits; return what is to be asked of one that is bound, or is newly said to fit nowhere."""
+        pod: Pod = event.obj
+        uid = pod.metadata.uid
+        known = self._pending.get(uid)
+        if event.type == "DELETED" or pod.status.phase in FINISHED_PHASES:
+            self._pending.pop(uid, None)
+            return None
+        if pod.spec.node_name:
+            if known is None:
+                self._note_victim(pod, moment)
+                return None
+            del self._pending[uid]
+            binding = Question(self.intake.info(known.pod), known, moment, node=pod.spec.node_name)
+            self._past.coming[uid] = binding
+            return binding
+        told = _told(pod)
+        nominated = pod.status.nominated_node_name
+        is_news = known is not None and (told != _told(known.pod) or nominated != known.pod.status.nominated_node_name)
+        tried = moment if is_news and told else (None if known is None else known.tried)
+        self._pending[uid] = Pending(pod, moment if known is None else known.since, tried)
+        if known is None or not is_news or not told or not self._observing.judges_failures:
+            return None
+        new = nominated if nominated != known.pod.status.nominated_node_name else ""
+        return Question(self.intake.info(known.pod), known, moment, told=told, nominated=new)
+
+    def _note_victim(self, pod: Pod, moment: Moment) -> None:
+        """Note a pod that somebody preempts, so that the preemptor, told of before or after, can be held to it."""
+        if pod.metadata.uid in self._victims:
+            return
+        if any(each.type == "DisruptionTarget" and each.reason == PREEMPTED for each in pod.status.conditions):
+            self._victims[pod.metadata.uid] = Victim(self.intake.info(pod), moment)
+            while len(self._victims) > KEPT_CHANGES:
+                del self._victims[next(iter(self._victims))]
+
+    def _take_in(self, event: ObjectEvent, moment: Moment, asked: Question | None) -> None:
+        if event.kind == "Pod":
+            self._take_pod(event, moment, asked)
+        elif event.kind == "Node":
+            self._take_node(event, moment)
+        else:
+            super().handle(event, moment.at)
+
+    def _take_pod(self, event: ObjectEvent, moment: Moment, asked: Question | None) -> None:
+        pod: Pod = event.obj
+        uid = pod.metadata.uid
+        if asked is not None and asked.node:
+            del self._past.coming[uid]
+        if asked is not None:
+            self._judge_it(asked)
+        note, known = self._past.changes.append, self.intake.pod(pod.key)
+        before, promised = self._counted(uid), self.nominator.node_of(uid) or ""
+        super().handle(event, moment.at)
+        after, promise = self._counted(uid), self.nominator.node_of(uid) or ""
+        if promised != promise and (info := known or self.intake.pod(pod.key)) is not None:
+            note(Change(moment, Nominated(info, promised, promise)))
+        if before == after:
+            return
+        if before is not None and after is not None and before[1] == after[1]:
+            if not same_for_scheduling(before[0], after[0]):
+                note(Change(moment, Counted(uid, *before)))
+            return
+        if before is not None:
+            note(Change(moment, Counted(uid, *before)))
+        if after is not None:
+            is_binding = asked is not None and bool(asked.node)
+            note(Change(moment, Counted(uid), uid if is_binding else ""))
+            if asked is not None and is_binding:
+                self._past.bindings.append(asked)
+
+    def _counted(self, uid: str) -> tuple[PodInfo, str] | None:
+        state = self.cache.state_of(uid)
+        return None if state is None else (state.pod, self.cache.table.names[state.row])
+
+    def _take_node(self, event: ObjectEvent, moment: Moment) -> None:
+        node: Node = event.obj
+        table = self.cache.table
+        row = table.row_of.get(node.metadata.name)
+        old = None if row is None else table.nodes[row]
+        super().handle(event, moment.at)
+        new = None if event.type == "DELETED" else node
+        if old is None and new is None:
+            return
+        if old is None or new is None or node_changes(old, new):
+            self._past.changes.append(Change(moment, NodeAsBefore(old, new)))
+
+    def _judge_it(self, asked: Question) -> None:
+        names = self._observing.scheduler_names
+        if names and asked.pending.scheduler not in names:
+            return
+        if asked.node:
+            judged = self._judge.judge(asked)
+            self.agreement.note(judged)
+            self._observing.on_judged(judged)
+            return
+        failure = self._judge.judge_failure(asked._replace(victims=self._victims_of(asked)))
+        self.agreement.note_failure(failure)
+        self._observing.on_failure(failure)
+
+    def _victims_of(self, asked: Question) -> tuple[PodInfo, ...]:
+        """Return the pods that are preempted for a pod on the node that it is nominated to, and claim them for it."""
+        if not asked.nominated:
+            return ()
+        since = (asked.pending.tried or asked.pending.since).order
+        found = {
+            uid: victim.pod
+            for uid, victim in self._victims.items()
+            if victim.pod.node_name == asked.nominated
+            and victim.moment.order > since
+            and victim.pod.priority < asked.pod.priority
+        }
+        for uid in found:
+            del self._victims[uid]
+        return tuple(found.values())
+
+
+def _told(pod: Pod) -> str:
+    """Return why a pod fits nowhere, as its condition says it."""
+    return next(
+        (
+            each.message
+            for each in pod.status.conditions
+            if each.type == "PodScheduled" and each.reason == UNSCHEDULABLE
+        ),
+        "",
+    )
+
+
+def _revision(obj: Any) -> int:
+    text = obj.metadata.resource_version
+    return int(text) if text.isdigit() else 0

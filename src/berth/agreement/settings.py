@@ -1,0 +1,77 @@
+"""What an observer decides with: the other scheduler's configuration, but for the share of the nodes that it looks at.
+
+Every node is scored here, so that what a sample has cost can be told. The share is kept apart: it says where sampling
+may explain that a pod is not on the best node.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from berth.agreement.observer import Observing, ObservingCore
+from berth.config.types import SchedulerConfiguration
+from berth.core.assembly import build_core
+from berth.core.core import Core
+from berth.core.intake import ObjectEvent
+from berth.framework.registry import Registry
+
+ADAPTIVE = 0
+"""kube-scheduler's default share: a formula's."""
+
+
+def scoring_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Return the configuration with every node scored."""
+    profiles = tuple(msgspec.structs.replace(profile, percentage_of_nodes_to_score=None) for profile in config.profiles)
+    return msgspec.structs.replace(config, profiles=profiles, percentage_of_nodes_to_score=None, extenders=())
+
+
+def shares_of(config: SchedulerConfiguration) -> dict[str, int | None]:
+    """Return by profile which share of the nodes a scheduler of this configuration looks at."""
+    shared = ADAPTIVE if config.percentage_of_nodes_to_score is None else config.percentage_of_nodes_to_score
+    return {
+        profile.scheduler_name: shared
+        if profile.percentage_of_nodes_to_score is None
+        else profile.percentage_of_nodes_to_score
+        for profile in config.profiles
+    }
+
+
+def build_observer(
+    config: SchedulerConfiguration,
+    registry: Registry,
+    *,
+    observing: Observing,
+    build: Callable[..., Core] = build_core,
+    **options: Any,
+) -> ObservingCore:
+    """Return a core that observes, as `berth.core.assembly.build_core` returns one that schedules.
+
+    Raises `ConfigError`, `RegistryError`.
+    """
+    observing = observing._replace(percentages=shares_of(config))
+    make_core = partial(ObservingCore, observing=observing)
+    core = build(scoring_all(config), registry, make_core=make_core, **options)
+    assert isinstance(core, ObservingCore), "what makes a core uses the class that it is given"
+    return core
+
+
+def observe_recorded(
+    config: SchedulerConfiguration,
+    registry: Registry,
+    known: Iterable[ObjectEvent],
+    events: Iterable[tuple[ObjectEvent, float]],
+    observing: Observing,
+) -> ObservingCore:
+    """Observe events that are over, after what was `known` before them; return the core with what has come of it."""
+    core = build_observer(config, registry, observing=observing, rng=random.Random(0))
+    for event in known:
+        core.handle(event, core.now)
+    for event, at in events:
+        core.handle(event, at)
+        while core.has_work:
+            core.step(at)
+    core.finish()
+    return core
