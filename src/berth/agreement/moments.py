@@ -70,47 +70,65 @@ class Counted:
             core.cache.put_back(self.uid)
 
 
-class NodeAsBefore(NamedTuple):
-    """A node is as it was before a change; None where it was not there."""
+class NodeAsBefore:
+    """A node is as it was before a change, or where it was not there before, is not there."""
 
-    old: Node | None
-    new: Node | None
+    __slots__ = ("_name", "_node", "_replaced")
+
+    def __init__(self, name: str, node: Node | None) -> None:
+        self._name = name
+        self._node = node
+        self._replaced: Node | None = None
 
     def make(self, core: Core) -> bool:
-        """Put the former object in the latter's place."""
-        _exchange(core, self.new, self.old)
+        """Put the former object in the latter's place.
+
+        Rows are taken and given back like a stack's places, and shifts are taken back in the opposite order: so a node
+        that comes back has the row that it had, and pods that are put back find it there.
+        """
+        table = core.cache.table
+        row = table.row_of.get(self._name)
+        self._replaced = None if row is None else table.nodes[row]
+        _exchange(core, self._name, self._node)
         return True
 
     def take_back(self, core: Core) -> None:
         """Put the latter in the former's place."""
-        _exchange(core, self.old, self.new)
+        _exchange(core, self._name, self._replaced)
 
 
-def _exchange(core: Core, present: Node | None, wanted: Node | None) -> None:
-    if wanted is not None:
-        core.cache.put_node(wanted)
-    elif present is not None:
-        core.cache.remove_node(present.metadata.name)
+def _exchange(core: Core, name: str, node: Node | None) -> None:
+    if node is not None:
+        core.cache.put_node(node)
+    else:
+        core.cache.remove_node(name)
 
 
-class Nominated(NamedTuple):
+class Nominated:
     """A pod is nominated to another node than now, or with "" to none."""
 
-    pod: PodInfo
-    node: str
-    instead: str
-    """What it is promised in the state that the shift leads from."""
+    __slots__ = ("_node", "_pod", "_promised")
+
+    def __init__(self, pod: PodInfo, node: str) -> None:
+        self._pod = pod
+        self._node = node
+        self._promised: tuple[PodInfo, str] = (pod, "")
 
     def make(self, core: Core) -> bool:
         """Change what the pod is promised."""
-        return self._promise(core, self.node)
+        nominator, uid = core.nominator, self._pod.uid
+        node = nominator.node_of(uid) or ""
+        pod = next((each for each in nominator.pods_on(node) if each.uid == uid), self._pod)
+        self._promised = (pod, node)
+        return self._promise(core, self._pod, self._node)
 
     def take_back(self, core: Core) -> None:
         """Promise it again what it was promised."""
-        self._promise(core, self.instead)
+        self._promise(core, *self._promised)
 
-    def _promise(self, core: Core, node: str) -> bool:
-        core.nominator.nominate(self.pod, node)
+    @staticmethod
+    def _promise(core: Core, pod: PodInfo, node: str) -> bool:
+        core.nominator.nominate(pod, node)
         core.nominator.take_released()  # nobody is to be woken by what is only tried
         return True
 

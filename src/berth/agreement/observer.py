@@ -78,6 +78,8 @@ class ObservingCore(Core):
         self._past = Past(KEPT_CHANGES)
         self._pending: dict[str, Pending] = {}
         self._victims: dict[str, Victim] = {}
+        self._nominations: deque[tuple[str, int]] = deque(maxlen=KEPT_CHANGES)
+        """The nodes that pods were nominated to, and when in the order of events."""
         self._order = 0
         self._judge = Judge(
             self,
@@ -154,6 +156,8 @@ class ObservingCore(Core):
         if known is None or not is_news or not told or not self._observing.judges_failures:
             return None
         new = nominated if nominated != known.pod.status.nominated_node_name else ""
+        if new:
+            self._nominations.append((new, moment.order))
         return Question(self.intake.info(known.pod), known, moment, told=told, nominated=new)
 
     def _note_victim(self, pod: Pod, moment: Moment) -> None:
@@ -185,7 +189,7 @@ class ObservingCore(Core):
         super().handle(event, moment.at)
         after, promise = self._counted(uid), self.nominator.node_of(uid) or ""
         if promised != promise and (info := known or self.intake.pod(pod.key)) is not None:
-            note(Change(moment, Nominated(info, promised, promise)))
+            note(Change(moment, Nominated(info, promised)))
         if before == after:
             return
         if before is not None and after is not None and before[1] == after[1]:
@@ -214,7 +218,7 @@ class ObservingCore(Core):
         if old is None and new is None:
             return
         if old is None or new is None or node_changes(old, new):
-            self._past.changes.append(Change(moment, NodeAsBefore(old, new)))
+            self._past.changes.append(Change(moment, NodeAsBefore(node.metadata.name, old)))
 
     def _judge_it(self, asked: Question) -> None:
         names = self._observing.scheduler_names
@@ -233,17 +237,21 @@ class ObservingCore(Core):
         """Return the pods that are preempted for a pod on the node that it is nominated to, and claim them for it."""
         if not asked.nominated:
             return ()
-        since = (asked.pending.tried or asked.pending.since).order
         found = {
             uid: victim.pod
             for uid, victim in self._victims.items()
             if victim.pod.node_name == asked.nominated
-            and victim.moment.order > since
+            and victim.moment.order > asked.pending.since.order
             and victim.pod.priority < asked.pod.priority
+            and self._nearest_nomination(asked.nominated, victim.moment.order) == asked.moment.order
         }
         for uid in found:
             del self._victims[uid]
         return tuple(found.values())
+
+    def _nearest_nomination(self, node: str, order: int) -> int:
+        """Return when a pod was nominated to a node, nearest to this place in the order of events."""
+        return min((each for name, each in self._nominations if name == node), key=lambda each: abs(each - order))
 
 
 def _told(pod: Pod) -> str:

@@ -173,5 +173,12 @@ class ObservedSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 def summary_of(agreement: Agreement, judged: Iterable[Judgement]) -> ObservedSummary:
     """Return the counts, and each decision in the order of bindings."""
-    counts = [agreement.results[result] for result in RESULTS]
-    return ObservedSummary(agreement.pods, *counts, decisions=tuple(each.decision for each in judged))
+    counts = agreement.results
+    return ObservedSummary(
+        agreement.pods,
+        counts["agrees"],
+        counts["couldHaveSeen"],
+        counts["sampled"],
+        counts["otherwise"],
+        tuple(each.decision for each in judged),
+    )
