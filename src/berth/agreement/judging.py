@@ -34,7 +34,7 @@ from berth.agreement.results import (
 from berth.api.pod import Pod
 from berth.core.core import Core
 from berth.core.questions import choose, decide, unanswered
-from berth.cycle.attempt import Attempt
+from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.node_sample import feasible_nodes_to_find
 from berth.cycle.schedule import Search
 from berth.engine.sums import BestRows
@@ -318,6 +318,9 @@ class Judge:
 
     def _judged(self, question: Question, state: State, answer: Answer, result: Result, asked: int) -> Judgement:
         if self.on_decided is not None:
+            row = self._core.cache.table.row_of.get(question.node)
+            if answer.fits:  # what is explained is where the pod went
+                answer.attempt.outcome = Outcome(chosen_row=row)
             self.on_decided(answer.attempt)
         names = self._core.cache.table.names
         scored, nodes = answer.attempt.found.scored, answer.attempt.found.nodes
@@ -378,6 +381,7 @@ class Judge:
             "" if outcome.chosen_row is None else names[outcome.chosen_row],
             preemption,
             _lag_ms(question, state),
+            () if outcome.diagnosis is None else tuple(sorted(outcome.diagnosis.unschedulable_plugins)),
         )
 
 

@@ -9,6 +9,7 @@ all that follows it are held back for a moment, until those that may have been d
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from berth.agreement.judging import Judge, Past, Pending, Question
@@ -18,21 +19,26 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.core.core import Core, CoreParts
 from berth.core.intake import FINISHED_PHASES, Event, ObjectEvent
+from berth.cycle.attempt import Attempt
 from berth.cycle.failure import UNSCHEDULABLE
+from berth.cycle.instrument import Instrument
 from berth.framework.effects import Answer, Effect
 from berth.queue.changes import node_changes
 from berth.state.cache import same_for_scheduling
 from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
 
 KEPT_CHANGES: Final = 1024
+LATE_S: Final = 1.0
+"""What comes to its turn later than this is counted and not judged, since the observer does not keep up."""
 PREEMPTED: Final = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget of pods that a scheduler evicts."""
 
 
 class Lookahead(NamedTuple):
-    """How long a binding is held back: for so many events, or so many seconds."""
+    """How long a binding is held back: for so many events, or where that is None, for so many seconds."""
 
-    events: int = 64
+    events: int | None = 64
     seconds: float = float("inf")
 
 
@@ -49,6 +55,10 @@ class Observing(NamedTuple):
     """How long a binding is on its way at most; without a bound where events have no times that can be relied on."""
     judges_failures: bool = True
     """Whether pods that fit nowhere are looked at, too."""
+    agreement: Agreement | None = None
+    """Where everything is counted, by the cores of all configurations that are in force one after the other."""
+    told: Instrument | None = None
+    """The observer that hears what is decided; not through a recording, since such decisions are no core's own."""
     on_judged: Callable[[Judgement], None] = lambda _judged: None
     on_failure: Callable[[JudgedFailure], None] = lambda _judged: None
 
@@ -70,9 +80,10 @@ class _Held(NamedTuple):
 class ObservingCore(Core):
     """A core that judges, and neither binds nor evicts nor tells anybody."""
 
-    def __init__(self, parts: CoreParts, observing: Observing) -> None:
-        super().__init__(parts)
-        self.agreement = Agreement()
+    def __init__(self, parts: CoreParts, observing: Observing, **recorded: Any) -> None:
+        """`recorded` is what the core needs that records this one, where one does."""
+        super().__init__(parts, **recorded)
+        self.agreement = observing.agreement or Agreement()
         self._observing = observing
         self._held: deque[_Held] = deque()
         self._past = Past(KEPT_CHANGES)
@@ -81,6 +92,7 @@ class ObservingCore(Core):
         self._nominations: deque[tuple[str, int]] = deque(maxlen=KEPT_CHANGES)
         """The nodes that pods were nominated to, and when in the order of events."""
         self._order = 0
+        self._told = observing.told or Instrument()
         self._judge = Judge(
             self,
             self._past,
@@ -126,7 +138,8 @@ class ObservingCore(Core):
 
     def _is_due(self, now: float) -> bool:
         ahead, first = self._observing.lookahead, self._held[0].moment
-        return self._order - first.order >= ahead.events or now - first.at >= ahead.seconds
+        is_passed = ahead.events is not None and self._order - first.order >= ahead.events
+        return is_passed or now - first.at >= ahead.seconds
 
     def _release(self) -> None:
         held = self._held.popleft()
@@ -221,17 +234,34 @@ class ObservingCore(Core):
             self._past.changes.append(Change(moment, NodeAsBefore(node.metadata.name, old)))
 
     def _judge_it(self, asked: Question) -> None:
-        names = self._observing.scheduler_names
+        names, agreement = self._observing.scheduler_names, self.agreement
         if names and asked.pending.scheduler not in names:
             return
+        if self.now - asked.moment.at - self._observing.lookahead.seconds > LATE_S:
+            agreement.skipped["binding" if asked.node else "failure"] += 1
+            return
+        uid = asked.pending.uid
+        queued = self.queue.take(uid) or QueuedPod(asked.pod, asked.moment.at)
+        self._judge.on_decided = partial(self._report, queued, self._stopwatch())
         if asked.node:
             judged = self._judge.judge(asked)
-            self.agreement.note(judged)
+            self.queue.done(uid)
+            agreement.note(judged)
+            self._told.observed(judged.decision.result, judged.points)
+            self._told.bound(queued, asked.node, asked.moment.at)
             self._observing.on_judged(judged)
             return
         failure = self._judge.judge_failure(asked._replace(victims=self._victims_of(asked)))
-        self.agreement.note_failure(failure)
+        self.queue.add_unschedulable(queued, failure.plugins, (), asked.moment.at)
+        agreement.note_failure(failure)
         self._observing.on_failure(failure)
+
+    def _report(self, queued: QueuedPod, started: float, attempt: Attempt) -> None:
+        """Have the trace and the observer know an attempt by which a pod is judged, as if it had been a cycle's."""
+        decision = self.trace.note(attempt, self.cache.table, self.now, queued.attempts)
+        decision.fresh = attempt.found
+        self._told.decided(decision, self._stopwatch() - started)
+        decision.fresh = None
 
     def _victims_of(self, asked: Question) -> tuple[PodInfo, ...]:
         """Return the pods that are preempted for a pod on the node that it is nominated to, and claim them for it."""

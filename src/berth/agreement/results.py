@@ -85,11 +85,13 @@ class JudgedFailure(msgspec.Struct, frozen=True, rename="camel"):
     preemption: Preemption | None = None
     """Set where room was made for it; then this is what is compared."""
     lag_ms: int = 0
+    plugins: tuple[str, ...] = ()
+    """The plugins that reject it here."""
 
 
 KEPT: Final = 256
 """How many of the latest judgements worth looking at are kept, of each kind."""
-POINTS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+LOST_POINTS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 BUCKET_S: Final = 60.0
 HOUR_BUCKETS: Final = 60
 

@@ -51,7 +51,7 @@ def build_observer(
 
     Raises `ConfigError`, `RegistryError`.
     """
-    observing = observing._replace(percentages=shares_of(config))
+    observing = observing._replace(percentages=shares_of(config), told=options.get("instrument"))
     make_core = partial(ObservingCore, observing=observing)
     core = build(scoring_all(config), registry, make_core=make_core, **options)
     assert isinstance(core, ObservingCore), "what makes a core uses the class that it is given"

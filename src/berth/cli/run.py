@@ -13,10 +13,12 @@ import random
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import msgspec
 
 from berth.api.redaction import redact
 from berth.cli import print_version
@@ -26,11 +28,12 @@ from berth.cli.recording_flags import Build, RecordingOptions, recording_options
 from berth.cli.reloading import on_signal, setup_followed
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
-from berth.config.types import SchedulerConfiguration
+from berth.config.types import LeaderElection, SchedulerConfiguration
 from berth.framework.setup import Setup
 from berth.runtime.serving.options import ServingOptions
 
 if TYPE_CHECKING:
+    from berth.agreement.observer import Observing
     from berth.cycle.instrument import Instrument
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
@@ -81,6 +84,8 @@ class RunSettings(NamedTuple):
     """Makes the core, recorded if that is asked for."""
     kept: Kept | None = None
     """The decision log."""
+    observing: "Observing | None" = None
+    """How to look on, where nothing is to be scheduled."""
 
 
 @click.command("run", short_help="The scheduler, against a real API server.")
@@ -127,12 +132,32 @@ def command(
     pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served with TLS on --secure-port, to
     whoever the API server says may read them.
     """
+    serve(Started(flags, context, shards, tracing_config_file, plugins, decision_log, recording))
+
+
+class Started(NamedTuple):
+    """What was typed."""
+
+    flags: SchedulerFlags
+    context: str
+    shards: int
+    tracing_config_file: str
+    plugins: tuple[str, ...]
+    decision_log: DecisionLogOptions
+    recording: RecordingOptions
+
+
+def serve(started: Started, observing: "Observing | None" = None) -> None:
+    """Schedule, or look on and judge, until told to stop; ends the process where that cannot be."""
     from berth.runtime.observing import logs
 
+    flags, context, shards, tracing_config_file, plugins, decision_log, recording = started
     logs.set_up(flags.get("logging-format", "text"), flags.verbosity)
     registry, named = read_registry(plugins)
     try:
         config = load_configuration(flags, named)
+        if observing is not None:
+            config = msgspec.structs.replace(config, leader_election=LeaderElection(leader_elect=False))
         if target := flags.get("write-config-to"):
             if config.client_connection.kubeconfig or flags.get("master", ""):
                 _access(config, flags, context)
@@ -154,7 +179,10 @@ def command(
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(decision_log, state_directory(access.server))
             setup = Setup(config, registry)
-            runner.run(_run(RunSettings(setup, plugins, named, access, flags, secure, shards, tracing, build, kept)))
+            settings = RunSettings(
+                setup, plugins, named, access, flags, secure, shards, tracing, build, kept, observing
+            )
+            runner.run(_run(settings))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -179,13 +207,13 @@ class _Ended(Exception):  # noqa: N818 - it is only ever shown
 
 
 def _fail(message: str, code: int) -> None:
-    click.echo(f"berth run: {redact(message)}", err=True)
+    click.echo(f"berth {click.get_current_context().info_name}: {redact(message)}", err=True)
     sys.exit(code)
 
 
 def _end_at_once(message: str) -> None:
     """End the process although a thread of it is at work, which nothing but this can end."""
-    click.echo(f"berth run: {message}", err=True)
+    click.echo(f"berth {click.get_current_context().info_name}: {message}", err=True)
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
@@ -328,7 +356,8 @@ async def _schedule(
         instrument=Instruments(*observers) if len(observers) > 1 else metrics,
         unschedulable_age_s=flags.pod_max_in_unschedulable_pods_s,
         shards=settings.shards,
-        build=settings.build,
+        build=_builder(settings),
+        writes=settings.observing is None,
     )
     metrics.observe(scheduler)
     is_default = "port" not in flags.given
@@ -353,7 +382,8 @@ async def _schedule(
         await server.start()
         where = " and ".join(server.addresses) or "no port"
         for_whom = settings.access.description
-        _log.info("scheduling as %s for %s; serving health and metrics at %s", config.generation, for_whom, where)
+        what = "scheduling" if settings.observing is None else "looking on, and writing nothing,"
+        _log.info("%s as %s for %s; serving health and metrics at %s", what, config.generation, for_whom, where)
         with _told_on_this_machine(secure, serving):
             await scheduler.run(stop)
     except AuthenticationLookupError as error:
@@ -366,6 +396,15 @@ async def _schedule(
         await server.stop()
         if keeper is not None:
             await keeper.stop(scheduler)
+
+
+def _builder(settings: RunSettings) -> Build:
+    """Return what makes cores: those that schedule, or those that look on."""
+    if settings.observing is None:
+        return settings.build
+    from berth.agreement.settings import build_observer
+
+    return partial(build_observer, observing=settings.observing, build=settings.build)
 
 
 def _told_on_this_machine(secure: Secure, serving: "SecureServing") -> contextlib.AbstractContextManager[None]:

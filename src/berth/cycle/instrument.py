@@ -131,6 +131,9 @@ class Instrument:
     def shadow_skipped(self, shadow: str, reason: str) -> None:
         """A shadow profile has not looked at a pod of its share: `busy`, `error` or `extenders`."""
 
+    def observed(self, result: str, points: int) -> None:
+        """What another scheduler has bound was judged (`berth.agreement`); `points` were lost to sampling."""
+
     def plugin_health(self, health: PluginHealth) -> None:
         """An optional plugin was taken out, is tried again, or is back."""
 

@@ -248,8 +248,7 @@ class SchedulingQueue:
                     # Put in once more, since it is filed by its gate, and another plugin may gate it now.
                     self.unschedulable[uid] = queued
                 continue
-            self._take(uid)
-            self._start(queued)
+            self.take(uid)
             together.append(queued)
         if self._passes_pre_enqueue(first):
             return [first, *together]
@@ -258,6 +257,13 @@ class SchedulingQueue:
         first.attempts -= 1
         self._gate(first, "PopWithGroup")
         return together
+
+    def take(self, uid: str) -> QueuedPod | None:
+        """Take a certain pod to be tried from wherever it lies, as `pop` takes the next; None where it is not."""
+        queued = self._take(uid)
+        if queued is not None:
+            self._start(queued)
+        return queued
 
     def done(self, uid: str) -> None:
         """Note that a popped pod needs no wake-ups any more."""

@@ -92,9 +92,13 @@ class Recorder:
         instrument: Instrument | None = None,
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
+        make_core: "functools.partial[Core] | None" = None,
         **options: Any,
     ) -> Core:
-        """Return a core as `build_core` does; `rng` gives the seed of its own randomness. Raises what that raises."""
+        """Return a core as `build_core` does; `rng` gives the seed of its own randomness. Raises what that raises.
+
+        Where `make_core` makes cores of another class, what reaches the plain core below that class is recorded.
+        """
         seed = rng.getrandbits(63)
         rules = options.get("generation")
         header = SegmentHeader(
@@ -119,7 +123,7 @@ class Recorder:
             instrument=RecordingInstrument(life.notes, instrument or Instrument()),
             clock=None if clock is None else life.noting(clock),
             wall_clock=life.noting(wall_clock),
-            make_core=functools.partial(RecordedCore, life=life),
+            make_core=_recorded(make_core, life),
             **options,
         )
         self._begins = "reload"
@@ -288,6 +292,15 @@ class RecordedCore(Core):
         finally:
             self._life.over(self, entry, now, argument, effects, raised)
         return effects
+
+
+def _recorded(make_core: "functools.partial[Core] | None", life: _Life) -> Callable[[CoreParts], Core]:
+    """Return what makes a recorded core, of a class that lies above the recording where one is given."""
+    if make_core is None:
+        return functools.partial(RecordedCore, life=life)
+    above: Any = make_core.func
+    kind: Any = type("RecordedCoreBelow", (above, RecordedCore), {})
+    return functools.partial(kind, life=life, **make_core.keywords)
 
 
 class RecordingInstrument(Instrument):

@@ -37,6 +37,7 @@ from berth.framework.effects import PodRef
 from berth.framework.registry import Registry
 from berth.kube.changes import Change
 from berth.kube.events import EventRecorder
+from berth.kube.read_only import ReadOnlyTransport
 from berth.kube.served import ServedTransport
 from berth.kube.transport import Transport
 from berth.kube.trouble import Report
@@ -97,14 +98,17 @@ class LiveScheduler:
         runner: SliceRunner | None = None,
         build: Callable[..., Core] = build_core,
         report: Report | None = None,
+        writes: bool = True,
     ) -> None:
         """`extenders` calls those of the configuration, over HTTP unless something else is given.
 
         With several `shards`, leaders must be elected: each process schedules the namespaces whose leases it gets.
         `runner` does the core's work, by default a `CoreThread`; `Inline` makes everything deterministic. `build` makes
         each core, with the arguments of `build_core`: a recorder's makes one that is recorded. `report` is told what
-        keeps kinds from being followed, by default the log.
+        keeps kinds from being followed, by default the log. Without `writes` nothing is written, whatever happens: the
+        cores that `build` makes look on (`berth.agreement`), and what acts has nothing to do.
         """
+        transport = transport if writes else ReadOnlyTransport(transport)
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock
         rng = rng or random.Random()
@@ -148,7 +152,7 @@ class LiveScheduler:
             clock=wall_clock,
             rng=rng,
         )
-        self._unreadable = UnreadablePods(self._recorder, lambda: self.is_leading)
+        self._unreadable = UnreadablePods(self._recorder, lambda: writes and self.is_leading)
 
         def extenders_for(config: SchedulerConfiguration) -> ExtenderClient:
             return extenders or ExtenderClient(config.extenders, leadership.fence_of)

@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from berth.agreement.observer import ObservingCore
+from berth.agreement.results import LOST_POINTS_BUCKETS, share_of
 from berth.core.core import Core
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Times
@@ -201,6 +203,16 @@ class Metrics(SchedulerLog, Collector):
         self.shadow_skips = CounterTally(
             "berth_shadow_skipped", "Attempts that a shadow profile did not look at, by reason.", ("shadow", "reason")
         )
+        self.observed_pods = CounterTally(
+            "berth_observed_pods",
+            "Pods that another scheduler has bound, by how that agrees with what is decided here (docs/observe.md).",
+            ("result",),
+        )
+        self.lost_points = HistogramTally(
+            "berth_observed_lost_points",
+            "By how many points the best node was better than the one that a sample of the nodes had led to.",
+            tuple(map(float, LOST_POINTS_BUCKETS)),
+        )
         self.plugins_out = CounterTally(
             "berth_plugin_out",
             "Times that an optional plugin was taken out, since it kept failing.",
@@ -349,6 +361,12 @@ class Metrics(SchedulerLog, Collector):
         """A shadow has not."""
         self.shadow_skips.add((shadow, reason))
 
+    def observed(self, result: str, points: int) -> None:
+        """A pod was judged that another scheduler has bound."""
+        self.observed_pods.add((result,))
+        if result == "sampled":
+            self.lost_points.observe(float(points))
+
     def plugin_health(self, health: PluginHealth) -> None:
         """A plugin goes, is tried, or comes back."""
         super().plugin_health(health)
@@ -376,12 +394,15 @@ class Metrics(SchedulerLog, Collector):
             self.api_calls, self.api_call_duration, self.claims,
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
             self.device_waits, self.device_wait_duration, self.volume_errors, self.lookups,
-            self.shadow_decisions, self.shadow_causes, self.shadow_skips, self.plugins_out, *self._without_mechanism,
+            self.shadow_decisions, self.shadow_causes, self.shadow_skips, self.observed_pods, self.lost_points,
+            self.plugins_out, *self._without_mechanism,
         ):  # fmt: skip
             yield from tally.collect()
         yield plugin_evaluations(self._evaluations)
         if self._scheduler is not None and self._with_core:
             core = self._scheduler.core
+            if isinstance(core, ObservingCore):
+                yield from agreement_lately(core)
             yield goroutines(len(self._started))
             yield preemption_attempts(core)
             yield pending_pods(core)
@@ -461,6 +482,19 @@ def goroutines(bindings: int) -> Metric:
     """Binding cycles: they run beside the scheduling cycles, if not as goroutines."""
     text = "Number of binding cycles and the like that run beside the scheduling cycles, by operation."
     return gauge(BETA, "goroutines", text, "operation", [("binding", bindings)])
+
+
+def agreement_lately(core: ObservingCore) -> Iterator[Metric]:
+    """What an observer has come to in the last hour, and what it has not looked at."""
+    share = share_of(core.agreement.lately(core.now))
+    if share is not None:
+        text = "Share of the pods of the last hour that agree, or agree with what could have been seen."
+        yield GaugeMetricFamily("berth_observed_agreement_ratio", text, value=share)
+    text = "What was not judged, since the observer did not keep up, by what it was."
+    skipped = CounterMetricFamily("berth_observed_skipped", text, labels=("kind",))
+    for kind, count in core.agreement.skipped.items():
+        skipped.add_metric((kind,), count)
+    yield skipped
 
 
 def preemption_attempts(core: Core) -> Metric:
