@@ -167,6 +167,10 @@ SETTINGS = {
     "ui.resources": ({"requests": {"cpu": "222m"}}, "222m"),
     "ui.nodeSelector": ({"my-page-label": "there"}, "my-page-label"),
     "ui.tolerations": ([{"key": "my-page-taint", "operator": "Exists"}], "my-page-taint"),
+    "observer.enabled": (True, "observe"),
+    "observer.config": ({"percentageOfNodesToScore": 17}, "percentageOfNodesToScore: 17"),
+    "observer.extraArgs": (["--scheduler-name=theirs"], "--scheduler-name=theirs"),
+    "observer.resources": ({"requests": {"cpu": "111m"}}, "111m"),
     "nodeSelector": ({"my-label": "there"}, "my-label"),
     "tolerations": ([{"key": "my-taint", "operator": "Exists"}], "my-taint"),
     "podDisruptionBudget.enabled": (True, "PodDisruptionBudget"),
@@ -182,6 +186,7 @@ NEEDS = {
     "monitoring.prometheus.": {"monitoring.serviceMonitor"},
     "networkPolicy.": {"networkPolicy.enabled"},
     "networkPolicy.pageFrom": {"ui.enabled"},
+    "observer.": {"observer.enabled"},
     "ui.": {"ui.enabled"},
 }
 """What has to be switched on, so that values are read."""

@@ -8,6 +8,7 @@ import yaml
 
 from berth import __version__
 from berth.cli.decision_log_flags import state_directory
+from berth.cli.observe import command as observe
 from berth.cli.run import command
 from berth.config.load import load_config
 from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
@@ -45,6 +46,15 @@ VARIANTS = {
         },
     },
     "the page beside other names": {"name": "second", "namespace": "infra", "ui": {"enabled": True}},
+    "an observer": {
+        "name": "second",
+        "namespace": "infra",
+        "observer": {
+            "enabled": True,
+            "config": {"percentageOfNodesToScore": 50},
+            "extraArgs": ["--scheduler-name=default-scheduler"],
+        },
+    },
     "shards": {"replicas": 3, "shards": 4},
     "plugins": {
         "extraVolumes": [{"name": "plugins", "persistentVolumeClaim": {"claimName": "plugins", "readOnly": True}}],
@@ -59,7 +69,7 @@ VARIANTS = {
         "service": {"labels": {"example.com/team": "platform"}, "annotations": {"example.com/on-call": "platform"}},
     },
 }
-MORE_RIGHTS = {"the page", "the page beside other names", "shards", "plugins"}
+MORE_RIGHTS = {"the page", "the page beside other names", "an observer", "shards", "plugins"}
 """Variants in which there is more to be allowed."""
 
 
@@ -115,6 +125,7 @@ COMPONENTS = {
     "guests": {"rbac": {"guests": True}},
     "network-policy": {"networkPolicy": {"enabled": True}},
     "page": {"ui": {"enabled": True}},
+    "observer": {"observer": {"enabled": True}},
     "shards": {"replicas": 3, "shards": 4},
 }
 """What the chart's values say for each component."""
@@ -320,7 +331,11 @@ def test_the_command_takes_the_flags(variant):
     for spec in of_the_scheduler(documents(variant)):
         (container,) = spec["containers"]
         first, *flags = container.get("command", container.get("args"))
-        assert first == ("kube-scheduler" if variant == "kubeadm" else "run")
+        is_observer = container["name"] == "observer"
+        assert first == ("kube-scheduler" if variant == "kubeadm" else "observe" if is_observer else "run")
+        if is_observer:
+            assert observe.make_context("observe", flags)
+            continue
         assert parsed(flags)
         with pytest.raises(click.UsageError):
             parsed([*flags, "--no-such-flag"])
@@ -396,3 +411,18 @@ def test_whatever_the_names_the_same_is_granted(variant):
         return {(grant.verb, grant.group, grant.resource, bool(grant.name)) for grant in granted(manifests)}
 
     assert outline(documents(variant)) == outline(rendered())
+
+
+def test_an_observer_may_read_and_nothing_else():
+    of_it = [each for each in documents("an observer") if each["metadata"]["name"].startswith("second-observer")]
+    assert {grant.verb for grant in granted(of_it)} == {"get", "list", "watch"}
+    bound = {each["roleRef"]["name"] for each in of_it if each["kind"].endswith("Binding")}
+    assert bound == {"second-observer", "system:auth-delegator", "extension-apiserver-authentication-reader"}
+
+
+@needs_kubectl
+def test_an_observer_can_be_had_alone():
+    alone = by_identity(kustomized(KUSTOMIZE / "observer"))
+    assert {kind for _, kind, *_ in alone} == {
+        "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding", "ConfigMap", "Deployment", "Service",
+    }  # fmt: skip

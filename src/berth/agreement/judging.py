@@ -15,7 +15,7 @@ questions at most, and a single one in nearly all cases.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -44,7 +44,7 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 MOST_STATES: Final = 48
-MOST_STATES_SAMPLED: Final = 8
+MOST_STATES_SAMPLED: Final = 3
 """Where sampling explains that a node is not the best, fewer states are tried before it is taken to."""
 FIRST_STEPS_BACK: Final = 4
 """So many earlier states are tried before single pods are tried on the other side of this one."""
@@ -62,33 +62,30 @@ class Pending(NamedTuple):
     pod: Pod
     since: Moment
     """When it came."""
-    tried: Moment | None = None
+    tried: Moment | None
     """When it was last said to fit nowhere: what came of it since was decided later."""
+    waits: bool
+    """Whether it has waited for something since it came, so that its place in the queue is not known."""
+    uid: str
+    scheduler: str
+    """Whose pod it is."""
+    priority: int
 
-    @property
-    def uid(self) -> str:
-        """The pod's uid."""
-        return self.pod.metadata.uid
-
-    @property
-    def scheduler(self) -> str:
-        """Whose pod it is."""
-        return self.pod.spec.scheduler_name
-
-    @property
-    def waits(self) -> bool:
-        """Say whether it has waited for something since it came, so that its place in the queue is not known."""
-        status = self.pod.status
-        return bool(status.nominated_node_name) or any(each.type == "PodScheduled" for each in status.conditions)
+    @classmethod
+    def of(cls, pod: Pod, since: Moment, tried: Moment | None) -> "Pending":
+        """Return what is remembered of a pod as it is now."""
+        status, spec = pod.status, pod.spec
+        waits = bool(status.nominated_node_name) or any(each.type == "PodScheduled" for each in status.conditions)
+        return cls(pod, since, tried, waits, pod.metadata.uid, spec.scheduler_name, spec.priority or 0)
 
     def goes_before(self, other: "Pending") -> bool:
         """Say whether a queue that has both certainly had this one first.
 
         A pod of higher priority that came later may have come too late, so of such pods it cannot be told.
         """
-        is_one_queue = self.scheduler == other.scheduler and not (self.waits or other.waits)
-        is_first = (self.pod.spec.priority or 0) >= (other.pod.spec.priority or 0)
-        return is_one_queue and is_first and self.since.order < other.since.order
+        if self.since.order >= other.since.order or self.priority < other.priority:
+            return False
+        return self.scheduler == other.scheduler and not (self.waits or other.waits)
 
 
 class Question(NamedTuple):
@@ -135,7 +132,7 @@ class Past:
         pending, now = question.pending, question.moment
         since = (pending.tried or pending.since).order
         order = tuple(self._in_order(question))
-        changes = [change for change in reversed(self.changes) if change.moment.order > since]
+        changes = list(takewhile(lambda change: change.moment.order > since, reversed(self.changes)))
         others = [change for change in changes if not self._was_assumed(change, pending)]
         unseen = tuple(
             change.undone
@@ -159,8 +156,9 @@ class Past:
     def _in_order(self, question: Question) -> Iterator[Counted]:
         """Yield what makes the pods that were decided about before this one those that the queue has had before it."""
         pending = question.pending
+        since = pending.since.order
         for coming in self.coming.values():
-            if coming.pending.goes_before(pending):
+            if coming.pending.since.order < since and coming.pending.goes_before(pending):
                 yield Counted(coming.pending.uid, coming.pod, coming.node)
         for bound in self._bound_since(pending.since):
             if pending.goes_before(bound.pending):

@@ -92,6 +92,8 @@ class ObservingCore(Core):
         self._nominations: deque[tuple[str, int]] = deque(maxlen=KEPT_CHANGES)
         """The nodes that pods were nominated to, and when in the order of events."""
         self._order = 0
+        self._latest = 0.0
+        """The time of the latest call; the core's own is that of what was taken in last."""
         self._told = observing.told or Instrument()
         self._judge = Judge(
             self,
@@ -104,13 +106,13 @@ class ObservingCore(Core):
     @property
     def has_work(self) -> bool:
         """Say whether `step` would take something in now."""
-        return bool(self._held) and self._is_due(self.now)
+        return bool(self._held) and self._is_due(self._latest)
 
     def handle(self, event: Event | Answer, now: float) -> list[Effect]:
         """Take an event in, or hold it back behind a binding."""
         if not isinstance(event, ObjectEvent):
             return super().handle(event, now)
-        self._dispatcher.set_time(now)
+        self._latest = now
         self._order += 1
         moment = Moment(self._order, _revision(event.obj), now)
         asked = self._heard_of(event, moment) if event.kind == "Pod" else None
@@ -122,8 +124,8 @@ class ObservingCore(Core):
 
     def step(self, now: float, *, begins: bool = True) -> list[Effect]:
         """Take in what was held back for long enough, one event at a time."""
-        self._dispatcher.set_time(now)
-        if self._held and self._is_due(now):
+        self._latest = now
+        if self.has_work:
             self._release()
         return []
 
@@ -165,7 +167,7 @@ class ObservingCore(Core):
         nominated = pod.status.nominated_node_name
         is_news = known is not None and (told != _told(known.pod) or nominated != known.pod.status.nominated_node_name)
         tried = moment if is_news and told else (None if known is None else known.tried)
-        self._pending[uid] = Pending(pod, moment if known is None else known.since, tried)
+        self._pending[uid] = Pending.of(pod, moment if known is None else known.since, tried)
         if known is None or not is_news or not told or not self._observing.judges_failures:
             return None
         new = nominated if nominated != known.pod.status.nominated_node_name else ""
@@ -237,7 +239,7 @@ class ObservingCore(Core):
         names, agreement = self._observing.scheduler_names, self.agreement
         if names and asked.pending.scheduler not in names:
             return
-        if self.now - asked.moment.at - self._observing.lookahead.seconds > LATE_S:
+        if self._latest - asked.moment.at - self._observing.lookahead.seconds > LATE_S:
             agreement.skipped["binding" if asked.node else "failure"] += 1
             return
         uid = asked.pending.uid

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from berth.agreement.stream import EventStream
     from berth.config.types import SchedulerConfiguration
 
-LOOKAHEAD_S = 0.2
+LOOKAHEAD_S = 0.1
 """How long a binding is held back beside a cluster: many times what one takes to reach the API server."""
 MOMENT_S = 0.02
 """How long a binding is on its way there at most."""

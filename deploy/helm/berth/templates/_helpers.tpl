@@ -50,3 +50,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- define "berth.observerLabels" -}}
+app.kubernetes.io/name: {{ .Values.name }}-observer
+app.kubernetes.io/component: observer
+{{- end }}
+{{- define "berth.observerMetaLabels" -}}
+{{ include "berth.observerLabels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
