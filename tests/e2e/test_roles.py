@@ -4,13 +4,14 @@ That nothing is granted which it does not need is held by tests/test_rbac.py; he
 """
 
 import json
+import subprocess
 
 import pytest
 import yaml
 
 from tests.deploy.chart import ROOT
 from tests.e2e.kubectl import Kubectl, eventually
-from tests.e2e.processes import Process
+from tests.e2e.processes import BERTH, Process, free_port
 
 RBAC = ROOT / "deploy/kustomize/base/rbac.yaml"
 CONFIG = """
@@ -65,6 +66,51 @@ def test_the_scheduler_needs_no_more_than_its_roles(admin, unscheduled_cluster, 
         admin("delete", "priorityclass", namespace_name, "--ignore-not-found")
     said = process.said()
     assert code == 0 and "Traceback" not in said and "orbidden" not in said, said
+
+
+OBSERVER = ROOT / "deploy/kustomize/components/observer/rbac.yaml"
+
+
+@pytest.mark.long
+def test_an_observer_needs_no_more_than_its_role_and_explains_what_others_decide(
+    scheduled_cluster, namespace_name, tmp_path
+):
+    admin = Kubectl(scheduled_cluster, tmp_path / "cache")
+    admin("apply", "-f", OBSERVER)
+    token = admin("create", "token", "berth-observer", "--namespace=kube-system").strip()
+    kubeconfig = with_token(scheduled_cluster, tmp_path / "kubeconfig", token)
+    observer = Kubectl(kubeconfig, tmp_path / "observer-cache")
+    for verb, resource in (("create", "pods"), ("patch", "pods"), ("create", "events"), ("update", "leases")):
+        assert observer.run("auth", "can-i", verb, resource).stdout.strip() == "no"
+    port = free_port()
+    arguments = [f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
+    process = Process(tmp_path / "log", "observe", *arguments, f"--cert-dir={tmp_path}", "--decision-log=off")
+    admin("create", "namespace", namespace_name)
+    kubectl = admin.in_namespace(namespace_name)
+    try:
+        process.wait_until_it_says("caches are synced")
+        kubectl("create", "-f", "-", text=json.dumps(workload("web", 0, "1", replicas=4)))
+        kubectl("create", "-f", "-", text=json.dumps(workload("large", 0, "640", replicas=1)))
+        eventually(lambda: len(bound(kubectl)), 4)
+        (pod, *_) = kubectl.value("pods", "-l", "app=web", path=".items[*].metadata.name").split()
+        ask = (
+            f"--namespace={namespace_name}",
+            f"--kubeconfig={scheduled_cluster}",
+            f"--server=https://127.0.0.1:{port}",
+            f"--certificate-authority={tmp_path / 'kube-scheduler.crt'}",
+        )
+        eventually(lambda: "only what the cluster has on record" in explained(pod, *ask), False)
+        assert "Insufficient cpu" in explained("deploy/large", *ask)
+    finally:
+        code = process.end()
+        kubectl("delete", "namespace", namespace_name, "--wait=false")
+        admin("delete", "-f", OBSERVER)
+    said = process.said()
+    assert code == 0 and "Traceback" not in said and "orbidden" not in said, said
+
+
+def explained(*arguments):
+    return subprocess.run([BERTH, "explain", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
 
 
 def bound(kubectl):
