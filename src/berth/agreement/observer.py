@@ -8,8 +8,9 @@ all that follows it are held back for a moment, until those that may have been d
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from berth.agreement.judging import Judge, Past, Pending, Question
@@ -17,6 +18,7 @@ from berth.agreement.moments import Change, Counted, Moment, NodeAsBefore, Nomin
 from berth.agreement.results import Agreement, JudgedFailure, Judgement
 from berth.api.node import Node
 from berth.api.pod import Pod
+from berth.config.types import SchedulerConfiguration
 from berth.core.core import Core, CoreParts
 from berth.core.intake import FINISHED_PHASES, Event, ObjectEvent
 from berth.cycle.attempt import Attempt
@@ -55,6 +57,8 @@ class Observing(NamedTuple):
     """How long a binding is on its way at most; without a bound where events have no times that can be relied on."""
     judges_failures: bool = True
     """Whether pods that fit nowhere are looked at, too."""
+    candidates: Mapping[str, SchedulerConfiguration] = MappingProxyType({})
+    """Configurations that decide about the same pods beside, by what they are to be called."""
     agreement: Agreement | None = None
     """Where everything is counted, by the cores of all configurations that are in force one after the other."""
     told: Instrument | None = None
@@ -264,6 +268,8 @@ class ObservingCore(Core):
         decision.fresh = attempt.found
         self._told.decided(decision, self._stopwatch() - started)
         decision.fresh = None
+        if self._has_shadows:
+            self.shadows.look(attempt, 0)
 
     def _victims_of(self, asked: Question) -> tuple[PodInfo, ...]:
         """Return the pods that are preempted for a pod on the node that it is nominated to, and claim them for it."""

@@ -151,10 +151,10 @@ class Agreement:
         return sum((counts for minute, counts in self._minutes if minute > first), start=Counter())
 
 
-def share_of(results: Counter[Result]) -> float | None:
+def share_of(results: Mapping[Result, int]) -> float | None:
     """Return the share of pods that agree, or agree with what could have been seen; None where there are none."""
-    pods = results.total()
-    return (results["agrees"] + results["couldHaveSeen"]) / pods if pods else None
+    pods = sum(results.values())
+    return (results.get("agrees", 0) + results.get("couldHaveSeen", 0)) / pods if pods else None
 
 
 def _rounded(lag_ms: int) -> int:

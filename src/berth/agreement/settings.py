@@ -5,14 +5,14 @@ may explain that a pod is not on the best node.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from berth.agreement.observer import Observing, ObservingCore
-from berth.config.types import SchedulerConfiguration
+from berth.config.types import SchedulerConfiguration, Shadow
 from berth.core.assembly import build_core
 from berth.core.core import Core
 from berth.core.intake import ObjectEvent
@@ -26,6 +26,24 @@ def scoring_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
     """Return the configuration with every node scored."""
     profiles = tuple(msgspec.structs.replace(profile, percentage_of_nodes_to_score=None) for profile in config.profiles)
     return msgspec.structs.replace(config, profiles=profiles, percentage_of_nodes_to_score=None, extenders=())
+
+
+def with_candidates(
+    config: SchedulerConfiguration, candidates: Mapping[str, SchedulerConfiguration]
+) -> SchedulerConfiguration:
+    """Return the configuration with a shadow of each profile for each candidate: what that would have decided.
+
+    It is the candidate's profile of the same name, or else its first.
+    """
+    shadows = []
+    for name, candidate in candidates.items():
+        for profile in config.profiles:
+            own = {each.scheduler_name: each for each in candidate.profiles}
+            chosen = own.get(profile.scheduler_name, candidate.profiles[0])
+            called = name if len(config.profiles) == 1 else f"{name} for {profile.scheduler_name}"
+            shadow = Shadow(of=profile.scheduler_name)
+            shadows.append(msgspec.structs.replace(chosen, scheduler_name=called, shadow=shadow, canary=None))
+    return msgspec.structs.replace(config, profiles=(*config.profiles, *shadows))
 
 
 def shares_of(config: SchedulerConfiguration) -> dict[str, int | None]:
@@ -53,7 +71,8 @@ def build_observer(
     """
     observing = observing._replace(percentages=shares_of(config), told=options.get("instrument"))
     make_core = partial(ObservingCore, observing=observing)
-    core = build(scoring_all(config), registry, make_core=make_core, **options)
+    config = scoring_all(with_candidates(config, observing.candidates))
+    core = build(config, registry, make_core=make_core, **options)
     assert isinstance(core, ObservingCore), "what makes a core uses the class that it is given"
     return core
 

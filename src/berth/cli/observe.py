@@ -5,19 +5,25 @@ an access that needs get, list and watch alone. With `--events` it reads a strea
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_options
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags
 from berth.cli.output import Output, is_structured, output_option, print_structured
 from berth.cli.recording_flags import RecordingOptions, recording_options
 from berth.cli.run import Started, serve
+from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse
 from berth.cli.setup import BadConfigurationError, plugin_option, read_registry
+from berth.decisions.stories import rfc3339
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from berth.agreement.observer import Observing, ObservingCore
+    from berth.agreement.report import AgreementReport
     from berth.agreement.results import Judgement
     from berth.agreement.stream import EventStream
     from berth.config.types import SchedulerConfiguration
@@ -42,6 +48,16 @@ MOMENT_S = 0.02
     metavar="NAME",
     help="Whose pods to judge; may be repeated. By default all that somebody binds.",
 )
+@click.option(
+    "--candidate",
+    "candidates",
+    multiple=True,
+    metavar="FILE",
+    help="A configuration that decides about the same pods beside; may be repeated. --plugin loads its plugins, too.",
+)
+@click.option("--report", "reports", is_flag=True, help="Tell what the observer in use has come to, and end.")
+@click.option("--server", default="", metavar="URL", help="With --report: where the observer serves, if elsewhere.")
+@click.option("--certificate-authority", default="", metavar="FILE", help="With an https:// --server: its certificate.")
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
 @decision_log_options
 @recording_options
@@ -52,6 +68,10 @@ def command(
     flags: SchedulerFlags,
     events: tuple[str, ...],
     scheduler_names: tuple[str, ...],
+    candidates: tuple[str, ...],
+    reports: bool,
+    server: str,
+    certificate_authority: str,
     context: str,
     plugins: tuple[str, ...],
     decision_log: DecisionLogOptions,
@@ -65,22 +85,51 @@ def command(
     scheduler's configuration. Nothing is written: get, list and watch are all that is asked of the cluster.
     """
     from berth.agreement.observer import Lookahead, Observing
-
-    names = frozenset(scheduler_names)
-    if not events:
-        ahead = Lookahead(events=None, seconds=LOOKAHEAD_S)
-        observing = Observing(ahead, scheduler_names=names, moment_s=MOMENT_S)
-        serve(Started(flags, context, 1, "", plugins, decision_log, recording), observing)
-        return
+    from berth.agreement.report import AgreementReport, report_of
     from berth.agreement.results import summary_of
     from berth.agreement.stream import EventStream
 
-    judged: list[Judgement] = []
-    observing = Observing(scheduler_names=names, keeps_totals=is_structured(output), on_judged=judged.append)
-    core = observed(EventStream(events), flags, plugins, observing)
-    if is_structured(output):
-        print_structured(summary_of(core.agreement, judged), output)
+    if reports and not events:
+        address = SchedulerAddress(server, certificate_authority, flags.get("kubeconfig", ""), context)
+        found = SchedulerInUse(address).ask("/debug/agreement", "what it has observed")
+        tell(msgspec.convert(found, AgreementReport), output)
         return
+    configured = {Path(file).stem: _candidate(file) for file in candidates}
+    observing = Observing(scheduler_names=frozenset(scheduler_names), candidates=configured)
+    if not events:
+        ahead = Lookahead(events=None, seconds=LOOKAHEAD_S)
+        observing = observing._replace(lookahead=ahead, moment_s=MOMENT_S)
+        serve(Started(flags, context, 1, "", plugins, decision_log, recording), observing)
+        return
+    judged: list[Judgement] = []
+    keeps = is_structured(output) and not reports
+    observing = observing._replace(keeps_totals=keeps, on_judged=judged.append if keeps else observing.on_judged)
+    core = observed(EventStream(events), flags, plugins, observing)
+    if keeps:
+        print_structured(summary_of(core.agreement, judged), output)
+    else:
+        tell(report_of(core, rfc3339), output)
+
+
+def tell(report: "AgreementReport", output: Output) -> None:
+    """Print what an observer has come to."""
+    from berth.agreement.report import told, verdict
+
+    if is_structured(output):
+        print_structured(report, output)
+        return
+    for line in (verdict(report), *told(report)):
+        click.echo(legible(line))
+
+
+def _candidate(file: str) -> "SchedulerConfiguration":
+    from berth.config.errors import ConfigError
+    from berth.config.load import load_config_file
+
+    try:
+        return load_config_file(file)
+    except ConfigError as error:
+        raise BadConfigurationError(str(error)) from None
 
 
 def observed(

@@ -20,6 +20,8 @@ import msgspec
 from aiohttp import web
 
 from berth import __version__
+from berth.agreement.observer import ObservingCore
+from berth.agreement.report import report_of
 from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
@@ -222,6 +224,7 @@ class HealthServer:
             "/debug/pending": self._get_pending,
             "/debug/plugins": self._get_plugins,
             "/debug/shadows": self._get_shadows,
+            "/debug/agreement": self._get_agreement,
             "/debug/version": self._get_version,
             "/flagz": self._get_flags,
             "/statusz": self._get_status,
@@ -342,6 +345,12 @@ class HealthServer:
     async def _get_shadows(self, request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
             return _json({"shadows": shadow_reports(core, self._debugging.wall_time, request.query.get("pod", ""))})
+
+    async def _get_agreement(self, _request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            if not isinstance(core, ObservingCore):
+                raise web.HTTPNotFound(text="this scheduler schedules, and observes none; see berth observe\n")
+            return _json(report_of(core, self._debugging.wall_time))
 
     async def _get_nodes(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:

@@ -1,0 +1,174 @@
+"""What an observer has come to, in ten lines: how often the two agree, what was otherwise and why, what sampling cost.
+
+A value ready for JSON, made of an observer's counts. `berth observe --report` prints it, and asks a running observer
+for it under `/debug/agreement`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from berth.agreement.observer import ObservingCore
+from berth.agreement.results import RESULTS, FailureResult, JudgedFailure, Judgement, Result, share_of
+from berth.decisions.plugin_views import ShadowReport, shadow_reports
+from berth.decisions.waits import WallTime
+
+CONSEQUENCES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "elsewhere": "pods go elsewhere",
+        "fitsNoMore": "fit nowhere",
+        "fitsNow": "fit now",
+        "error": "end in an error",
+    }
+)
+LATEST_TOLD: Final = 32
+"""How many of the latest judgements a report has, of each kind."""
+
+
+class AgreementReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What has come of observing so far."""
+
+    pods: int
+    results: Mapping[Result, int]
+    last_hour: Mapping[Result, int]
+    lags_ms: Mapping[int, int]
+    """How long before their bindings the states were that pods agree with, rounded up to powers of two."""
+    lost_points: Mapping[int, int]
+    """By how many points the best node was better than the sampled one, and for how many pods."""
+    lost_by: Mapping[str, int]
+    """For how many of them which plugin's points were most of it."""
+    otherwise_by: Mapping[str, int]
+    """For how many of the others which plugin makes the difference, or rejects the node."""
+    failures: Mapping[FailureResult, int]
+    """Pods that fit nowhere, by whether the same reasons are found here."""
+    preemptions: Mapping[FailureResult, int]
+    """Room that was made, by whether the same or as good victims are found here."""
+    skipped: Mapping[str, int]
+    """What was not judged, since the observer did not keep up."""
+    otherwise: tuple[Judgement, ...] = ()
+    """The latest."""
+    sampled: tuple[Judgement, ...] = ()
+    otherwise_failures: tuple[JudgedFailure, ...] = ()
+    candidates: tuple[ShadowReport, ...] = ()
+    """What other configurations would have decided about the same pods."""
+
+
+def report_of(core: ObservingCore, wall_time: WallTime) -> AgreementReport:
+    """Return the report of what an observer has come to by now."""
+    agreement, now = core.agreement, core.now
+    return AgreementReport(
+        agreement.pods,
+        _by_result(agreement.results),
+        _by_result(agreement.lately(now)),
+        dict(sorted(agreement.lags_ms.items())),
+        dict(sorted(agreement.lost_points.items())),
+        dict(agreement.lost_by.most_common()),
+        dict(agreement.otherwise_by.most_common()),
+        dict(agreement.failures),
+        dict(agreement.preemptions),
+        dict(agreement.skipped),
+        tuple(agreement.latest)[-LATEST_TOLD:],
+        tuple(agreement.latest_sampled)[-LATEST_TOLD:],
+        tuple(agreement.latest_failures)[-LATEST_TOLD:],
+        tuple(shadow_reports(core, wall_time)),
+    )
+
+
+def _by_result(counts: Counter[Result]) -> dict[Result, int]:
+    return {result: counts[result] for result in RESULTS}
+
+
+def verdict(report: AgreementReport) -> str:
+    """Return the sentence that matters."""
+    if not report.pods:
+        return "No pod was seen that another scheduler bound."
+    share = share_of(report.results)
+    return f"{_percent(share or 0.0)} of {report.pods:,} pods went where they would have gone here."
+
+
+def told(report: AgreementReport) -> list[str]:
+    """Return what else there is to say, a line each."""
+    results = report.results
+    lines = [
+        f"{results['agrees']:,} are on one of the best nodes, in the state at their binding; "
+        f"{results['couldHaveSeen']:,} in a state that the scheduler could have seen before"
+        + (f", at most {max(report.lags_ms):,} ms earlier." if report.lags_ms else "."),
+    ]
+    if results["sampled"]:
+        points = sum(points * pods for points, pods in report.lost_points.items())
+        lines.append(
+            f"{results['sampled']:,} fit, but a better node was not looked at: {points:,} points lost, "
+            f"{points / results['sampled']:.1f} a pod and {max(report.lost_points):,} at most, "
+            f"{_first(report.lost_by)}."
+        )
+    else:
+        lines.append("Looking at a part of the nodes has cost no pod a better one.")
+    if results["otherwise"]:
+        lines.append(f"{results['otherwise']:,} went otherwise: {_first(report.otherwise_by)}.")
+        lines += [f"  {_difference(judged)}" for judged in report.otherwise[-2:]]
+    else:
+        lines.append("None went otherwise.")
+    if report.failures:
+        same = report.failures.get("agrees", 0) + report.failures.get("couldHaveSeen", 0)
+        lines.append(f"{same:,} of {sum(report.failures.values()):,} failures are told in the same words here.")
+    if report.preemptions:
+        same = report.preemptions.get("agrees", 0) + report.preemptions.get("couldHaveSeen", 0)
+        total = sum(report.preemptions.values())
+        lines.append(f"{same:,} of {total:,} preemptions have the same victims here, or as good ones.")
+    lines += [f"  {_failure(failure)}" for failure in report.otherwise_failures[-1:]]
+    lines += [_candidate(candidate) for candidate in report.candidates]
+    lately = share_of(report.last_hour)
+    if lately is not None:
+        lines.append(f"In the last hour {_percent(lately)} of {sum(report.last_hour.values()):,} pods agree.")
+    if skipped := sum(report.skipped.values()):
+        lines.append(f"{skipped:,} were not looked at, since the observer did not keep up.")
+    return lines
+
+
+def _candidate(report: ShadowReport) -> str:
+    kinds = report.kinds
+    parts = [f"{kinds[kind]:,} {words}" for kind, words in CONSEQUENCES.items() if kinds.get(kind)]
+    because = Counter[str]()
+    for cause in report.causes:
+        because[cause.plugin] += cause.decisions
+    why = f", {_first(dict(because.most_common()))}" if because else ""
+    return (
+        f"{report.shadow} would have decided otherwise: {', '.join(parts) or 'nothing'} of {report.decisions:,}{why}."
+    )
+
+
+def _percent(share: float) -> str:
+    """Return a share that is 100 % only if it is all of it."""
+    return "100 %" if share == 1 else f"{min(share * 100, 99.9):.1f} %"
+
+
+def _first(counts: Mapping[str, int]) -> str:
+    parts = [f"{plugin} ({count:,})" for plugin, count in list(counts.items())[:3]]
+    return "because of " + ", ".join(parts) if parts else "no plugin alone accounts for it"
+
+
+def _difference(judged: Judgement) -> str:
+    decision, ours = judged.decision, judged.ours
+    if judged.theirs is not None and judged.theirs.rejected_by:
+        why = "; ".join(f"{name}: {', '.join(said)}" for name, said in judged.theirs.rejected_by.items())
+        return f"{decision.pod} is on {decision.node}, which is rejected here ({why})"
+    if ours is None:
+        return f"{decision.pod} is on {decision.node} and fits nowhere here: {judged.message}"
+    because = f", most of them {judged.plugins[0]}'s" if judged.plugins else ""
+    return f"{decision.pod} is on {decision.node}, and {ours.node} is {judged.points} points better{because}"
+
+
+def _failure(failure: JudgedFailure) -> str:
+    if failure.preemption is not None:
+        theirs, ours = failure.preemption.victims, failure.preemption.our_victims
+        return f"{failure.pod} preempts {_listed(theirs)} on {failure.preemption.node}, and here {_listed(ours)}"
+    if failure.our_node:
+        return f"{failure.pod} is said to fit nowhere, and fits {failure.our_node} here"
+    return f"{failure.pod} is told {failure.message!r}, and here {failure.our_message!r}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nobody"
