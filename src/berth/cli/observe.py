@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LOOKAHEAD_S = 0.1
 """How long a binding is held back beside a cluster: many times what one takes to reach the API server."""
+AFTER_REPORT = "berth.cli.observe"
+"""Under this name the context of the command may have a function to be called with the report when it was printed."""
 MOMENT_S = 0.02
 """How long a binding is on its way there at most."""
 
@@ -107,8 +109,8 @@ def command(
     core = observed(EventStream(events), flags, plugins, observing)
     if keeps:
         print_structured(summary_of(core.agreement, judged), output)
-    else:
-        tell(report_of(core, rfc3339), output)
+        return
+    tell(report_of(core, rfc3339), output)
 
 
 def tell(report: "AgreementReport", output: Output) -> None:
@@ -117,9 +119,10 @@ def tell(report: "AgreementReport", output: Output) -> None:
 
     if is_structured(output):
         print_structured(report, output)
-        return
-    for line in (verdict(report), *told(report)):
-        click.echo(legible(line))
+    else:
+        for line in (verdict(report), *told(report)):
+            click.echo(legible(line))
+    click.get_current_context().meta.get(AFTER_REPORT, lambda _report: None)(report)
 
 
 def _candidate(file: str) -> "SchedulerConfiguration":

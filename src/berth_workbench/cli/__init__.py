@@ -261,5 +261,5 @@ COMMANDS = CommandTable(
             ),
         ),
     },
-    extensions={"explain": "berth_workbench.cli.what_would_help"},
+    extensions={"explain": "berth_workbench.cli.what_would_help", "observe": "berth_workbench.cli.observed"},
 )

@@ -14,13 +14,14 @@ def plot_option(command: Command) -> Command:
         "--plot",
         default="",
         metavar="FILE.svg|png|html",
-        callback=_checked,
+        callback=checked_plot,
         help="Draw the result into this file.",
     )
     return decorate(command)
 
 
-def _checked(_context: click.Context, _param: click.Parameter, path: str) -> str:
+def checked_plot(_context: click.Context, _param: click.Parameter, path: str) -> str:
+    """Return a file's name; a usage error says why no picture can have it."""
     from berth_workbench.showing.picture import check_picture
 
     if path:

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from berth.agreement.report import AgreementReport
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.decisions.fit import Fit
 from berth.decisions.fit_question import FitManifestError
@@ -23,6 +24,8 @@ from berth_workbench.page.model import QueueSample, queue_sample
 from berth_workbench.page.source import PluginViews, SourceError
 from berth_workbench.snapshot.snapshot import Snapshot
 
+AGREEMENT = "/debug/agreement"
+"""What an observer has come to; a scheduler that schedules has no such thing, or does not let everybody read it."""
 MAX_SAID = 200
 
 _T = TypeVar("_T")
@@ -121,7 +124,11 @@ class LiveSource:
     async def plugins(self) -> PluginViews:
         """What the scheduler tells of its plugins and shadows."""
         told = await self._read("/debug/plugins", PluginViews)
-        return msgspec.structs.replace(told, shadows=(await self._read("/debug/shadows", PluginViews)).shadows)
+        shadows = (await self._read("/debug/shadows", PluginViews)).shadows
+        answer = await self._answer(AGREEMENT)
+        is_observer = answer.status == HTTPStatus.OK
+        agreement = _decoded(AGREEMENT, answer, AgreementReport) if is_observer else None
+        return msgspec.structs.replace(told, shadows=shadows, agreement=agreement)
 
     async def fit(self, manifest: bytes, namespace: str = "default", *, all_nodes: bool = False) -> Fit:
         """Whether a pod or workload fits now."""

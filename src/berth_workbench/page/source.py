@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from berth.agreement.report import AgreementReport
 from berth.decisions.fit import Fit
 from berth.decisions.node_columns import NodeColumns
 from berth.decisions.pending import PendingReport
@@ -25,6 +26,8 @@ class PluginViews(msgspec.Struct, frozen=True):
     plugins: tuple[PluginReport, ...] = ()
     figures: tuple[FigureReport, ...] = ()
     shadows: tuple[ShadowReport, ...] = ()
+    agreement: AgreementReport | None = None
+    """Where the scheduler is an observer: what it has come to."""
 
 
 class Source(Protocol):

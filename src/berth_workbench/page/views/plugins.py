@@ -1,4 +1,7 @@
-"""Plugins: what they keep in figures, which are left out, and what shadow profiles would have decided otherwise."""
+"""Plugins: what they keep in figures, which are left out, and what shadow profiles would have decided otherwise.
+
+Of an observer it begins with what came of observing.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +13,8 @@ from berth_workbench.page.times import ago
 from berth_workbench.page.views.elements import NOTHING, bar_chart, link, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import pod_path
+from berth_workbench.page.views.sections import show_sections
+from berth_workbench.showing.agreement import sections_of
 from berth_workbench.showing.words import counted
 
 REFRESH_S = 5.0
@@ -49,7 +54,9 @@ class PluginsView:
 
 
 def _show(found: PluginViews) -> None:
-    if not (found.plugins or found.figures or found.shadows):
+    if found.agreement is not None:
+        show_sections(sections_of(found.agreement))
+    elif not (found.plugins or found.figures or found.shadows):
         tag("p", "No plugin tells figures, none is optional or new, and no profile is a shadow of another.", "empty")
     if found.plugins:
         _health(found.plugins)
