@@ -240,8 +240,8 @@ class Judge:
         self._moment_s = moment_s
         self.on_decided: Callable[[Attempt], None] | None = None
         """Called with each attempt that a pod is judged by, while the cluster is in its state."""
-        self.on_otherwise: Callable[[str, PodInfo], None] | None = None
-        """Called with each pod that went otherwise, likewise."""
+        self.on_otherwise: Callable[[Core, PodInfo], None] | None = None
+        """Called with each pod that went otherwise, while the core's cluster is in that state."""
 
     def judge(self, question: Question) -> Judgement:
         """Judge a pod that is about to be counted as bound."""
@@ -264,7 +264,7 @@ class Judge:
             result: Result = "sampled" if may_be_sampled else "otherwise"
             judged = self._judged(question, state, self._ask(question), result, asked)
             if result == "otherwise" and self.on_otherwise is not None:
-                self.on_otherwise("binding", question.pod)
+                self.on_otherwise(self._core, question.pod)
         return judged
 
     def judge_failure(self, question: Question) -> JudgedFailure:
@@ -282,7 +282,7 @@ class Judge:
                     break
         assert judged is not None, "there is always the state at the moment of the question"
         if judged.result == "otherwise" and self.on_otherwise is not None:
-            self.on_otherwise("failure", question.pod)
+            self.on_otherwise(self._core, question.pod)
         return judged
 
     def _search(self) -> Search:

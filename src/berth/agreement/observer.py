@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from berth.agreement.judging import Judge, Past, Pending, Question
 from berth.agreement.moments import Change, Counted, Moment, NodeAsBefore, Nominated
@@ -65,6 +65,10 @@ class Observing(NamedTuple):
     """The observer that hears what is decided; not through a recording, since such decisions are no core's own."""
     on_judged: Callable[[Judgement], None] = lambda _judged: None
     on_failure: Callable[[JudgedFailure], None] = lambda _judged: None
+    cases: BinaryIO | None = None
+    """Where pods that went otherwise are written as cases."""
+    on_otherwise: Callable[[Core, PodInfo], None] | None = None
+    """Called with each pod that went otherwise, while the core's cluster is in the state that it is judged by."""
 
 
 class Victim(NamedTuple):
@@ -106,6 +110,8 @@ class ObservingCore(Core):
             keeps_totals=observing.keeps_totals,
             moment_s=observing.moment_s,
         )
+
+        self._judge.on_otherwise = observing.on_otherwise
 
     @property
     def has_work(self) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from berth.agreement.observer import ObservingCore
 from berth.agreement.results import RESULTS, FailureResult, JudgedFailure, Judgement, Result, share_of
+from berth.decisions.pending import pending_report
 from berth.decisions.plugin_views import ShadowReport, shadow_reports
 from berth.decisions.waits import WallTime
 
@@ -24,6 +25,7 @@ CONSEQUENCES: Final[Mapping[str, str]] = MappingProxyType(
         "error": "end in an error",
     }
 )
+PENDING_TOLD: Final = 8
 LATEST_TOLD: Final = 32
 """How many of the latest judgements a report has, of each kind."""
 
@@ -54,6 +56,8 @@ class AgreementReport(msgspec.Struct, frozen=True, rename="camel"):
     otherwise_failures: tuple[JudgedFailure, ...] = ()
     candidates: tuple[ShadowReport, ...] = ()
     """What other configurations would have decided about the same pods."""
+    pending: Mapping[str, int] = {}
+    """What keeps the pods that are pending now, the most frequent first, and how many."""
 
 
 def report_of(core: ObservingCore, wall_time: WallTime) -> AgreementReport:
@@ -74,6 +78,7 @@ def report_of(core: ObservingCore, wall_time: WallTime) -> AgreementReport:
         tuple(agreement.latest_sampled)[-LATEST_TOLD:],
         tuple(agreement.latest_failures)[-LATEST_TOLD:],
         tuple(shadow_reports(core, wall_time)),
+        {group.reason: group.pods for group in pending_report(core, wall_time, lambda _uid: "").groups[:PENDING_TOLD]},
     )
 
 
@@ -119,6 +124,9 @@ def told(report: AgreementReport) -> list[str]:
         total = sum(report.preemptions.values())
         lines.append(f"{same:,} of {total:,} preemptions have the same victims here, or as good ones.")
     lines += [f"  {_failure(failure)}" for failure in report.otherwise_failures[-1:]]
+    if report.pending:
+        reasons = "; ".join(f"{reason} ({pods:,})" for reason, pods in list(report.pending.items())[:3])
+        lines.append(f"Pending now: {reasons}.")
     lines += [_candidate(candidate) for candidate in report.candidates]
     lately = share_of(report.last_hour)
     if lately is not None:
@@ -135,9 +143,10 @@ def _candidate(report: ShadowReport) -> str:
     for cause in report.causes:
         because[cause.plugin] += cause.decisions
     why = f", {_first(dict(because.most_common()))}" if because else ""
-    return (
-        f"{report.shadow} would have decided otherwise: {', '.join(parts) or 'nothing'} of {report.decisions:,}{why}."
-    )
+    skipped = sum(report.skipped.values())
+    rest = f" {skipped:,} more were not looked at." if skipped else ""
+    said = ", ".join(parts) or "nothing"
+    return f"{report.shadow} would have decided otherwise: {said} of {report.decisions:,}{why}.{rest}"
 
 
 def _percent(share: float) -> str:

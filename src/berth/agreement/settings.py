@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from berth.agreement.cases import CaseWriter
 from berth.agreement.observer import Observing, ObservingCore
 from berth.config.types import SchedulerConfiguration, Shadow
 from berth.core.assembly import build_core
@@ -70,6 +71,8 @@ def build_observer(
     Raises `ConfigError`, `RegistryError`.
     """
     observing = observing._replace(percentages=shares_of(config), told=options.get("instrument"))
+    if observing.cases is not None:
+        observing = observing._replace(on_otherwise=CaseWriter(observing.cases, scoring_all(config), registry))
     make_core = partial(ObservingCore, observing=observing)
     config = scoring_all(with_candidates(config, observing.candidates))
     core = build(config, registry, make_core=make_core, **options)

@@ -6,7 +6,7 @@ an access that needs get, list and watch alone. With `--events` it reads a strea
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 import msgspec
@@ -57,6 +57,13 @@ MOMENT_S = 0.02
     metavar="FILE",
     help="A configuration that decides about the same pods beside; may be repeated. --plugin loads its plugins, too.",
 )
+@click.option(
+    "--cases",
+    type=click.File("wb"),
+    default=None,
+    metavar="FILE",
+    help="Write the first hundred pods that went otherwise into this file, for berth decide.",
+)
 @click.option("--report", "reports", is_flag=True, help="Tell what the observer in use has come to, and end.")
 @click.option("--server", default="", metavar="URL", help="With --report: where the observer serves, if elsewhere.")
 @click.option("--certificate-authority", default="", metavar="FILE", help="With an https:// --server: its certificate.")
@@ -71,6 +78,7 @@ def command(
     events: tuple[str, ...],
     scheduler_names: tuple[str, ...],
     candidates: tuple[str, ...],
+    cases: BinaryIO | None,
     reports: bool,
     server: str,
     certificate_authority: str,
@@ -97,7 +105,7 @@ def command(
         tell(msgspec.convert(found, AgreementReport), output)
         return
     configured = {Path(file).stem: _candidate(file) for file in candidates}
-    observing = Observing(scheduler_names=frozenset(scheduler_names), candidates=configured)
+    observing = Observing(scheduler_names=frozenset(scheduler_names), candidates=configured, cases=cases)
     if not events:
         ahead = Lookahead(events=None, seconds=LOOKAHEAD_S)
         observing = observing._replace(lookahead=ahead, moment_s=MOMENT_S)
