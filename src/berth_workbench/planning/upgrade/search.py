@@ -169,9 +169,14 @@ class UpgradeSearch:
     # -- a pool ------------------------------------------------------------------------------------------------------
 
     def _upgrade(self, pool: str, names: Sequence[str]) -> None:
-        run, is_minimal, without = self._explored(pool, names)
+        run, is_minimal, without = _Run(), True, dict[int, str]()
         self._cluster.begin()
         found = self._go(pool, names, run, at_once=self._request.at_once)
+        if found.failure:  # as most pools go through, it is only now looked for what this one needs
+            self._cluster.undo()
+            run, is_minimal, without = self._explored(pool, names)
+            self._cluster.begin()
+            found = self._go(pool, names, run, at_once=self._request.at_once)
         if found.failure:
             self._cluster.undo()
             self._cluster.begin()
