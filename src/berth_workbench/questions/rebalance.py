@@ -39,13 +39,13 @@ class PicturedPlan(NamedTuple):
 
 def answer(situation: Situation, request: RebalanceRequest, watch: WorkWatch) -> PicturedPlan:
     """Plan the moves."""
-    cluster = situation.untouched(watch).cluster
-    nodes = copy_columns(cluster.core.cache.table).columns()
-    plan = rebalance(situation, request, watch)
+    site = situation.untouched(watch)
+    nodes = copy_columns(site.cluster.core.cache.table).columns()
+    asked = {pod.key: pod.requests for pod in site.cluster.core.intake.pods}
+    plan = rebalance(situation, request, watch, site)
 
     def requests(key: str) -> Mapping[str, int]:
-        pod = cluster.pods.get(key)
-        return {} if pod is None else cluster.core.intake.info(pod).requests
+        return asked.get(key, {})
 
     return PicturedPlan(plan, moves_of_plan(nodes, plan, headline(plan), requests))
 

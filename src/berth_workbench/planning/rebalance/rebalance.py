@@ -38,6 +38,7 @@ from berth_workbench.simulation.claims import ClaimTemplate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.measures import usual_requests
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.simulation.workloads import Expansion
@@ -64,8 +65,10 @@ class Found(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def rebalance(situation: Situation, request: RebalanceRequest, watch: WorkWatch = UNWATCHED) -> RebalancePlan:
-    """Return a plan. The same arguments give the same plan.
+def rebalance(
+    situation: Situation, request: RebalanceRequest, watch: WorkWatch = UNWATCHED, site: Site | None = None
+) -> RebalancePlan:
+    """Return a plan. The same arguments give the same plan. `site` is the untouched one, where there is one already.
 
     Where it is stopped, what was found by then is the plan. Raises `RebalanceError`, `ManifestError`, `ObjectError` for
     objects that cannot be read, `ConfigError`, and `StuckError` where plugins keep the scheduler from coming to rest.
@@ -73,7 +76,7 @@ def rebalance(situation: Situation, request: RebalanceRequest, watch: WorkWatch 
     watch.begin("reading the cluster")
     pace = Pace(watch, request.effort_s)
     try:
-        site = situation.untouched(watch)
+        site = situation.untouched(watch) if site is None else site
         local = local_volumes(situation.snapshot.documents)
         return Rebalancing(site.cluster, local, site.templates, request, situation.seed, pace).plan()
     except StoppedError:
@@ -159,10 +162,9 @@ class Rebalancing:
         def room_of(guest: Mover) -> Mask:
             if guest.fresh.required_affinity_terms:
                 return board.among  # it may need those who are out of the way
-            with board.lifted(board.movers):
-                return board.room_of(guest)
+            return board.room_of(guest)
 
-        with self._pace.heeded():
+        with self._pace.heeded(), board.lifted(board.movers if guests.movers else ()):
             return guests.that_count(room_of)
 
     def _claims_on_nodes(self) -> frozenset[str]:
