@@ -549,9 +549,9 @@ def two_configurations(visitor, tmp_path):
     visitor.open("/compare")
     page = visitor.page
     page.get_by_role("button", name="Ask").click()
-    page.wait_for_selector("section[aria-label=Pod]")
+    page.wait_for_selector("section[aria-label='Pods that are decided differently']")
     assert "of 6 pods decided differently" in page.get_by_role("region", name="Answer").inner_text()
-    decided = page.get_by_role("region", name="Pod", exact=True).inner_text()
+    decided = page.get_by_role("region", name="Pods that are decided differently").inner_text()
     assert "default/small" in decided and "NodeResourcesFit" in decided
     assert "CPU requested on used nodes" in page.get_by_role("region", name="Each on its own").inner_text()
     visitor.check(tmp_path / "compare")
@@ -575,7 +575,10 @@ def the_time_line(visitor, tmp_path):
     visitor.until("document.querySelector('.chart .time').textContent === 'day 1, 02:00'")
     canvas.focus()
     page.keyboard.press("End")
-    assert page.locator(".time-line [aria-live=polite]").text_content() == f"{HOSTILE}: 100 % of its CPUs requested"
+    assert (
+        page.locator(".time-line [aria-live=polite]").text_content()
+        == f"{HOSTILE}: 100 % of its scarcest resource requested"
+    )
     visitor.check(tmp_path / "time-line")
     page.get_by_role("button", name="Play").click()
     visitor.until("document.querySelector('.when').textContent === 'day 1, 03:00'")
