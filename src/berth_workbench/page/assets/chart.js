@@ -81,9 +81,10 @@ export default {
       };
     },
     bar(ink) {
+      const longest = 10 + 6.6 * Math.max(0, ...this.labels.map((label) => label.length));
       return {
         xAxis: this.value(ink),
-        yAxis: { type: "category", data: this.labels, inverse: true, axisLabel: { color: ink.text, width: Math.max(90, Math.min(300, this.$refs.plot.clientWidth * 0.4)), overflow: "breakAll", lineHeight: 12 }, axisLine: { lineStyle: { color: ink.line } } },
+        yAxis: { type: "category", data: this.labels, inverse: true, axisLabel: { color: ink.text, width: Math.min(longest, Math.max(90, this.$refs.plot.clientWidth * 0.4)), overflow: "break", lineHeight: 12 }, axisLine: { lineStyle: { color: ink.line } } },
         series: this.series.map(({ name, values }) => ({ name, type: "bar", data: values, stack: this.stacked ? "all" : undefined, barMaxWidth: 22 })),
       };
     },

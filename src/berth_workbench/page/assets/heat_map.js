@@ -238,7 +238,7 @@ export default {
       const colours = ramp(RAMPS[theme]);
       const width = this.$refs.area.clientWidth;
       const { of, low, high, raw } = this.values();
-      const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 64);
+      const room = Math.max(width < 560 ? 600 : 300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 64);
       const notes = (members) => [`${members.length} node${members.length === 1 ? "" : "s"}`, this.mean(members, raw)];
       const layout = (this.layout = arrange(this.columns, this.ordered(of), this.group, width, room, undefined, notes));
       this.isTooSmall = layout.side < BLOCKS_FROM;

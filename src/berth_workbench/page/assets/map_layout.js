@@ -50,7 +50,8 @@ export function arrange(columns, order, group, width, height, maxCell = MAX_CELL
     return rows.reduce((sum, row) => sum + Math.max(LINE_H * labels[row].length, Math.ceil(highest(row) / per) * cell) + GAP, top);
   };
   let cell = maxCell;
-  while (cell > MIN_CELL && tall(cell) > height) cell -= 1;
+  const most = Math.max(height, tall(MIN_CELL)); // what labels take is not won back by smaller cells
+  while (cell > MIN_CELL && tall(cell) > most) cell -= 1;
   const per = Math.max(1, Math.floor(wide / cell));
   const placed = [], marks = [];
   let y = top;
