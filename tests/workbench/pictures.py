@@ -21,7 +21,7 @@ NODES = 120
 WIDTH, HEIGHT = 1280, 800
 COMPARED = "/compare?all=true"
 VIEWS = {
-    "overview": ("/", "section[aria-label='Fullest nodes'] tbody tr"),
+    "overview": ("/", ".finding[href^='/autoscale']"),
     "map": ("/map?node=general-eu-a-002", ".node-details table.pods"),
     "what-if": ("/what-if?changes=lose-zone+eu-a", "section[aria-label='The cluster']"),
     "rebalance": ("/rebalance?moves=30", "section[aria-label='The cluster']"),

@@ -50,9 +50,8 @@ def answer(_situation: Situation | None, request: SimulateRequest, watch: WorkWa
     return LivedThrough(result, run.time_line, (EXTENDERS_LEFT_OUT,) if run.cluster.leaves_out_extenders else ())
 
 
-def told(lived: LivedThrough) -> Iterator[Section]:
+def told(result: SimulatedTime) -> Iterator[Section]:
     """Tell what became of the pods, how long they waited, and how full the cluster was over time."""
-    result = lived.result
     waits = f"99 of 100 pods wait at most {result.waits.p99:g} seconds" if result.waits.count else "no pod got a node"
     yield VerdictSection(
         f"{result.source}: {result.seconds / 3600:.1f} hours, {waits}; {result.waiting:,} wait at the end.",
@@ -108,7 +107,7 @@ QUESTION = Question(
     doing="simulating",
     request=SimulateRequest,
     answer=answer,
-    told=told,
+    told=lambda lived: told(lived.result),
     takes_changes=False,
     document=lambda lived: lived.result,
 )

@@ -183,16 +183,14 @@ def _cell(cell: Any, style: str, *, is_head: bool) -> None:
         place._text = str(cell)  # noqa: SLF001 - as NiceGUI's own elements with a text do
 
 
-def share_bar(share: float | None, *, wide: bool = False, usable: float | None = None) -> None:
-    """A share as a bar and in percent, red where it is more than all; `usable` is marked behind it, a share, too."""
+def share_bar(share: float | None, *, wide: bool = False) -> None:
+    """A share as a bar and in percent, red where it is more than all."""
     if share is None:
         tag("span", NOTHING)
         return
     over = " over" if share > 1 else ""
     with tag("span", classes=f"bar{' wide' if wide else ''}{over}", aria_hidden="true"):
         tag("span", style=f"width:{min(100.0, share * 100):.1f}%")
-        if usable:
-            tag("span", classes="usable", style=f"width:{min(100.0, usable * 100):.1f}%")
     tag("span", percent(share), "bad" if over else "")
 
 

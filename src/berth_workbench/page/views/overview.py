@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from berth.decisions.node_columns import NodeColumns
 from berth.decisions.pending import PendingReport
+from berth.decisions.shortfall import amount
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.attention import FINDINGS, Finding, of_pending
-from berth_workbench.page.model import NodeLine
-from berth_workbench.page.overview import Overview, ResourceFill, overview
+from berth_workbench.page.model import NodeLine, node_lines
 from berth_workbench.page.source import Source
 from berth_workbench.page.views.elements import link, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
@@ -22,7 +23,7 @@ NOTHING_TO_DO = (
 FILLS_SHOWN = 6
 OTHERS_SHOWN = 2
 """So many resources beside CPU and memory, such as GPUs, have a column among the fullest nodes."""
-BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi")
+FULLEST = 8
 
 
 class OverviewPage:
@@ -45,12 +46,12 @@ class OverviewPage:
 
             async def make() -> None:
                 columns, report = await self._source.nodes(), await self._source.pending()
-                found = overview(columns)
+                lines = list(node_lines(columns))
                 known = {name: self._ahead.get(name, (columns, report)) for name in FINDINGS}
-                self._fill(tiles, lambda: _tiles(found, report))
+                self._fill(tiles, lambda: _tiles(columns, lines))
                 self._fill(attention, lambda: self._attention(report, known))
-                self._fill(fills, lambda: _fills(found))
-                self._fill(fullest, lambda: _fullest(found))
+                self._fill(fills, lambda: _fills(columns))
+                self._fill(fullest, lambda: _fullest(columns, lines))
 
             await make()
             self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
@@ -83,49 +84,37 @@ def _panel(title: str) -> Any:
         return tag("div", classes="panel-body")
 
 
-def _tiles(found: Overview, report: PendingReport) -> None:
-    shown: list[tuple[str, str, str, str]] = [
-        ("Nodes", f"{found.nodes:,}", f"{found.cordoned:,} cordoned" if found.cordoned else "all open", "/map"),
-        ("Pods on nodes", f"{found.pods:,}", f"{found.more:,} more of the average fit", "/map"),
-        ("Pending", f"{report.pods:,}", "wait for a node" if report.pods else "nothing waits", "/pending"),
+def _tiles(columns: NodeColumns, lines: Sequence[NodeLine]) -> None:
+    over = sum(_highest(line) > 1 for line in lines)
+    shown = [
+        ("Nodes", columns.total, f"{cordoned:,} cordoned" if (cordoned := sum(columns.unschedulable)) else "all open"),
+        ("Pods on nodes", sum(columns.pods), f"of {sum(columns.allowed_pods):,} that may be there"),
     ]
-    if found.over:
-        shown.append(
-            ("Over 100 %", f"{found.over:,}", f"node{'' if found.over == 1 else 's'} with too much on", "/map")
-        )
-    for name, value, beside, target in shown:
+    if over:
+        shown.append(("Over 100 %", over, f"node{'' if over == 1 else 's'} with too much on"))
+    for name, value, beside in shown:
         with tag("div", classes="tile bad" if name == "Over 100 %" else "tile"):
             tag("dt", name)
             with tag("dd"):
-                link(value, target)
+                link(f"{value:,}", "/map")
             tag("dd", beside, "soft")
 
 
-def _fills(found: Overview) -> None:
-    for each in found.fills[:FILLS_SHOWN]:
-        if each.allocatable:
-            _fill_line(each)
-    if found.average:
-        shape = ", ".join(f"{amount(name, value)} {_unit(name)}" for name, value in found.average.items())
-        tag("p", f"Usable is what pods of the average shape ({shape}) could have of what is free.", "soft")
+def _fills(columns: NodeColumns) -> None:
+    for each in columns.resources[:FILLS_SHOWN]:
+        requested, whole = sum(each.requested), sum(each.allocatable)
+        if whole:
+            with tag("div", classes="fill-line"):
+                tag("span", _unit(each.name), "name")
+                share_bar(requested / whole, wide=True)
+                tag("span", f"{amount(each.name, requested)} of {amount(each.name, whole)}", "number")
 
 
-def _fill_line(each: ResourceFill) -> None:
-    with tag("div", classes="fill-line"):
-        tag("span", _unit(each.name), "name")
-        share_bar(each.share, wide=True, usable=None if each.usable is None else each.usable / each.allocatable)
-        said = f"{amount(each.name, each.requested)} of {amount(each.name, each.allocatable)}"
-        tag("span", said, "number")
-        usable = ""
-        if each.usable is not None and each.free:
-            usable = f"{amount(each.name, each.free)} free, {each.usable / each.free:.0%} of it usable"
-        tag("span", usable, "soft")
-
-
-def _fullest(found: Overview) -> None:
-    names = [*told_resources(each.name for each in found.fills)[: 2 + OTHERS_SHOWN], "pods"]
+def _fullest(columns: NodeColumns, lines: Sequence[NodeLine]) -> None:
+    names = [*told_resources(each.name for each in columns.resources)[: 2 + OTHERS_SHOWN], "pods"]
     heads = [(_unit(name).rpartition("/")[2], "number") for name in names]
-    table("", ["Node", *heads], [_full_row(line, names) for line in found.fullest], classes="compact")
+    shown = sorted(lines, key=lambda line: (-_highest(line), line.name))[:FULLEST]
+    table("", ["Node", *heads], [_full_row(line, names) for line in shown], classes="compact")
 
 
 def _full_row(line: NodeLine, names: Sequence[str]) -> list[Any]:
@@ -136,17 +125,8 @@ def _full_row(line: NodeLine, names: Sequence[str]) -> list[Any]:
     ]
 
 
-def amount(name: str, value: float) -> str:
-    """An amount for people: CPU in cores, bytes in binary units."""
-    if name == "cpu":
-        return f"{value / 1000:,.3g}" if value < 1e6 else f"{value / 1000:,.0f}"
-    if name not in ("memory", "ephemeral-storage") and not name.startswith("hugepages-"):
-        return f"{value:,.0f}"
-    power = 0
-    while power < len(BINARY) - 1 and value >= 1024 ** (power + 2):
-        power += 1
-    value, unit = value / 1024 ** (power + 1), BINARY[power]
-    return f"{value:,.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
+def _highest(line: NodeLine) -> float:
+    return max((share for share in line.shares.values() if share is not None), default=0.0)
 
 
 def _unit(name: str) -> str:

@@ -42,9 +42,10 @@ BUILD_WITHIN_S = 60.0
 """How long a page may take to be made; a scheduler that is asked through a tunnel needs a while."""
 
 
-def cluster_views() -> tuple[ViewLink, ...]:
-    """Return all views of a cluster, the questions among them."""
-    return (*LOOKS, *(ViewLink(each.path, each.title, ASK) for each in asked_on_page()), HISTORY_VIEW)
+def cluster_views(*, is_live: bool) -> tuple[ViewLink, ...]:
+    """Return all views of a cluster, the questions among them; one in a file has no last hour."""
+    asked = (ViewLink(each.path, each.title, ASK) for each in asked_on_page())
+    return (*LOOKS, *asked, *((HISTORY_VIEW,) if is_live else ()))
 
 
 def register_pages(
@@ -52,7 +53,7 @@ def register_pages(
 ) -> None:
     """Have NiceGUI serve the pages of a cluster, of a recording, or of a simulation beside a cluster or alone."""
     is_recorded = isinstance(history, RecordedHistory)
-    views = cluster_views() if source is not None else (HISTORY_VIEW,) if is_recorded else ()
+    views = cluster_views(is_live=source.is_live) if source is not None else (HISTORY_VIEW,) if is_recorded else ()
     if time_line is not None:
         views = (*views, TIME_LINE_VIEW)
     title = (
@@ -60,7 +61,7 @@ def register_pages(
     )
     frame = Frame(title, views, is_live=source is not None and source.is_live, can_search=source is not None)
     if isinstance(history, RecordedHistory):
-        recorded = ThroughputView(None, frame, history)
+        recorded = ThroughputView(frame, history)
         for path in ("/", HISTORY_VIEW.path):
             _register(path, recorded.build)
     elif source is not None and history is not None:
@@ -80,7 +81,8 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     _register("/pending", PendingView(source, frame, ahead).build)
     _register("/plugins", PluginsView(source, frame).build)
     _register("/quotas", QuotasView(source, frame).build)
-    _register(HISTORY_VIEW.path, ThroughputView(source, frame, history).build)
+    if source.is_live:
+        _register(HISTORY_VIEW.path, ThroughputView(frame, history).build)
     for question in asked_on_page():
         _register(question.path, QuestionView(question, source, frame, jobs, OWN_FORMS.get(question.name)).build)
 

@@ -6,7 +6,7 @@ from berth_workbench.page.data_routes import HISTORY
 from berth_workbench.page.model import QUEUES, RESULTS
 from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
-from berth_workbench.page.source import Source, SourceError
+from berth_workbench.page.source import SourceError
 from berth_workbench.page.views.elements import LineChart, TimeLineMap, tag
 from berth_workbench.page.views.frame import Frame
 
@@ -18,21 +18,16 @@ FOLLOWED = "berth-time"
 class ThroughputView:
     """Makes the page."""
 
-    __slots__ = ("_frame", "_history", "_source")
+    __slots__ = ("_frame", "_history")
 
-    def __init__(self, source: Source | None, frame: Frame, history: HistoryRecorder | RecordedHistory) -> None:
-        """Without a source it is a recording that is shown."""
-        self._source = source
+    def __init__(self, frame: Frame, history: HistoryRecorder | RecordedHistory) -> None:
         self._frame = frame
         self._history = history
 
     async def build(self) -> None:
         """The page; its charts grow while it is looked at."""
         async with self._frame.page("Last hour", "/queue"):
-            if self._source is not None and not self._source.is_live:
-                await self._counts(self._source)
-                return
-            is_live = self._source is not None
+            is_live = isinstance(self._history, HistoryRecorder)
             problem = tag("div")
             with tag("section", classes="panel", aria_label="Nodes over time"):
                 TimeLineMap(HISTORY, refresh_s=MAP_REFRESH_S if is_live else 0.0)
@@ -54,16 +49,6 @@ class ThroughputView:
 
             await show()
             self._frame.keep_current(show, REFRESH_S, problem)
-
-    async def _counts(self, source: Source) -> None:
-        """What there is where nothing goes on."""
-        sample = await source.sample()
-        with tag("dl", classes="tiles"):
-            for queue in QUEUES:
-                with tag("div", classes="tile"):
-                    tag("dt", f"Pending, {queue}")
-                    tag("dd", f"{sample.pending.get(queue, 0):,}")
-        tag("p", "This cluster was read from a file: nothing is scheduled, so there is no history.", "soft")
 
 
 def _followed(label: str) -> LineChart:
