@@ -58,7 +58,11 @@ class Stock:
     def pod(self, number: int) -> object:
         """Return the next pod, one of a few workloads."""
         app = f"app-{self.lots.randrange(20)}"
-        pod = make_pod(f"pod-{number}").label("app", app).request(cpu=self.lots.choice(["100m", "250m", "500m"]), memory="256Mi")
+        pod = (
+            make_pod(f"pod-{number}")
+            .label("app", app)
+            .request(cpu=self.lots.choice(["100m", "250m", "500m"]), memory="256Mi")
+        )
         if app.endswith("3"):
             pod.spread("topology.kubernetes.io/zone", {"app": app}, when="ScheduleAnyway")
         elif app.endswith("7"):
@@ -137,7 +141,9 @@ def print_line(core: ObservingCore, pods: int, cpu_s: float, megabytes: float) -
     """Print how it stands."""
     results = dict(core.agreement.results)
     skipped = sum(core.agreement.skipped.values())
-    click.echo(f"{pods:>7} pods  {cpu_s * 1000:.3f} ms CPU a pod  {megabytes:.0f} MB more  {results}  skipped {skipped}")
+    click.echo(
+        f"{pods:>7} pods  {cpu_s * 1000:.3f} ms CPU a pod  {megabytes:.0f} MB more  {results}  skipped {skipped}"
+    )
 
 
 if __name__ == "__main__":

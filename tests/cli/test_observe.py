@@ -1,4 +1,4 @@
-"""`berth observe` with a stream: the format that programs read, the lines that people read, candidates, and bad input."""
+"""`berth observe` with a stream: what programs read, the lines that people read, candidates, and bad input."""
 
 import json
 from pathlib import Path

@@ -110,7 +110,9 @@ def test_an_observer_needs_no_more_than_its_role_and_explains_what_others_decide
 
 
 def explained(*arguments):
-    return subprocess.run([BERTH, "explain", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
+    return subprocess.run(
+        [BERTH, "explain", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    ).stdout
 
 
 def bound(kubectl):

@@ -68,7 +68,7 @@ def moves_of_plan(nodes: NodeColumns, plan: RebalancePlan, label: str, requests:
     amounts = {each.name: list(each.requested) for each in nodes.resources}
     placed = (each for step in plan.steps for each in step.placed)
     gone = [(step.pod, source, target) for step, (source, target, _) in zip(plan.evictions, steps, strict=True)]
-    for pod, source, target in (*gone, *((each.pod, -1, number.get(each.node, -1)) for each in placed)):
+    for pod, source, target in (*gone, *((each.pod, -1, number.get(each.node or "", -1)) for each in placed)):
         for resource, amount in requests(pod).items():
             for at, sign in ((source, -1), (target, 1)):
                 if at >= 0 and resource in amounts:

@@ -1,6 +1,7 @@
 """Pending pods, a card for each workload: how many, since when, what is missing, and what would help."""
 
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
 from berth.decisions.pending import PendingGroup, PendingReport
@@ -53,7 +54,7 @@ class PendingView:
             return
         tag("p", f"{counted(report.pods, 'pod')} pending, of {counted(len(report.groups), 'workload')}.", "soft")
         for group in report.groups[:GROUPS_SHOWN]:
-            _card(group, lambda group=group: self._help(group, helps))
+            _card(group, partial(self._help, group, helps))
         if len(report.groups) > GROUPS_SHOWN:
             tag("p", f"{len(report.groups) - GROUPS_SHOWN} more, of fewer pods each, are not shown.", "soft")
 
