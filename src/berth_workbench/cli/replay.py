@@ -35,17 +35,6 @@ KINDS = {
 }
 
 
-class Changed(NamedTuple):
-    """What is other than it was recorded."""
-
-    config: "ConfigOf | None"
-    seed: int | None
-
-    @property
-    def is_anything(self) -> bool:
-        return self.config is not None or self.seed is not None
-
-
 class WrittenPart(NamedTuple):
     """What of a recording is written, and how."""
 
@@ -121,8 +110,8 @@ def command(
         else:
             click.echo("\n".join(legible(f"wrote {each.file}: {_size_told(each)}") for each in written))
         return
-    changed = _changed(recording, config_file, generation, [name for name in named if name], seed)
-    verification, comparison = _replay(recording, registry, changed)
+    other = _other(recording, config_file, generation, [name for name in named if name])
+    verification, comparison = _replay(recording, registry, other, seed)
     if is_structured(output):
         changes = () if comparison is None else comparison.changes
         result = {"verification": verification, "comparison": comparison}
@@ -133,8 +122,8 @@ def command(
         sys.exit(1)
 
 
-def _changed(recording: Path, config_file: str, generation: str, named: list[str], seed: int | None) -> Changed:
-    """Return what the recording is compared with. Raises `ConfigError`, `RecordingError`."""
+def _other(recording: Path, config_file: str, generation: str, named: list[str]) -> "ConfigOf | None":
+    """Return the configuration to compare with; None for the recorded one. Raises `ConfigError`, `RecordingError`."""
     from berth.config.load import load_config_file
     from berth.core.generation import GENERATIONS
     from berth.recording.configs import config_of
@@ -148,10 +137,10 @@ def _changed(recording: Path, config_file: str, generation: str, named: list[str
     new = [name for name in named if name not in header.plugins]
     if config_file:
         config = load_config_file(config_file, gates=config_of(header.config).feature_gates)
-        return Changed(this_config(config), seed)
+        return this_config(config)
     if generation:
-        return Changed(of_generation(generation), seed)
-    return Changed(with_plugins(new) if new else None, seed)
+        return of_generation(generation)
+    return with_plugins(new) if new else None
 
 
 def _first_header(recording: Path) -> "SegmentHeader":
@@ -164,7 +153,7 @@ def _first_header(recording: Path) -> "SegmentHeader":
 
 
 def _replay(
-    recording: Path, registry: "Registry", changed: Changed
+    recording: Path, registry: "Registry", other: "ConfigOf | None", seed: int | None
 ) -> "tuple[Verification | None, RecordingComparison | None]":
     """Replay bit for bit where nothing is changed, and compare decisions where that does not tell everything."""
     from berth.decisions.exchange import SUCCESSORS
@@ -172,13 +161,13 @@ def _replay(
     from berth_workbench.replay.verification import verify
 
     verification = None
-    if not changed.is_anything:
+    if other is None and seed is None:
         with working("replaying") as work:
             verification = verify(_segments(recording, work), registry)
         if verification.is_same and not verification.headless_lives:
             return verification, None
     with working("comparing decisions") as work:
-        comparer = RecordingComparer(registry, other=changed.config, seed=changed.seed, successors=SUCCESSORS)
+        comparer = RecordingComparer(registry, other=other, seed=seed, successors=SUCCESSORS)
         return verification, comparer.follow(_segments(recording, work))
 
 

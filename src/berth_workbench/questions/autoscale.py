@@ -10,8 +10,7 @@ from berth_workbench.planning.more_nodes import MoreNodes, nodes_in_words
 from berth_workbench.planning.node_groups import NodeGroupSpec, read_groups
 from berth_workbench.planning.survival import who
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.fields import NodePrices
+from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation

@@ -7,8 +7,7 @@ import msgspec
 
 from berth_workbench.planning.capacity import Capacity, LimitedBy, amount, capacity_after
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.fields import PoolLabel
+from berth_workbench.showing.ask import HowAsked, PoolLabel
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation

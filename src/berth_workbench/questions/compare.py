@@ -11,8 +11,7 @@ from berth_workbench.comparison.comparison import ConfigurationsCompared, Figure
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import Load, steps_of
 from berth_workbench.questions.question import NamedThings, Question
-from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.fields import NodePrices
+from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.showing.figures import SHARES, in_words, shown_figure
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed

@@ -19,8 +19,7 @@ from berth_workbench.planning.survival import (
     who,
 )
 from berth_workbench.questions.question import Fails, Question
-from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.fields import NodePrices, PoolLabel
+from berth_workbench.showing.ask import HowAsked, NodePrices, PoolLabel
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation

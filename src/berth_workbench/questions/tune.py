@@ -17,8 +17,7 @@ from berth_workbench.comparison.settings import SettingSpace
 from berth_workbench.comparison.tune import Tuner, TuningResult, tune
 from berth_workbench.questions.compare import measured
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.fields import NodePrices
+from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.showing.figures import in_words, shown_figure
 from berth_workbench.showing.sections import Points, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed

@@ -11,7 +11,7 @@ from berth.decisions.reasons import in_our_words
 from berth_workbench.planning.whatif import PodOutcome, WhatIfResult, WhatIfRun, WhoIsWhere, broken_groups
 from berth_workbench.questions.moves import moves_of
 from berth_workbench.questions.question import Fails, NamedThings, Question
-from berth_workbench.showing.fields import PoolLabel
+from berth_workbench.showing.ask import PoolLabel
 from berth_workbench.showing.figures import in_words, shown_figure
 from berth_workbench.showing.sections import Moves, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed

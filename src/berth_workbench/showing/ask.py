@@ -1,7 +1,9 @@
 """How people are asked for a field of a request; see `berth_workbench.questions.question`."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from berth_workbench.simulation.prices import Prices
 
 
 class HowAsked(NamedTuple):
@@ -17,3 +19,11 @@ class HowAsked(NamedTuple):
     """Where a file is asked for: what makes the value of its parsed document; raises ValueError."""
     on_page: bool = True
     """Whether the page asks for it, too."""
+
+
+PoolLabel = Annotated[
+    str, HowAsked("The node label that names a pool; usual ones are known.", metavar="KEY", on_page=False)
+]
+NodePrices = Annotated[
+    Prices | None, HowAsked("What nodes cost, by instance type or name.", metavar="FILE", reads=Prices.of_document)
+]

@@ -109,19 +109,8 @@ class Prover:
         cluster.put(pending_again(pod))
         cluster.settle()
         others = self._arrived([move], preempted)[1:]
-        self.steps.append(
-            PlanStep(
-                "evict",
-                origin,
-                key,
-                target,
-                reason,
-                workload,
-                self._replicas(pod.metadata.namespace, workload),
-                again=key in self._moved,
-                placed=others,
-            )
-        )
+        replicas, again = self._replicas(pod.metadata.namespace, workload), key in self._moved
+        self.steps.append(PlanStep("evict", origin, key, target, reason, workload, replicas, again, others))
         self._moved.add(key)
 
     def place(self, move: Move, guests: Sequence[Mover]) -> None:

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from berth.api.pod import Pod
-from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.fields import NodePrices
+from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.snapshot.documents import Document
 
 GoalName = Literal["empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending"]

@@ -27,8 +27,7 @@ from berth_workbench.planning.upgrade.plan import (
 )
 from berth_workbench.planning.upgrade.trial import DrainTrial, TriedStep
 from berth_workbench.planning.whatif import natural
-from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.fields import PoolLabel
+from berth_workbench.showing.ask import HowAsked, PoolLabel
 from berth_workbench.simulation.changes import ChangeError, Drain
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending

@@ -5,16 +5,18 @@ those that budgets protect are tried again when the scheduler has placed what le
 `TriedStep`, with what speaks against it. Whether it is kept or taken back is for the caller, who has begun the trial.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from berth.api.node import PodDisruptionBudget
 from berth.api.pod import Pod
 from berth_workbench.planning.upgrade.plan import BlockedPod, UpgradeMove
-from berth_workbench.planning.upgrade.remedies import what_frees
+from berth_workbench.showing.words import counted
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, is_mirror
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.node_changes import add_nodes, evict_allowed, remove_nodes, set_unschedulable, still_on
 from berth_workbench.simulation.site import Site
+from berth_workloads.disruption_budgets import SEVERAL_BUDGETS, Bounds, disruptions_allowed, expected
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -170,3 +172,27 @@ class DrainTrial:
         tried.moves = tuple(sorted(moves, key=lambda move: move.pod))
         tried.lost = tuple(sorted(lost))
         tried.preempted = len(self._cluster.evictions) - seen[1]
+
+
+def what_frees(budget: PodDisruptionBudget, why: str) -> str:
+    """Say what would let one pod of a budget be evicted, by the rules by which budgets are counted."""
+    if why.startswith(SEVERAL_BUDGETS):
+        return "leave it in one budget only"
+    return ", or ".join(_ways(budget))
+
+
+def _ways(budget: PodDisruptionBudget) -> Iterator[str]:
+    status, spec = budget.status, budget.spec
+    bounds = Bounds(spec.min_available, spec.max_unavailable)
+    missing = status.desired_healthy - status.current_healthy
+    if missing >= 0 and status.current_healthy < status.expected_pods:
+        yield f"{counted(missing + 1, 'pod')} of it that are not healthy become healthy"
+    for more in (1, 2, 3):
+        total = status.expected_pods + more
+        if disruptions_allowed(expected(bounds, total, total), status.current_healthy + more):
+            yield f"{more} more healthy {'replica' if more == 1 else 'replicas'}"
+            break
+    if spec.max_unavailable is not None:
+        yield f"maxUnavailable {status.expected_pods - status.current_healthy + 1}"
+    elif status.current_healthy > 0:
+        yield f"minAvailable {status.current_healthy - 1}"

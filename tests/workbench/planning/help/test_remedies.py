@@ -11,8 +11,8 @@ from berth.framework.registry import Registry
 from berth.plugin import CustomResource, Remedy, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.testing.invariants import check
-from berth_workbench.planning.help.remedies import merged
 from berth_workbench.planning.help.search import what_would_help
+from berth_workbench.simulation.api_calls import merged
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot

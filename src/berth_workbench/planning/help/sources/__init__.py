@@ -1,16 +1,14 @@
 """What of a pod can rule nodes out: one source of needs for each group of plugins, in this table."""
 
 from berth_workbench.planning.help.needs import NeedSource
+from berth_workbench.planning.help.sources.attached import DeviceNeeds, PortNeeds, VolumeNeeds
 from berth_workbench.planning.help.sources.companions import CompanionNeeds
-from berth_workbench.planning.help.sources.devices import DeviceNeeds
 from berth_workbench.planning.help.sources.holds import HoldingNeeds
 from berth_workbench.planning.help.sources.lesser_requests import LesserRequestNeeds
 from berth_workbench.planning.help.sources.node_selection import SelectingNeeds
-from berth_workbench.planning.help.sources.ports import PortNeeds
 from berth_workbench.planning.help.sources.resources import ResourceNeeds
 from berth_workbench.planning.help.sources.taints import TaintNeeds
 from berth_workbench.planning.help.sources.topology_spread import SpreadingNeeds
-from berth_workbench.planning.help.sources.volumes import VolumeNeeds
 
 SOURCES: tuple[NeedSource, ...] = (
     HoldingNeeds(),
