@@ -139,6 +139,8 @@ def test_a_node_that_is_not_there_is_told_with_some_that_are():
     nodes = [make_node(f"n{number}").build() for number in range(5)]
     with pytest.raises(ChangeError, match=r"^drain n9: no node 'n9'; the cluster has 5: n0, n1, n2, …$"):
         Drain("n9").chosen(nodes)
+    with pytest.raises(ChangeError, match=r"the cluster has 3: n0, n1, n2$"):
+        Drain("n9").chosen(nodes[:3])
     with pytest.raises(ChangeError, match=r"^drain n9: the cluster has no nodes$"):
         Drain("n9").chosen([])
 

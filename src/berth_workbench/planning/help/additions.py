@@ -151,8 +151,6 @@ class Adding:
         csi_node = store.get("CSINode", like)
         if csi_node is not None:
             yield _named(csi_node, name)
-        if not self._question.info.spec.resource_claims:
-            return
         for published in store.list("ResourceSlice"):
             if published.spec.node_name == like:
                 pool = msgspec.structs.replace(published.spec.pool, name=_renamed(published.spec.pool.name, like, name))

@@ -219,7 +219,7 @@ class Combining:
     def _change_nodes(self) -> None:
         by_edits: dict[tuple[str, ...], NodeCandidate] = {}
         for pattern in self._patterns:
-            if len(pattern.needs) > MAX_EDITS or not all(self._needs[i].node_edit for i in pattern.needs):
+            if len(pattern.needs) > MAX_EDITS:
                 continue
             for row in pattern.rows.tolist():
                 edits = self._node_edits(pattern.needs, self._question.table.node(row))

@@ -43,6 +43,23 @@ def test_a_pod_that_fits_is_told_so():
     assert list(lines_of(found)) == ["default/p: it fits on n0, n1, n2, and needs no help"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"storageClassName": "gone"}, "the StorageClass gone of the claim data does not exist"),
+        (
+            {"storageClassName": "gone", "volumeName": "disk"},
+            "the PersistentVolume disk, which data is bound to, does not exist",
+        ),
+    ],
+)
+def test_what_a_claim_names_and_the_cluster_lacks_is_told(spec, told):
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default", "uid": "data"},
+             "spec": spec}  # fmt: skip
+    notes = World(make_pod("p").claim("data"), *nodes(), claim).help().notes
+    assert [note for note in notes if "does not exist" in note] == [told]
+
+
 def test_a_pod_that_runs_is_told_so():
     world = World(make_pod("p").request(cpu="1").node("n1"), *nodes())
     assert (world.help().state, world.help().fits_on) == ("runs", ("n1",))

@@ -220,6 +220,17 @@ def test_no_plan_makes_a_pod_that_stays_break_its_rules():
     assert plan_for("empty-nodes", node("a").zone("a"), node("b").zone("b"), loose, plain).moves == 1
 
 
+def test_no_plan_takes_a_pod_away_from_one_that_wants_it_beside_it():
+    """The pod that is moved says nothing of the other: only the other's own term tells that they belong together."""
+    nodes = [node("a").zone("1"), node("b").zone("1"), node("c").zone("2")]
+    database, busy = running("db", "500m", "b", "db"), running("busy", "1", "c", "busy").annotation(*KEPT)
+    stays = running("web", "3800m", "a").annotation(*KEPT)
+    assert plan_for("empty-nodes", *nodes, database, busy, stays).emptied == ("b",)
+    stays.pod_affinity("topology.kubernetes.io/zone", {"app": "db"})
+    plan = plan_for("empty-nodes", *nodes, database, busy, stays)
+    assert (plan.moves, plan.after.violations) == (0, 0)
+
+
 def test_a_move_whose_place_somebody_takes_in_between_is_refused():
     """While the pod is on its way, one that keeps away from it and has waited for this comes first."""
     first = make_pod("first").request(cpu="1").priority(10, "Never")
