@@ -197,6 +197,13 @@ def test_nothing_is_moved_where_that_only_moves_the_problem():
     assert planned(cordoned, [{"name": "std"}]).moving is None
 
 
+def test_no_move_has_others_preempted():
+    """The pod that would make way is more important than the one that its other place would cost."""
+    waiting = pod("big", cpu="4").priority(5, "Never")
+    objects = [node("s1"), node("s2"), pod("a", "s1").priority(10), pod("low", "s2", "4"), waiting]
+    assert planned(objects, [{"name": "std"}]).moving is None
+
+
 # -- against an exhaustive search ------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import pytest
 from berth_workbench.planning.ends import DurationsError, read_durations
 from berth_workbench.planning.waiting import lasting
 from berth_workbench.simulation.changes import ChangeError
+from berth_workbench.simulation.steps import Manifests
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import Header
@@ -129,6 +130,14 @@ def of_job(made, name="train"):
         {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "j", "controller": True}
     ]
     return made
+
+
+def test_a_deadline_in_a_manifest_that_is_applied_before_counts_too():
+    short, later = pod("short", cpu="4").priority(5).document, pod("later", cpu="4").document
+    short["spec"]["activeDeadlineSeconds"] = 60
+    documents = [Document("Pod", msgspec.json.encode(each), "test") for each in (short, later)]
+    (found,) = waits([node("n1")], "default/later", steps=[Manifests(documents, "apply")]).pods
+    assert (found.seconds, found.waits_for[0].pod, found.waits_for[0].by) == (60, "default/short", "podDeadline")
 
 
 def test_a_pod_that_is_being_deleted_leaves_room_when_its_grace_period_ends():

@@ -385,6 +385,20 @@ def test_a_workload_that_the_cluster_does_not_have_is_remembered_for_the_manifes
     refuse_awaited(site)
 
 
+def test_a_scale_without_a_namespace_is_for_the_only_manifest_of_that_name_wherever_it_is():
+    def manifest_in(namespace):
+        given = workload("Deployment").manifest
+        given = {**given, "metadata": {**given["metadata"], "namespace": namespace}}
+        return WorkloadManifest(Document("Deployment", msgspec.json.encode(given), "test.yaml"))
+
+    site = site_of(node("n0"))
+    done(site, "scale", "deployment/web=7")
+    with pytest.raises(ChangeError, match="there are several: pay/web, shop/web"):
+        note_manifests(site, [manifest_in("shop"), manifest_in("pay")])
+    note_manifests(site, [manifest_in("shop")])
+    assert site.replicas == {("Deployment", "shop/web"): 7}
+
+
 def test_a_deleted_deployment_takes_its_pods_and_replica_sets():
     site = site_of(node("n0"), *deployed())
     assert done(site, "delete", "deployment/web") == {}

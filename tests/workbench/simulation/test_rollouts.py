@@ -60,6 +60,16 @@ def test_a_changed_template_replaces_all_pods_within_surge_and_unavailability(kn
     assert site.broken == []
 
 
+def test_another_affinity_is_another_template_though_only_the_pods_tell_of_the_old_one():
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "other"}}}
+    away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    container = {"name": "c", "image": "old", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"affinity": away, "containers": [container]}}
+    site = site_of(workload(replicas=1), knows_manifests=False)
+    apply(site, [workload(replicas=1, template=template)])
+    assert len(site.departures) == 1
+
+
 def test_a_rollout_that_may_miss_no_pod_gets_stuck_on_a_full_cluster():
     strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     site = site_of(workload(replicas=4))

@@ -70,14 +70,14 @@ class PodEdit(NamedTuple):
     group: Hashable = None
     """Of the edits of one group only the cheapest is worth offering; None for a group of its own."""
     parts: frozenset[Hashable] = frozenset()
-    """What is given up, where one edit may give up more than another; empty for the group."""
+    """What is given up, where one edit may give up more than another."""
     amounts: "Amounts | None" = None
     """The other amounts that could be asked for, where that is all that the edit changes."""
 
     @property
     def given_up(self) -> frozenset[Hashable]:
         """What is given up. An edit that gives up all that a cheaper one does, and more, is not worth offering."""
-        return self.parts or frozenset({self.what if self.group is None else self.group})
+        return self.parts or frozenset({self.what})
 
 
 class Amounts(NamedTuple):
