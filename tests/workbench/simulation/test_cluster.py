@@ -84,6 +84,7 @@ def test_a_claim_that_waits_for_its_consumer_gets_a_volume_where_the_pod_goes():
     node = cluster.placements["default/db"]
     claim = cluster.objects["PersistentVolumeClaim", "default/data"]
     volume = cluster.objects["PersistentVolume", claim.spec.volume_name]
+    assert volume.metadata.name == "pvc-claim-1", "called so as an external provisioner calls it"
     (term,) = volume.spec.node_affinity.required.node_selector_terms
     assert term.match_expressions[0].values == (node.removeprefix("z"),)
     cluster.delete("Pod", "default/db")

@@ -366,6 +366,13 @@ def test_a_stateful_set_grows_and_shrinks_at_its_highest_ordinal_and_keeps_its_c
     assert ("PersistentVolumeClaim", "default/data-db-3") in site.cluster.objects
 
 
+def test_a_stateful_set_shrinks_at_its_highest_ordinal_even_where_a_lower_one_waits():
+    pods = [make_pod(f"db-{number}").owned_by("StatefulSet", "db") for number in range(3)]
+    pods[0].request(cpu="100")
+    site = site_of(node("n0"), pods[0].build(), *(each.node("n0").build() for each in pods[1:]))
+    assert sorted(done(site, "scale", "sts/db=2")) == ["default/db-0", "default/db-1"]
+
+
 def test_a_workload_of_two_namespaces_must_be_named_with_its_own():
     there = make_pod("web-0", namespace="there").owned_by("ReplicaSet", "rs").node("n0").build()
     here = make_pod("web-0", namespace="here").owned_by("ReplicaSet", "rs").node("n0").build()

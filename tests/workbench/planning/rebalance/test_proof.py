@@ -7,6 +7,7 @@ from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.rebalance.commands import commands_of
 from berth_workbench.planning.rebalance.execution import undone
 from berth_workbench.planning.rebalance.plan import PlacedPod, PlanStep, in_groups
+from berth_workbench.planning.rebalance.rebalance import TRIES
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from tests.workbench.asking import rebalance
 from tests.workbench.planning.rebalance.test_movability import documents
@@ -241,6 +242,16 @@ def test_a_move_whose_place_somebody_takes_in_between_is_refused():
     plan = plan_for("empty-nodes", *nodes, *pods, first)
     assert (plan.moves, plan.steps) == (0, ())
     assert "1 move that the scheduler would not follow" in plan.notes[0]
+
+
+def test_where_every_move_is_refused_nothing_is_cordoned_for_them():
+    """So many nodes would do that the search gives up before it has banned them all."""
+    first = make_pod("first").request(cpu="1").priority(10, "Never")
+    first.pod_anti_affinity("topology.kubernetes.io/zone", {"app": "web"})
+    others = [running(f"y{i}", "2", f"b{i}", "other").annotation(*KEPT) for i in range(TRIES + 1)]
+    nodes = [node("a").zone("z"), *(node(f"b{i}").zone("z") for i in range(TRIES + 1))]
+    plan = plan_for("empty-nodes", *nodes, running("x", "1", "a"), *others, first, method="greedy")
+    assert (plan.moves, plan.steps) == (0, ())
 
 
 @pytest.mark.parametrize(
