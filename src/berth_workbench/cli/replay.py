@@ -296,15 +296,11 @@ def _told_comparison(found: "RecordingComparison") -> list[str]:
 
 
 def _told_change(change: "DecisionChange") -> list[str]:
-    because = f"  because of {_because(change)}" if change.plugins else ""
-    line = f"  {change.pod}: {change.recorded or 'no node'} → {change.now or 'no node'}{because}"
+    from berth_workbench.showing.words import because
+
+    why = f"  because of {because(change.plugins, is_alone=change.alone)}" if change.plugins else ""
+    line = f"  {change.pod}: {change.recorded or 'no node'} → {change.now or 'no node'}{why}"
     return [line] if change.now is not None or not change.message else [line, f"      {change.message}"]
-
-
-def _because(change: "DecisionChange") -> str:
-    if not change.alone:
-        return " and ".join(change.plugins) + (" together" if len(change.plugins) > 1 else "")
-    return " or ".join(change.plugins) + (", either alone" if len(change.plugins) > 1 else "")
 
 
 def _at(time: float, wall_time: float) -> str:

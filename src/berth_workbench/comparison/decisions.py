@@ -7,12 +7,14 @@ groups and extenders are left out; the runs of `berth_workbench.comparison.run` 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
 from berth.api.pod import Pod
-from berth.decisions.exchange import AMONG_EQUALS, SUCCESSORS, ComparedDecision, DecisionComparer, Side
+from berth.decisions.exchange import AMONG_EQUALS, SUCCESSORS, ChangeKind, ComparedDecision, DecisionComparer, Side
 from berth.framework.setup import Setup
 from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.simulation.admission import with_priority
@@ -20,6 +22,9 @@ from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.snapshot.snapshot import EMPTY
 
+KIND_WORDS: Final[Mapping[ChangeKind, str]] = MappingProxyType(
+    {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
+)
 GATED = "has scheduling gates"
 NOT_OURS = "no profile of either configuration schedules it"
 

@@ -9,23 +9,19 @@ A plugin is named for a change if v1.20's decision, with that plugin's part take
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from berth.api.codec import decode
-from berth.decisions.exchange import FIRST_BY_NAME, SUCCESSORS, ChangeKind, ComparedDecision, DecisionComparer, Side
+from berth.decisions.exchange import FIRST_BY_NAME, SUCCESSORS, ComparedDecision, DecisionComparer, Side
 from berth.framework.registry import Registry
 from berth_workbench.cases.cases import case_for, check_new, core_of, documents
+from berth_workbench.comparison.decisions import KIND_WORDS
+from berth_workbench.showing.words import because
 
 OLD: Final = "v1.20"
 NEW: Final = "v1.36"
-
-
-_KINDS: Final[Mapping[ChangeKind, str]] = MappingProxyType(
-    {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
-)
 
 
 class CaseImpact(msgspec.Struct, frozen=True):
@@ -62,23 +58,12 @@ def report(cases: Iterable[CaseImpact]) -> str:
         if case.changes:
             lines.append(f"{case.name or 'case'}:")
         for change in case.changes:
-            kinds[_KINDS[change.kind]] += 1
+            kinds[KIND_WORDS[change.kind]] += 1
             blamed.update(change.plugins)
-            lines.append(f"  {change.pod}: {_place(change.a)} → {_place(change.b)}  because of {_because(change)}")
+            why = because(change.plugins, is_alone=change.alone)
+            lines.append(f"  {change.pod}: {change.a or 'no node'} → {change.b or 'no node'}  because of {why}")
     changed = sum(kinds.values())
     told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     lines.append(f"{changed} of {pods} pods decided differently by {OLD} and {NEW}" + (f": {told}" if told else ""))
     lines += [f"  {count:>5}  {plugin}" for plugin, count in blamed.most_common()]
     return "\n".join(lines)
-
-
-def _place(node: str | None) -> str:
-    return "no node" if node is None else node
-
-
-def _because(change: ComparedDecision) -> str:
-    if not change.plugins:
-        return "what cannot be told plugin by plugin"
-    if change.alone:
-        return " or ".join(change.plugins) + (", either alone" if len(change.plugins) > 1 else "")
-    return " and ".join(change.plugins) + ", together"

@@ -6,19 +6,18 @@ from typing import Annotated
 
 import msgspec
 
-from berth.decisions.exchange import ComparedDecision
 from berth_workbench.comparison.comparison import ConfigurationsCompared, FigureCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.decisions import KIND_WORDS
 from berth_workbench.comparison.loads import Load, steps_of
 from berth_workbench.questions.question import NamedThings, Question
 from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.showing.figures import SHARES, in_words, shown_figure
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
-from berth_workbench.showing.words import counted, listed
+from berth_workbench.showing.words import because, counted, listed
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
-KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
 TOLD_BETTER = 3
 """So many measures of each configuration are named in the verdict."""
 
@@ -45,7 +44,7 @@ def told(found: ConfigurationsCompared) -> Iterator[Section]:
     decisions = found.decisions
     yield _verdict(found)
     kinds: Counter[str] = Counter(change.kind for change in decisions.changes)
-    parts = [f"{kinds[kind]:,} {words}" for kind, words in KINDS.items() if kinds[kind]]
+    parts = [f"{kinds[kind]:,} {words}" for kind, words in KIND_WORDS.items() if kinds[kind]]
     if parts:
         yield Sentence(f"Of the pods that are decided differently, {listed(parts)}.")
     for reason, count in decisions.left_out.items():
@@ -64,7 +63,15 @@ def told(found: ConfigurationsCompared) -> Iterator[Section]:
     yield table(
         "Pods that are decided differently",
         ("Pod", f"A: {found.a}", f"B: {found.b}", ("Because of", "text")),
-        ((each.pod, each.a or "no node", each.b or "no node", because(each)) for each in decisions.changes),
+        (
+            (
+                each.pod,
+                each.a or "no node",
+                each.b or "no node",
+                each.note or because(each.plugins, is_alone=each.alone),
+            )
+            for each in decisions.changes
+        ),
     )
 
 
@@ -98,15 +105,6 @@ def _verdict(found: ConfigurationsCompared) -> VerdictSection:
     if not parts and found.measures:
         parts = ["neither is better in any measure with every seed"]
     return VerdictSection("; ".join((differ, *parts)) + ".")
-
-
-def because(change: ComparedDecision) -> str:
-    """Return what causes a change, in words."""
-    if change.note:
-        return change.note
-    if not change.plugins:
-        return "what cannot be told plugin by plugin"
-    return " or ".join(change.plugins) if change.alone else f"{' and '.join(change.plugins)}, together"
 
 
 QUESTION = Question(

@@ -15,6 +15,16 @@ def celled(cell: Cell, names: int | None = NAMES_SHOWN) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
+def because(plugins: Sequence[str], *, is_alone: bool) -> str:
+    """Return which plugins cause a difference: each of them alone, or only all of them together."""
+    if not plugins:
+        return "what cannot be told plugin by plugin"
+    several = len(plugins) > 1
+    if is_alone:
+        return " or ".join(plugins) + (", either alone" if several else "")
+    return " and ".join(plugins) + (", together" if several else "")
+
+
 def counted(number: int, one: str, several: str = "") -> str:
     """Return `1 pod`, `2,000 pods`."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
