@@ -159,3 +159,13 @@ def test_what_cannot_be_read_is_told(tmp_path, name, text, words):
     with pytest.raises(UsageError, match=None) as told:
         read_usage([tmp_path / name])
     assert words in str(told.value)
+
+
+def test_pods_that_are_not_tried_are_told():
+    gated = a_pod("gated", "web", 100, 64).gate("hold")
+    objects = [make_node("n0").capacity(cpu="4", memory="8Gi", pods="9"), a_pod("bare", "", 100, 64, "n0"), gated]
+    site = Site(SimulatedCluster([each.build() for each in objects]))
+    assert shrinking(site, {}).notes == (
+        "1 running pods were passed over: bare ones, of Jobs and the like, or with spec.resources",
+        "1 pending pods are held back by scheduling gates, and were not tried",
+    )

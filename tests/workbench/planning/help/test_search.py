@@ -60,6 +60,13 @@ def test_what_a_claim_names_and_the_cluster_lacks_is_told(spec, told):
     assert [note for note in notes if "does not exist" in note] == [told]
 
 
+@pytest.mark.parametrize(("known", "told"), [(("other",), True), (("other", "default"), False), ((), False)])
+def test_a_namespace_that_is_missing_is_told_where_any_are_known(known, told):
+    namespaces = [{"kind": "Namespace", "metadata": {"name": name, "uid": name}} for name in known]
+    notes = World(make_pod("p").request(cpu="9"), *nodes(), *namespaces).help().notes
+    assert ("the namespace default does not exist" in notes) is told
+
+
 def test_a_pod_that_runs_is_told_so():
     world = World(make_pod("p").request(cpu="1").node("n1"), *nodes())
     assert (world.help().state, world.help().fits_on) == ("runs", ("n1",))

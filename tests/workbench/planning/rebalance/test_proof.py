@@ -57,6 +57,17 @@ def test_without_cordons_there_is_no_such_plan():
     assert (plan.moves, plan.steps) == (0, ())
 
 
+def test_cordons_that_a_move_needed_are_taken_back_where_the_next_one_needs_others():
+    """Each pod has a node of its kind that the scheduler likes better; beside those to be emptied two may be closed."""
+    objects = []
+    for kind in ("1", "2", "3"):
+        objects += [node(f"{name}{kind}").label("kind", kind) for name in ("from", "to", "rival")]
+        objects += [running(f"x{kind}", "1", f"from{kind}").node_selector({"kind": kind})]
+        objects += [running(f"y{kind}", "2", f"to{kind}", "other").annotation(*KEPT)]
+    plan = plan_for("empty-nodes", *objects, max_cordons=2)
+    assert (plan.moves, plan.emptied) == (3, ("from1", "from2", "from3"))
+
+
 def test_a_pod_that_goes_onto_cordoned_nodes_is_moved_only_where_the_scheduler_puts_it():
     everywhere = running("x", "1", "a").tolerate(operator="Exists")
     large = running("y", "5", "b")
