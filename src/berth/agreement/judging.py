@@ -21,13 +21,13 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from berth.agreement.moments import Change, Counted, Moment, Shift, standing_in
+from berth.agreement.moments import CountedOtherwise, Moment, NotedChange, Shift, standing_in
 from berth.agreement.results import (
     FailureResult,
     JudgedFailure,
+    JudgedPreemption,
     Judgement,
     ObservedDecision,
-    Preemption,
     Result,
     Weighing,
 )
@@ -88,7 +88,7 @@ class Pending(NamedTuple):
         return self.scheduler == other.scheduler and not (self.waits or other.waits)
 
 
-class Question(NamedTuple):
+class PodQuestion(NamedTuple):
     """What another scheduler has done with a pod, at the moment at which the API server says so."""
 
     pod: PodInfo
@@ -119,12 +119,12 @@ class Past:
     """What the judge reads: the latest changes, the latest bindings, and those that are about to be taken in."""
 
     def __init__(self, keep: int) -> None:
-        self.changes: deque[Change] = deque(maxlen=keep)
-        self.bindings: deque[Question] = deque(maxlen=keep)
-        self.coming: dict[str, Question] = {}
+        self.changes: deque[NotedChange] = deque(maxlen=keep)
+        self.bindings: deque[PodQuestion] = deque(maxlen=keep)
+        self.coming: dict[str, PodQuestion] = {}
         """By uid, the bindings that have arrived and are not taken in yet."""
 
-    def states(self, question: Question, moment_s: float) -> Iterator[State]:
+    def states(self, question: PodQuestion, moment_s: float) -> Iterator[State]:
         """Yield the states that a pod may have been decided about in, the likeliest first.
 
         `moment_s` is how long a binding is on its way at most.
@@ -153,25 +153,25 @@ class Past:
         yield from back
         yield from _back(changes, ())
 
-    def _in_order(self, question: Question) -> Iterator[Counted]:
+    def _in_order(self, question: PodQuestion) -> Iterator[CountedOtherwise]:
         """Yield what makes the pods that were decided about before this one those that the queue has had before it."""
         pending = question.pending
         since = pending.since.order
         for coming in self.coming.values():
             if coming.pending.since.order < since and coming.pending.goes_before(pending):
-                yield Counted(coming.pending.uid, coming.pod, coming.node)
+                yield CountedOtherwise(coming.pending.uid, coming.pod, coming.node)
         for bound in self._bound_since(pending.since):
             if pending.goes_before(bound.pending):
-                yield Counted(bound.pending.uid)
+                yield CountedOtherwise(bound.pending.uid)
 
-    def _bound_since(self, moment: Moment) -> Iterator[Question]:
+    def _bound_since(self, moment: Moment) -> Iterator[PodQuestion]:
         """Yield the pods that were bound after a moment, the last first."""
         for bound in reversed(self.bindings):
             if bound.moment.order <= moment.order:
                 return
             yield bound
 
-    def _was_assumed(self, change: Change, pending: Pending) -> bool:
+    def _was_assumed(self, change: NotedChange, pending: Pending) -> bool:
         """Say whether a change is a binding that the pod's scheduler knew of before the API server did."""
         if not change.bound:
             return False
@@ -180,18 +180,18 @@ class Past:
             return False
         return bound.pending.goes_before(pending) or pending.goes_before(bound.pending)
 
-    def _either_side(self, question: Question, order: Sequence[Counted]) -> Iterator[tuple[Moment, Shift]]:
+    def _either_side(self, question: PodQuestion, order: Sequence[CountedOtherwise]) -> Iterator[tuple[Moment, Shift]]:
         """Yield single pods on the other side of this one, where the order of the queue has not decided that."""
         settled = {question.pending.uid, *(shift.uid for shift in order)}
         coming = (each for each in self.coming.values() if each.pending.uid not in settled)
         for after in islice(coming, MOST_NEIGHBOURS):
-            yield question.moment, Counted(after.pending.uid, after.pod, after.node)
+            yield question.moment, CountedOtherwise(after.pending.uid, after.pod, after.node)
         bound = (each for each in self._bound_since(question.pending.since) if each.pending.uid not in settled)
         for before in islice(bound, MOST_NEIGHBOURS):
-            yield before.moment, Counted(before.pending.uid)
+            yield before.moment, CountedOtherwise(before.pending.uid)
 
 
-def _back(changes: Sequence[Change], order: tuple[Shift, ...]) -> Iterator[State]:
+def _back(changes: Sequence[NotedChange], order: tuple[Shift, ...]) -> Iterator[State]:
     """Yield earlier and earlier states."""
     shifts = order
     for change in changes:
@@ -205,7 +205,7 @@ def _is_within(then: Moment, now: Moment, moment_s: float) -> bool:
     return is_near and now.at - then.at <= moment_s
 
 
-class Answer(NamedTuple):
+class StateAnswer(NamedTuple):
     """What is decided in a state."""
 
     attempt: Attempt
@@ -243,7 +243,7 @@ class Judge:
         self.on_otherwise: Callable[[Core, PodInfo], None] | None = None
         """Called with each pod that went otherwise, while the core's cluster is in that state."""
 
-    def judge(self, question: Question) -> Judgement:
+    def judge(self, question: PodQuestion) -> Judgement:
         """Judge a pod that is about to be counted as bound."""
         may_be_sampled = False
         asked = 0
@@ -267,7 +267,7 @@ class Judge:
                 self.on_otherwise(self._core, question.pod)
         return judged
 
-    def judge_failure(self, question: Question) -> JudgedFailure:
+    def judge_failure(self, question: PodQuestion) -> JudgedFailure:
         """Judge a pod that was said to fit nowhere, and the room that was made for it, if there was any."""
         judged: JudgedFailure | None = None
         for state in islice(self._past.states(question, self._moment_s), MOST_STATES):
@@ -288,18 +288,18 @@ class Judge:
     def _search(self) -> Search:
         return Search(self._core.cache.table, _first, policy=self._core.generation.cycle, score_single_node=True)
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: PodQuestion) -> StateAnswer:
         table = self._core.cache.table
         attempt = choose(self._core, question.pod, search=self._search(), on_bug=_worded)
         scored, nodes = attempt.found.scored, attempt.found.nodes
         row = table.row_of.get(question.node)
         if scored is None or nodes is None or attempt.outcome.error is not None:
-            return Answer(attempt, (), False, False)
+            return StateAnswer(attempt, (), False, False)
         best = scored.best_rows()
         fits = row is not None and bool(nodes.mask[row])
-        return Answer(attempt, best, fits, fits and row in best)
+        return StateAnswer(attempt, best, fits, fits and row in best)
 
-    def _may_be_sampled(self, question: Question, answer: Answer) -> bool:
+    def _may_be_sampled(self, question: PodQuestion, answer: StateAnswer) -> bool:
         """Say whether a scheduler that looks at a part of the nodes may have come to this node."""
         attempt = answer.attempt
         nodes, scored = attempt.found.nodes, attempt.found.scored
@@ -314,7 +314,9 @@ class Judge:
         # Of the nodes that it looked at, of which there were enough, none was better.
         return int(np.count_nonzero(totals > own)) <= nodes.count - enough
 
-    def _judged(self, question: Question, state: State, answer: Answer, result: Result, asked: int) -> Judgement:
+    def _judged(
+        self, question: PodQuestion, state: State, answer: StateAnswer, result: Result, asked: int
+    ) -> Judgement:
         if self.on_decided is not None:
             row = self._core.cache.table.row_of.get(question.node)
             if answer.fits:  # what is explained is where the pod went
@@ -337,7 +339,7 @@ class Judge:
         judged = Judgement(decision, question.pending.uid, question.pending.scheduler, question.moment.at, asked)
         return judged if answer.is_best else self._weighed(judged, answer)
 
-    def _weighed(self, judged: Judgement, answer: Answer) -> Judgement:
+    def _weighed(self, judged: Judgement, answer: StateAnswer) -> Judgement:
         """Say how the two nodes differ."""
         attempt, table = answer.attempt, self._core.cache.table
         scored, row = attempt.found.scored, table.row_of.get(judged.decision.node)
@@ -359,10 +361,10 @@ class Judge:
             plugins=tuple(sorted(ahead, key=lambda name: (-ahead[name], name))),
         )
 
-    def _failure(self, question: Question, state: State, attempt: Attempt) -> JudgedFailure:
+    def _failure(self, question: PodQuestion, state: State, attempt: Attempt) -> JudgedFailure:
         outcome, names = attempt.outcome, self._core.cache.table.names
         is_same = not outcome.fits and outcome.message == question.told
-        preemption: Preemption | None = None
+        preemption: JudgedPreemption | None = None
         if question.nominated:
             preemption = _preemption(question, attempt)
             is_same = not outcome.fits and (preemption.is_same or preemption.is_as_good)
@@ -383,12 +385,12 @@ class Judge:
         )
 
 
-def _preemption(question: Question, attempt: Attempt) -> Preemption:
+def _preemption(question: PodQuestion, attempt: Attempt) -> JudgedPreemption:
     node, victims = attempt.outcome.nominated_node_name or "", attempt.outcome.victims
     theirs, ours = {each.uid for each in question.victims}, {each.uid for each in victims}
     is_same = node == question.nominated and theirs == ours
     is_as_good = bool(theirs and ours) and _cost(question.victims) <= _cost(victims)
-    return Preemption(
+    return JudgedPreemption(
         question.nominated,
         tuple(sorted(each.key for each in question.victims)),
         node,
@@ -416,7 +418,7 @@ def rejections(attempt: Attempt, table: NodeTable, row: int) -> dict[str, tuple[
     return said or {status.plugin: status.reasons for status, rows in found.narrowed if row in rows}
 
 
-def _lag_ms(question: Question, state: State) -> int:
+def _lag_ms(question: PodQuestion, state: State) -> int:
     return max(0, round((question.moment.at - state.at) * 1000))
 
 

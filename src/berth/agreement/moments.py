@@ -27,7 +27,7 @@ class Shift(Protocol):
         """Restore what `make` has changed; called in the opposite order, and only where there was something."""
 
 
-class Counted:
+class CountedOtherwise:
     """A pod is counted otherwise: on a node that it had before or is assumed on, as it was before, or not at all."""
 
     __slots__ = ("_node", "_pod", "_replaced", "uid")
@@ -154,7 +154,7 @@ class Moment(NamedTuple):
     at: float
 
 
-class Change(NamedTuple):
+class NotedChange(NamedTuple):
     """Something that decisions depend on has changed."""
 
     moment: Moment

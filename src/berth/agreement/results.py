@@ -57,7 +57,7 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel"):
 FailureResult = Literal["agrees", "couldHaveSeen", "otherwise"]
 
 
-class Preemption(msgspec.Struct, frozen=True, rename="camel"):
+class JudgedPreemption(msgspec.Struct, frozen=True, rename="camel"):
     """The room that is made for a pod, by the other scheduler and here."""
 
     node: str
@@ -82,7 +82,7 @@ class JudgedFailure(msgspec.Struct, frozen=True, rename="camel"):
     """What it would say here."""
     our_node: str = ""
     """The node that it fits on here, if there is one."""
-    preemption: Preemption | None = None
+    preemption: JudgedPreemption | None = None
     """Set where room was made for it; then this is what is compared."""
     lag_ms: int = 0
     plugins: tuple[str, ...] = ()
