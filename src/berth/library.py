@@ -42,8 +42,6 @@ _CLUSTER_WIDE = frozenset(kind for kind, resource in RESOURCES.items() if not re
 class ScheduleResult:
     """What was decided for a pod, and why. The why is worked out when it is first read, of what was so then."""
 
-    FIELDS = ("pod", "outcome", "node", "message", "summary", "reasons", "scores", "totals", "victims")
-
     def __init__(
         self,
         pod: str,
@@ -92,7 +90,17 @@ class ScheduleResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all that is known, each field by its name."""
-        return {name: getattr(self, name) for name in self.FIELDS}
+        return {
+            "pod": self.pod,
+            "outcome": self.outcome,
+            "node": self.node,
+            "message": self.message,
+            "summary": self.summary,
+            "reasons": self.reasons,
+            "scores": self.scores,
+            "totals": self.totals,
+            "victims": self.victims,
+        }
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ScheduleResult) and self.as_dict() == other.as_dict()

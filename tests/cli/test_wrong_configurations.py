@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("--kubeconfig", "kubeconfig", "--leader-elect=false", "--secure-port", "0", "--config"),
     "explain": ("p", "--what-would-help", *CLUSTER, "--config"),
     "extender": ("--without-cluster", "--port", "0", "--config"),
+    "observe": ("--kubeconfig", "kubeconfig", "--secure-port", "0", "--config"),
     "plugins": ("--config",),
     "up": ("--nodes", "0", "--port", "0", "--config"),
     "ui": (*CLUSTER, "--port", "0", "--config"),

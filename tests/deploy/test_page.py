@@ -95,12 +95,7 @@ def test_probes_ask_for_nothing_that_needs_a_session():
 
 
 METHODS = {"nodes", "node", "pods", "pending", "recent", "story", "plugins", "sample", "configuration"}
-FIRST_OF_SEVERAL = {"/debug/plugins"}
-REPLY = msgspec.defstruct("Reply", [("status", int), ("body", bytes)])
-
-
-METHODS = {"nodes", "node", "pods", "pending", "recent", "story", "plugins", "sample", "configuration"}
-FIRST_OF_SEVERAL = {"/debug/plugins"}
+FIRST_OF_SEVERAL = {"/debug/plugins", "/debug/shadows"}
 REPLY = msgspec.defstruct("Reply", [("status", int), ("body", bytes)])
 
 
@@ -139,7 +134,7 @@ def is_allowed(path, rule):
 
 def test_every_method_that_asks_is_tried():
     public = {name for name, value in vars(LiveSource).items() if not name.startswith("_") and callable(value)}
-    assert public - METHODS == {"fit", "snapshot", "close"}
+    assert public - METHODS == {"fit", "snapshot"}
 
 
 def test_for_trials_it_may_list_what_a_snapshot_has_and_nothing_else():

@@ -88,7 +88,7 @@ class Pending(NamedTuple):
         return self.scheduler == other.scheduler and not (self.waits or other.waits)
 
 
-class PodQuestion(NamedTuple):
+class AskedPod(NamedTuple):
     """What another scheduler has done with a pod, at the moment at which the API server says so."""
 
     pod: PodInfo
@@ -120,11 +120,11 @@ class Past:
 
     def __init__(self, keep: int) -> None:
         self.changes: deque[NotedChange] = deque(maxlen=keep)
-        self.bindings: deque[PodQuestion] = deque(maxlen=keep)
-        self.coming: dict[str, PodQuestion] = {}
+        self.bindings: deque[AskedPod] = deque(maxlen=keep)
+        self.coming: dict[str, AskedPod] = {}
         """By uid, the bindings that have arrived and are not taken in yet."""
 
-    def states(self, question: PodQuestion, moment_s: float) -> Iterator[State]:
+    def states(self, question: AskedPod, moment_s: float) -> Iterator[State]:
         """Yield the states that a pod may have been decided about in, the likeliest first.
 
         `moment_s` is how long a binding is on its way at most.
@@ -153,7 +153,7 @@ class Past:
         yield from back
         yield from _back(changes, ())
 
-    def _in_order(self, question: PodQuestion) -> Iterator[CountedOtherwise]:
+    def _in_order(self, question: AskedPod) -> Iterator[CountedOtherwise]:
         """Yield what makes the pods that were decided about before this one those that the queue has had before it."""
         pending = question.pending
         since = pending.since.order
@@ -164,7 +164,7 @@ class Past:
             if pending.goes_before(bound.pending):
                 yield CountedOtherwise(bound.pending.uid)
 
-    def _bound_since(self, moment: Moment) -> Iterator[PodQuestion]:
+    def _bound_since(self, moment: Moment) -> Iterator[AskedPod]:
         """Yield the pods that were bound after a moment, the last first."""
         for bound in reversed(self.bindings):
             if bound.moment.order <= moment.order:
@@ -180,7 +180,7 @@ class Past:
             return False
         return bound.pending.goes_before(pending) or pending.goes_before(bound.pending)
 
-    def _either_side(self, question: PodQuestion, order: Sequence[CountedOtherwise]) -> Iterator[tuple[Moment, Shift]]:
+    def _either_side(self, question: AskedPod, order: Sequence[CountedOtherwise]) -> Iterator[tuple[Moment, Shift]]:
         """Yield single pods on the other side of this one, where the order of the queue has not decided that."""
         settled = {question.pending.uid, *(shift.uid for shift in order)}
         coming = (each for each in self.coming.values() if each.pending.uid not in settled)
@@ -243,7 +243,7 @@ class Judge:
         self.on_otherwise: Callable[[Core, PodInfo], None] | None = None
         """Called with each pod that went otherwise, while the core's cluster is in that state."""
 
-    def judge(self, question: PodQuestion) -> Judgement:
+    def judge(self, question: AskedPod) -> Judgement:
         """Judge a pod that is about to be counted as bound."""
         may_be_sampled = False
         asked = 0
@@ -267,7 +267,7 @@ class Judge:
                 self.on_otherwise(self._core, question.pod)
         return judged
 
-    def judge_failure(self, question: PodQuestion) -> JudgedFailure:
+    def judge_failure(self, question: AskedPod) -> JudgedFailure:
         """Judge a pod that was said to fit nowhere, and the room that was made for it, if there was any."""
         judged: JudgedFailure | None = None
         for state in islice(self._past.states(question, self._moment_s), MOST_STATES):
@@ -288,7 +288,7 @@ class Judge:
     def _search(self) -> Search:
         return Search(self._core.cache.table, _first, policy=self._core.generation.cycle, score_single_node=True)
 
-    def _ask(self, question: PodQuestion) -> StateAnswer:
+    def _ask(self, question: AskedPod) -> StateAnswer:
         table = self._core.cache.table
         attempt = choose(self._core, question.pod, search=self._search(), on_bug=_worded)
         scored, nodes = attempt.found.scored, attempt.found.nodes
@@ -299,7 +299,7 @@ class Judge:
         fits = row is not None and bool(nodes.mask[row])
         return StateAnswer(attempt, best, fits, fits and row in best)
 
-    def _may_be_sampled(self, question: PodQuestion, answer: StateAnswer) -> bool:
+    def _may_be_sampled(self, question: AskedPod, answer: StateAnswer) -> bool:
         """Say whether a scheduler that looks at a part of the nodes may have come to this node."""
         attempt = answer.attempt
         nodes, scored = attempt.found.nodes, attempt.found.scored
@@ -314,9 +314,7 @@ class Judge:
         # Of the nodes that it looked at, of which there were enough, none was better.
         return int(np.count_nonzero(totals > own)) <= nodes.count - enough
 
-    def _judged(
-        self, question: PodQuestion, state: State, answer: StateAnswer, result: Result, asked: int
-    ) -> Judgement:
+    def _judged(self, question: AskedPod, state: State, answer: StateAnswer, result: Result, asked: int) -> Judgement:
         if self.on_decided is not None:
             row = self._core.cache.table.row_of.get(question.node)
             if answer.fits:  # what is explained is where the pod went
@@ -361,7 +359,7 @@ class Judge:
             plugins=tuple(sorted(ahead, key=lambda name: (-ahead[name], name))),
         )
 
-    def _failure(self, question: PodQuestion, state: State, attempt: Attempt) -> JudgedFailure:
+    def _failure(self, question: AskedPod, state: State, attempt: Attempt) -> JudgedFailure:
         outcome, names = attempt.outcome, self._core.cache.table.names
         is_same = not outcome.fits and outcome.message == question.told
         preemption: JudgedPreemption | None = None
@@ -385,7 +383,7 @@ class Judge:
         )
 
 
-def _preemption(question: PodQuestion, attempt: Attempt) -> JudgedPreemption:
+def _preemption(question: AskedPod, attempt: Attempt) -> JudgedPreemption:
     node, victims = attempt.outcome.nominated_node_name or "", attempt.outcome.victims
     theirs, ours = {each.uid for each in question.victims}, {each.uid for each in victims}
     is_same = node == question.nominated and theirs == ours
@@ -418,7 +416,7 @@ def rejections(attempt: Attempt, table: NodeTable, row: int) -> dict[str, tuple[
     return said or {status.plugin: status.reasons for status, rows in found.narrowed if row in rows}
 
 
-def _lag_ms(question: PodQuestion, state: State) -> int:
+def _lag_ms(question: AskedPod, state: State) -> int:
     return max(0, round((question.moment.at - state.at) * 1000))
 
 

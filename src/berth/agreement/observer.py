@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from berth.agreement.judging import Judge, Past, Pending, PodQuestion
+from berth.agreement.judging import AskedPod, Judge, Past, Pending
 from berth.agreement.moments import CountedOtherwise, Moment, NodeAsBefore, Nominated, NotedChange
 from berth.agreement.results import Agreement, JudgedFailure, Judgement
 from berth.api.node import Node
@@ -81,7 +81,7 @@ class Victim(NamedTuple):
 class _Held(NamedTuple):
     event: ObjectEvent
     moment: Moment
-    asked: PodQuestion | None
+    asked: AskedPod | None
     """What is to be asked before the event is taken in."""
 
 
@@ -157,7 +157,7 @@ class ObservingCore(Core):
         held = self._held.popleft()
         self._take_in(held.event, held.moment, held.asked)
 
-    def _heard_of(self, event: ObjectEvent, moment: Moment) -> PodQuestion | None:
+    def _heard_of(self, event: ObjectEvent, moment: Moment) -> AskedPod | None:
         """Note a pod that waits; return what is to be asked of one that is bound, or is newly said to fit nowhere."""
         pod: Pod = event.obj
         uid = pod.metadata.uid
@@ -170,7 +170,7 @@ class ObservingCore(Core):
                 self._note_victim(pod, moment)
                 return None
             del self._pending[uid]
-            binding = PodQuestion(self.intake.info(known.pod), known, moment, node=pod.spec.node_name)
+            binding = AskedPod(self.intake.info(known.pod), known, moment, node=pod.spec.node_name)
             self._past.coming[uid] = binding
             return binding
         told = _told(pod)
@@ -183,7 +183,7 @@ class ObservingCore(Core):
         new = nominated if nominated != known.pod.status.nominated_node_name else ""
         if new:
             self._nominations.append((new, moment.order))
-        return PodQuestion(self.intake.info(known.pod), known, moment, told=told, nominated=new)
+        return AskedPod(self.intake.info(known.pod), known, moment, told=told, nominated=new)
 
     def _note_victim(self, pod: Pod, moment: Moment) -> None:
         """Note a pod that somebody preempts, so that the preemptor, told of before or after, can be held to it."""
@@ -194,7 +194,7 @@ class ObservingCore(Core):
             while len(self._victims) > KEPT_CHANGES:
                 del self._victims[next(iter(self._victims))]
 
-    def _take_in(self, event: ObjectEvent, moment: Moment, asked: PodQuestion | None) -> None:
+    def _take_in(self, event: ObjectEvent, moment: Moment, asked: AskedPod | None) -> None:
         if event.kind == "Pod":
             self._take_pod(event, moment, asked)
         elif event.kind == "Node":
@@ -202,7 +202,7 @@ class ObservingCore(Core):
         else:
             super().handle(event, moment.at)
 
-    def _take_pod(self, event: ObjectEvent, moment: Moment, asked: PodQuestion | None) -> None:
+    def _take_pod(self, event: ObjectEvent, moment: Moment, asked: AskedPod | None) -> None:
         pod: Pod = event.obj
         uid = pod.metadata.uid
         if asked is not None and asked.node:
@@ -245,7 +245,7 @@ class ObservingCore(Core):
         if old is None or new is None or node_changes(old, new):
             self._past.changes.append(NotedChange(moment, NodeAsBefore(node.metadata.name, old)))
 
-    def _judge_it(self, asked: PodQuestion) -> None:
+    def _judge_it(self, asked: AskedPod) -> None:
         names, agreement = self._observing.scheduler_names, self.agreement
         if names and asked.pending.scheduler not in names:
             return
@@ -277,7 +277,7 @@ class ObservingCore(Core):
         if self._has_shadows:
             self.shadows.look(attempt, 0)
 
-    def _victims_of(self, asked: PodQuestion) -> tuple[PodInfo, ...]:
+    def _victims_of(self, asked: AskedPod) -> tuple[PodInfo, ...]:
         """Return the pods that are preempted for a pod on the node that it is nominated to, and claim them for it."""
         if not asked.nominated:
             return ()

@@ -126,7 +126,7 @@ class LiveSource:
         told = await self._read("/debug/plugins", PluginViews)
         shadows = (await self._read("/debug/shadows", PluginViews)).shadows
         answer = await self._answer(AGREEMENT)
-        is_observer = answer.status == HTTPStatus.OK
+        is_observer = answer.status != HTTPStatus.NOT_FOUND
         agreement = _decoded(AGREEMENT, answer, AgreementReport) if is_observer else None
         return msgspec.structs.replace(told, shadows=shadows, agreement=agreement)
 
