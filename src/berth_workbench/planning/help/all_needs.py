@@ -76,8 +76,6 @@ def _label_of_the_others(question: PodQuestion, rejected: Mask) -> Callable[[Nod
     for row in np.flatnonzero(question.valid & ~rejected).tolist():
         labels = {item for item in table.node(row).metadata.labels.items() if not is_fact(item[0])}
         common = labels if common is None else common & labels
-        if not common:
-            return None
     if common is None:
         return None
     wanted = sorted(common)
