@@ -13,6 +13,7 @@ import msgspec
 
 from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_options
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags
+from berth.cli.option_rules import only_with
 from berth.cli.output import Output, is_structured, output_option, print_structured
 from berth.cli.recording_flags import RecordingOptions, recording_options
 from berth.cli.run import Started, serve
@@ -73,6 +74,7 @@ MOMENT_S = 0.02
 @plugin_option
 @output_option
 @scheduler_flags
+@only_with(server="reports", certificate_authority="server", output=("events", "reports"))
 def command(
     flags: SchedulerFlags,
     events: tuple[str, ...],
@@ -152,20 +154,17 @@ def observed(
 ) -> "ObservingCore":
     """Observe a stream with the configuration that is given, or else its own, or else the default one."""
     from berth.agreement.settings import observe_recorded
-
-    registry, named = read_registry(plugins)
-    config = _configuration(stream, flags, named)
-    known = () if stream.header is None else stream.header.objects
-    return observe_recorded(config, registry, known, stream, observing)
-
-
-def _configuration(stream: "EventStream", flags: SchedulerFlags, named: Sequence[str]) -> "SchedulerConfiguration":
     from berth.config.errors import ConfigError
     from berth.config.load import load_config
 
+    registry, named = read_registry(plugins)
+    header = stream.header
     try:
-        if not flags.get("config") and stream.header is not None and stream.header.configuration:
-            return load_config(stream.header.configuration, "the configuration in the stream")
-        return load_configuration(flags, named)
+        if header is not None and header.configuration and not flags.get("config"):
+            config = load_config(header.configuration, "the configuration in the stream")
+        else:
+            config = load_configuration(flags, named)
+        return observe_recorded(config, registry, () if header is None else header.objects, stream, observing)
     except ConfigError as error:
-        raise BadConfigurationError(str(error)) from None
+        where = error.source or flags.get("config", "") or "the configuration"
+        raise BadConfigurationError(str(error.located(where))) from None
