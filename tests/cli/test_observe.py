@@ -64,3 +64,11 @@ def test_what_cannot_be_read_is_told_in_words(tmp_path: Path, text: str, says: s
     result = CliRunner().invoke(main, ["observe", "--events", str(tmp_path / "events")])
     assert result.exit_code == 1 and says in result.output
     assert "Traceback" not in result.output
+
+
+def test_the_file_of_a_wrong_configuration_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "theirs.yaml"
+    config.write_text(PACKING.replace("NodeResourcesFit", "NodeResourcesFat"))
+    result = CliRunner().invoke(main, ["observe", "--events", str(STREAM), "--config", str(config)])
+    assert result.exit_code == 2
+    assert str(config) in result.output and 'plugin "NodeResourcesFat" does not exist' in result.output

@@ -21,7 +21,6 @@ CLUSTER = ("--cluster", "cluster.yaml")
 COMMANDS = {
     "run": ("--kubeconfig", "kubeconfig", "--leader-elect=false", "--secure-port", "0", "--config"),
     "explain": ("p", "--what-would-help", *CLUSTER, "--config"),
-    "observe": ("--events", "nothing.jsonl", "--config"),
     "extender": ("--without-cluster", "--port", "0", "--config"),
     "observe": ("--kubeconfig", "kubeconfig", "--secure-port", "0", "--config"),
     "plugins": ("--config",),

@@ -96,10 +96,6 @@ def command(
     node is scored, so that what the other one misses by looking at a part of them is told. --config is the other
     scheduler's configuration. Nothing is written: get, list and watch are all that is asked of the cluster.
     """
-    if server and not reports:
-        raise click.UsageError("--server has no effect without --report")
-    if certificate_authority and not server:
-        raise click.UsageError("--certificate-authority has no effect without an https:// --server")
     from berth.agreement.observer import Lookahead, Observing
     from berth.agreement.report import AgreementReport, report_of
     from berth.agreement.results import summary_of
