@@ -70,8 +70,6 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_groups(document: Any) -> list[NodeGroupSpec]:
     """Return the groups of a document. Raises `NodeGroupError`."""
-    if not isinstance(document, Mapping):
-        raise NodeGroupError(_EXPECTED)
     try:
         groups = msgspec.convert(document, _File).groups
     except msgspec.ValidationError as error:

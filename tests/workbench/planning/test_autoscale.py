@@ -197,6 +197,12 @@ def test_nothing_is_moved_where_that_only_moves_the_problem():
     assert planned(cordoned, [{"name": "std"}]).moving is None
 
 
+@pytest.mark.parametrize(("least", "told"), [(1, 0), (2, 1)])
+def test_a_group_that_has_fewer_nodes_than_its_min_is_told(least, told):
+    notes = planned([node("s1")], [{"name": "std", "min": least}]).notes
+    assert sum("fewer than its min" in note for note in notes) == told
+
+
 def test_no_move_has_others_preempted():
     """The pod that would make way is more important than the one that its other place would cost."""
     waiting = pod("big", cpu="4").priority(5, "Never")
