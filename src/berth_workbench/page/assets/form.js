@@ -11,7 +11,7 @@ function filled(field) {
 }
 
 export default {
-  props: { label: String, fields: Array, action: String, busy: Boolean, progress: String, sends: Boolean },
+  props: { label: String, fields: Array, action: String, busy: Boolean, progress: String },
   emits: ["send", "stop"],
   data() {
     const values = Object.fromEntries(this.fields.map((field) => [field.name, filled(field)]));
@@ -34,7 +34,7 @@ export default {
     };
     window.addEventListener("berth-line", this.added);
     this.tell();
-    if (this.sends && this.isSent) this.$emit("send", { ...this.values });
+    if (this.isSent) this.$emit("send", { ...this.values });
   },
   unmounted() {
     window.removeEventListener("berth-line", this.added);
@@ -49,7 +49,6 @@ export default {
       this.tell();
     },
     keep() {
-      if (!this.sends) return;
       const query = new URLSearchParams(location.search);
       for (const field of this.fields) {
         const value = this.values[field.name];

@@ -113,11 +113,10 @@ class MoveMap(Element, component="../assets/move_map.js"):
 
 
 class TrialForm(Element, component="../assets/form.js"):
-    """A form whose values are sent as a whole. With `sends`, an address that has values is tried at once."""
+    """A form whose values are sent as a whole; an address that has values is tried at once."""
 
-    def __init__(self, label: str, action: str, fields: Sequence[Mapping[str, Any]], *, sends: bool = True) -> None:
+    def __init__(self, label: str, action: str, fields: Sequence[Mapping[str, Any]]) -> None:
         super().__init__()
-        self.props["sends"] = sends
         self.props["label"] = label
         self.props["action"] = action
         self.props["fields"] = [dict(field) for field in fields]

@@ -76,7 +76,7 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     jobs = Jobs()
     ahead = Ahead(source, jobs)
     app.on_shutdown(ahead.close)
-    cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
+    cluster, pods = ClusterPages(source, frame), PodView(source, frame, ahead)
     _register("/", OverviewPage(source, frame, ahead).build)
     _register("/pending", PendingView(source, frame, ahead).build)
     _register("/plugins", PluginsView(source, frame).build)

@@ -1,6 +1,7 @@
 """Pending pods, a card for each workload: how many, since when, what is missing, and what would help."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from urllib.parse import quote
 
@@ -37,7 +38,7 @@ class PendingView:
             async def make() -> None:
                 nonlocal shown
                 report = await self._source.pending()
-                helps = self._ahead.get("help", (await self._source.nodes(), report)) if report.pods else None
+                helps = await helps_for(self._source, self._ahead) if report.pods else None
                 if (report, helps, self._ahead.problem) == shown:
                     return
                 shown = (report, helps, self._ahead.problem)
@@ -48,34 +49,42 @@ class PendingView:
             await make()
             self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
 
-    def _show(self, report: PendingReport, helps: dict[str, Help] | None) -> None:
+    def _show(self, report: PendingReport, helps: Mapping[str, Help] | None) -> None:
         if not report.pods:
             tag("p", "No pod is pending.", "empty")
             return
         tag("p", f"{counted(report.pods, 'pod')} pending, of {counted(len(report.groups), 'workload')}.", "soft")
         for group in report.groups[:GROUPS_SHOWN]:
-            _card(group, partial(self._help, group, helps))
+            _card(group, partial(show_help, self._ahead, helps, group.named))
         if len(report.groups) > GROUPS_SHOWN:
             tag("p", f"{len(report.groups) - GROUPS_SHOWN} more, of fewer pods each, are not shown.", "soft")
 
-    def _help(self, group: PendingGroup, helps: dict[str, Help] | None) -> None:
-        found = next((helps[pod] for pod in group.named if pod in helps), None) if helps is not None else None
-        tag("h3", "What would help")
-        if found is not None:
-            if found.never:
-                tag("p", whether_ever(found), "warn")
-            with tag("ul", classes="remedies"):
-                for what, command in in_short(found):
-                    with tag("li", what):
-                        if command:
-                            with tag("details"):
-                                tag("summary", "How")
-                                tag("code", command)
-        elif helps is None:
-            problem = self._ahead.problem
-            tag("p", f"Cannot be worked out: {problem}" if problem else "This is being worked out…", "soft")
-        else:
-            tag("p", "Nothing has to be done, or it was not worked out; the page of a pod looks for more.", "soft")
+
+async def helps_for(source: Source, ahead: Ahead) -> Mapping[str, Help] | None:
+    """Return what would help, by pod, as far as it is known; what is not is worked out. None where nothing is known."""
+    found: Mapping[str, Help] | None = ahead.get("help", (await source.nodes(), await source.pending()))
+    return found
+
+
+def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str]) -> None:
+    """What would help some pods of one workload: the changes, what comes of each, and how it is made."""
+    tag("h3", "What would help")
+    found = next((helps[pod] for pod in pods if pod in helps), None) if helps is not None else None
+    if helps is None:
+        tag("p", f"Cannot be worked out: {ahead.problem}" if ahead.problem else "This is being worked out…", "soft")
+    elif found is None:
+        tag("p", "Nothing has to be done, or too much is pending to work it out for all.", "soft")
+    else:
+        if found.never:
+            tag("p", whether_ever(found), "warn")
+        with tag("ul", classes="remedies"):
+            for what, command in in_short(found):
+                with tag("li", what), tag("details") if command else nullcontext():
+                    if command:
+                        tag("summary", "How")
+                        tag("code", command)
+        for note in (*found.said, *found.notes):
+            tag("p", note, "soft")
 
 
 def _card(group: PendingGroup, tell_help: Callable[[], None]) -> None:

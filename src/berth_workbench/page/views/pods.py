@@ -11,14 +11,13 @@ from berth.decisions.explanation import Explanation, NodeExplanation
 from berth.decisions.pod_report import DecisionLine
 from berth.decisions.stories import StoryLine
 from berth.decisions.waits import PendingPod, PermitWait
-from berth_workbench.page.jobs import Jobs
+from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.model import DecisionMatrix, decision_matrix
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import ago, lasting
 from berth_workbench.page.views.elements import NOTHING, link, table, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.help import help_panel
-from berth_workbench.page.views.pending import pod_path
+from berth_workbench.page.views.pending import helps_for, pod_path, show_help
 from berth_workbench.showing.words import counted
 
 LINES_SHOWN = 100
@@ -34,7 +33,7 @@ class PodView:
 
     _source: Source
     _frame: Frame
-    _jobs: Jobs
+    _ahead: Ahead
 
     async def recent(self, find: str) -> None:
         """The decisions that are remembered, the latest first."""
@@ -73,12 +72,24 @@ class PodView:
             if report.permit is not None:
                 _permit(report.permit)
             if report.pending is not None and (report.decision is None or report.decision.node is None):
-                help_panel(self._source, self._jobs, report.pod)
+                await self._help(report.pod)
             if report.story:
                 _story(report.story)
             if report.decision is not None:
                 _matrix(report.decision)
                 _rejected(report.decision)
+
+    async def _help(self, pod: str) -> None:
+        problem, place = tag("div"), tag("section", classes="panel card", aria_label="What would help")
+
+        async def make() -> None:
+            helps = await helps_for(self._source, self._ahead)
+            place.clear()
+            with place:
+                show_help(self._ahead, helps, [pod])
+
+        await make()
+        self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
 
 
 def _lines(lines: Sequence[DecisionLine], find: str) -> None:

@@ -141,9 +141,16 @@ def in_short(found: Help, most: int = 3) -> Iterable[tuple[str, str]]:
         yield f"{_capital(found.message)}.", ""
     for change in found.changes[:most]:
         left = f", which leaves {change.still_pending} waiting" if change.still_pending else ""
-        yield f"{_capital(change.what)}{left}.", change.command
+        commands = (change.command, *(part.command for part in change.with_))
+        yield f"{_capital(change.what)}{left}.{_price(found, change)}", " && ".join(filter(None, commands))
     if found.state not in ("fits", "runs") and not found.changes:
         yield "No change was found that would help." if found.is_complete else "It has not been looked far enough.", ""
+
+
+def _price(found: Help, change: Change) -> str:
+    """Return what comes of a change beside the place that is wanted."""
+    told = list(consequences(found, change))[1:]
+    return f" {' '.join(told)}" if told else ""
 
 
 def why_never(found: Help) -> str:
