@@ -65,6 +65,7 @@ def test_help_lists_what_is_there(alone):
     assert [name for name in listed if not name.startswith("-")] == [
         "run",
         "explain",
+        "observe",
         "extender",
         "plugins",
         "new-plugin",

@@ -17,6 +17,8 @@ from tests.workbench.page.pictured import write_cluster
 pytestmark = pytest.mark.long
 
 FEW, MANY = 300, 5_000
+ON_A_NODE = {"x": 260, "y": 60}
+"""Where the maps have a node, right of the names of the pools and below those of the zones."""
 
 
 def test_answers_take_time_in_proportion_and_come_from_nowhere_else(tmp_path):
@@ -84,7 +86,7 @@ def walked(visitor):
     took("map", lambda: page.keyboard.press("2"), lambda: painted("berth-map-painted"))
     canvas = page.locator("canvas.map")
     details = page.locator(".node-details table").first
-    took("a node, clicked", lambda: canvas.click(position={"x": 160, "y": 40}), details.wait_for)
+    took("a node, clicked", lambda: canvas.click(position=ON_A_NODE), details.wait_for)
     page.keyboard.press("Escape")
 
     def type_name():
@@ -97,7 +99,7 @@ def walked(visitor):
     visitor.open("/what-if")
     visitor.until("document.querySelector('.trial-map canvas').getAttribute('aria-label').includes(',')")
     picker = page.locator(".trial-map canvas")
-    picker.click(position={"x": 160, "y": 40})
+    picker.click(position=ON_A_NODE)
     visitor.until("document.querySelector('[name=changes]').value.startsWith('drain ')")
     took("a drain", page.get_by_role("button", name="Ask").click, lambda: painted("berth-moves-painted"))
     took(

@@ -469,7 +469,7 @@ def test_an_upgrade_stops_at_a_drain_that_a_budget_blocks():
     site = upgraded()
     assert ("UpgradeStopped", "n0") in reasons(site)
     assert ("DrainBlocked", "default/pdb") in reasons(site)
-    assert "1 more nodes are not upgraded" in site.broken[-1].message
+    assert "1 more node is not upgraded" in site.broken[-1].message
     assert site.cluster.nodes["n0"].spec.unschedulable
 
 
