@@ -193,3 +193,38 @@ def _check_images(found):
     expected = {row: node.status.images[0].size_bytes for row, node in enumerate(nodes) if node is not None}
     holders = found.table.images.holders("app:1")
     assert dict(zip(holders.rows.tolist(), holders.sizes.tolist(), strict=True)) == expected
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_many_pods_at_once_are_counted_as_one_by_one(seed):
+    """Nodes may be unknown yet, a uid may come twice, as in manifests that were copied, and the table may grow."""
+    lots = random.Random(seed)
+    pods = []
+    for number in range(lots.randrange(40)):
+        made = make_pod(f"p{number}").node(f"n{lots.randrange(9)}").label("app", lots.choice("ab"))
+        made.request(cpu=lots.choice(["100m", "1"]), **lots.choice([{}, {"example.com/gpu": "1"}]))
+        if lots.random() < 0.3:
+            made.pod_anti_affinity("kubernetes.io/hostname", {"app": "a"})
+        if lots.random() < 0.2:
+            made.uid(f"uid-{lots.randrange(4)}")
+        pods.append(made.info())
+    at_once, one_by_one = cache(), cache()
+    at_once.add_pods(pods)
+    for each in pods:
+        one_by_one.add_pod(each)
+    check_cache(at_once)
+    assert counts_of(at_once) == counts_of(one_by_one)
+
+
+def counts_of(found):
+    table = found.table
+    return {
+        name: (
+            {resource: int(table.requested[index, row]) for resource, index in table.resource_index.items()},
+            table.scoring_requested[:, row].tolist(),
+            int(table.pod_count[row]),
+            sorted(table.pods[row]),
+        )
+        for name, row in table.row_of.items()
+    } | {"priorities": table.pods_by_priority, "states": sorted(found.states())}

@@ -187,10 +187,14 @@ class Cache:
         self._count(pod, pod.node_name, assumed=False)
 
     def add_pods(self, pods: Iterable[PodInfo]) -> None:
-        """Take bound pods that are not known yet, many at once: as `add_pod` of each, but counted shape by shape."""
+        """Take many bound pods at once: as `add_pod` of each, but counted shape by shape where they are new."""
         table, states = self.table, self._states
         alike: dict[tuple[PodShape, bool], tuple[PodInfo, list[int]]] = {}
+        known: list[PodInfo] = []
         for pod in pods:
+            if pod.uid in states:  # manifests that were copied have one uid several times
+                known.append(pod)
+                continue
             row = table.row_for(pod.node_name)
             dict.__setitem__(table.pods[row], pod.uid, pod)
             states[pod.uid] = PodState(pod, row, False)
@@ -199,6 +203,8 @@ class Cache:
         table.add_alike(alike.values())
         for example, rows in alike.values():
             self.index.add_alike(example, rows)
+        for pod in known:
+            self.add_pod(pod)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Take a pod off, whatever its state; return it as it was counted, on its node, or None where it was not."""
