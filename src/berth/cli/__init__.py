@@ -4,6 +4,7 @@ Which commands there are, `commands` finds out; `berth --help` imports none of t
 1 failed, 2 wrong usage.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -68,6 +69,9 @@ class _LazyGroup(click.Group):
         """The command that was typed; a wrong one is answered with the names there are."""
         # Before the command's modules are imported: they make many objects that stay, and import numpy.
         gc.set_threshold(YOUNG_OBJECTS)
+        # At the end, Python would look for cycles in all that is left before it gives everything back, for as long as
+        # some questions take.
+        atexit.register(gc.freeze)
         os.environ.setdefault(NUMPY_THREADS, "1")
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._found.names and not ctx.resilient_parsing:

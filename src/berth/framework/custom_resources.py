@@ -113,11 +113,13 @@ class _Index:
 class CustomResources:
     """Everything that plugins have asked for, by name."""
 
-    __slots__ = ("_declared", "_objects", "_polled")
+    __slots__ = ("_declared", "_name_of", "_objects", "_polled")
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
         self._declared: dict[str, CustomResource] = {}
+        self._name_of: dict[type, str] = {}
+        """What events call the objects of each struct that somebody follows."""
         self._polled: dict[str, WebResource] = {}
 
     def __iter__(self) -> Iterator[CustomResource]:
@@ -131,6 +133,8 @@ class CustomResources:
         name = resource.name
         if self._declared.setdefault(name, resource) != resource:
             raise ValueError(f"two plugins follow {name} in different ways: agree on one CustomResource")
+        if resource.struct is not None:
+            self._name_of[resource.struct] = name
         return CustomObjects(name, self._objects)
 
     def poll(self, resource: WebResource) -> WebDocument:
@@ -148,8 +152,7 @@ class CustomResources:
         """Return what events call an object: the name of its custom resource, or its kind."""
         if isinstance(obj, CustomObject):
             return obj.resource
-        structs = {resource.struct: name for name, resource in self._declared.items() if resource.struct is not None}
-        return structs.get(type(obj), type(obj).__name__)
+        return self._name_of.get(type(obj)) or type(obj).__name__
 
     def of_manifest(self, manifest: Mapping[str, Any]) -> CustomResource | None:
         """Return the resource that a manifest is one of, by its apiVersion and kind."""

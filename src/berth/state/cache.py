@@ -198,7 +198,10 @@ class Cache:
             row = table.row_for(pod.node_name)
             dict.__setitem__(table.pods[row], pod.uid, pod)
             states[pod.uid] = PodState(pod, row, False)
-            alike.setdefault((pod.shape, pod.is_terminating), (pod, []))[1].append(row)
+            group = alike.get(kind := (pod.shape, pod.is_terminating))
+            if group is None:
+                group = alike[kind] = pod, []
+            group[1].append(row)
         self._match_capacity()
         table.add_alike(alike.values())
         for example, rows in alike.values():

@@ -121,7 +121,11 @@ class PodShape(PodFamily):
     ) -> None:
         """`family` finds the family, if it has one; `size` is how many bytes of JSON all this is made of, if known."""
         super().__init__()
-        make_read_only(pod)
+        if size is None:
+            make_read_only(pod)
+        else:  # the spec was made so when it came to be shared
+            make_read_only(pod.metadata)
+            make_read_only(pod.status)
         self._pod = pod
         self._known_size = size
         self._family = family
@@ -280,7 +284,7 @@ class PodShapes:
         rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, counted))
         size = len(spec_key) + len(rest_key)
         if size > LARGE_BYTES:
-            return PodShape(pod, self._counting, size=size)
+            return PodShape(pod, self._counting)
         # Specs are shared by themselves, too: the pods of an indexed Job differ in labels, and so in shape, but not in
         # spec.
         known = self._specs.get(spec_key)
@@ -352,6 +356,10 @@ def _is_shareable(pod: Pod) -> bool:
 def _counted_status(pod: Pod) -> tuple[object, ...]:
     """Return what a pod's status adds to its requests: resizes in flight."""
     status = pod.status
+    if not (
+        status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources
+    ):
+        return ()
     # Nearly all of them give nothing but a name, and must not part a workload's running pods from its pending ones.
     containers = tuple([each for each in status.container_statuses if each != ContainerStatus(each.name)])
     init_containers = tuple([each for each in status.init_container_statuses if each != ContainerStatus(each.name)])

@@ -205,28 +205,30 @@ class WritableNodeTable(NodeTable):
 
         Those of a group have one shape. It comes to the same as counting them one by one.
         """
-        amounts: dict[str, list[tuple[int, Sequence[int]]]] = {}
+        amounts: dict[str, tuple[list[int], list[int]]] = {}
         cpu_milli: list[int] = []
         memory_bytes: list[int] = []
         everywhere: list[int] = []
         for pod, rows in groups:
+            count = len(rows)
             for resource, amount in pod.requests.items():
                 if amount:
-                    amounts.setdefault(resource, []).append((amount, rows))
-            cpu_milli += [pod.scoring_requests[0]] * len(rows)
-            memory_bytes += [pod.scoring_requests[1]] * len(rows)
+                    at, of_each = amounts.setdefault(resource, ([], []))
+                    at += rows
+                    of_each += [amount] * count
+            cpu_milli += [pod.scoring_requests[0]] * count
+            memory_bytes += [pod.scoring_requests[1]] * count
             everywhere += rows
-            self.pods_by_priority[pod.priority] = self.pods_by_priority.get(pod.priority, 0) + len(rows)
-        for resource, parts in amounts.items():
+            self.pods_by_priority[pod.priority] = self.pods_by_priority.get(pod.priority, 0) + count
+        for resource, (at, of_each) in amounts.items():
             index = self.column_of(resource)
-            for amount, rows in parts:
-                np.add.at(self.requested[index], np.asarray(rows, dtype=np.intp), amount)
-                if index >= PERMANENT_RESOURCES:
-                    self._use(resource, len(rows))
-        at = np.asarray(everywhere, dtype=np.intp)
-        np.add.at(self.scoring_requested[0], at, np.asarray(cpu_milli, dtype=np.int64))
-        np.add.at(self.scoring_requested[1], at, np.asarray(memory_bytes, dtype=np.int64))
-        np.add.at(self.pod_count, at, 1)
+            np.add.at(self.requested[index], np.asarray(at, dtype=np.intp), np.asarray(of_each, dtype=np.int64))
+            if index >= PERMANENT_RESOURCES:
+                self._use(resource, len(at))
+        where = np.asarray(everywhere, dtype=np.intp)
+        np.add.at(self.scoring_requested[0], where, np.asarray(cpu_milli, dtype=np.int64))
+        np.add.at(self.scoring_requested[1], where, np.asarray(memory_bytes, dtype=np.int64))
+        np.add.at(self.pod_count, where, 1)
         for row in sorted(set(everywhere)):
             self._touch(row, self.pod_log)
 

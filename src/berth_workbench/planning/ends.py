@@ -61,7 +61,7 @@ class KnownEnds:
     def note(self, documents: Iterable[Document], namespace: str = "default") -> None:
         """Read what documents say; `namespace` is that of those that name none."""
         for document in documents:
-            if document.kind not in ("Pod", "Job") or not _may_mention_deadline(document):
+            if document.kind not in ("Pod", "Job") or not document.may_mention(b"activeDeadlineSeconds"):
                 continue
             manifest = document.manifest
             metadata, spec = _mapping(manifest.get("metadata")), _mapping(manifest.get("spec"))
@@ -162,10 +162,6 @@ def timestamp(text: object) -> float | None:
 def _deadline_in(spec: Mapping[str, Any]) -> float | None:
     seconds = spec.get("activeDeadlineSeconds")
     return seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else None
-
-
-def _may_mention_deadline(document: Document) -> bool:
-    return not isinstance(document.body, bytes) or b"activeDeadlineSeconds" in document.body
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

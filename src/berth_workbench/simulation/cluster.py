@@ -142,13 +142,15 @@ class SimulatedCluster(UndoableCluster):
         """Take in those of the first pods that have a node; return the others, and those of a name that was there."""
         placed: list[Pod] = []
         left: list[Pod] = []
+        objects, keys, note = self.objects, self._keys.setdefault("Pod", OrderedKeys()), self.budgets.note
         for pod in pods:
-            name = ("Pod", pod.key)
-            if not pod.spec.node_name or name in self.objects:
+            name = ("Pod", key := pod.key)
+            if not pod.spec.node_name or name in objects:
                 left.append(pod)
                 continue
-            self.objects[name] = pod
-            self._note(pod)
+            objects[name] = pod
+            keys.add(key)
+            note(pod)
             placed.append(pod)
         self.core.load(placed)
         return left

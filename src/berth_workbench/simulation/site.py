@@ -14,7 +14,7 @@ from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.simulation.workloads import MAX_PODS, POD_MAKERS, ManifestError, WorkloadManifest, claim_templates
 from berth_workbench.snapshot.documents import Document
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.snapshot.snapshot import Snapshot, uncollected
 
 
 class Departure(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,9 +92,11 @@ class Site:
         `ConfigError`, `RegistryError`, `ObjectError`, `StoppedError`.
         """
         config, registry = (None, None) if setup is None else setup
-        cluster = SimulatedCluster(_loaded(snapshot, watch), config=config, registry=registry, seed=seed, memos=memos)
-        cluster.add_followed(snapshot.documents)
-        return cls(cluster, snapshot.documents, watch=watch)
+        with uncollected():
+            loaded = _loaded(snapshot, watch)
+            cluster = SimulatedCluster(loaded, config=config, registry=registry, seed=seed, memos=memos)
+            cluster.add_followed(snapshot.documents)
+            return cls(cluster, snapshot.documents, watch=watch)
 
     def count_no_more(self) -> None:
         """Tell the watch of no more pods: whoever asks this cluster many questions counts those."""

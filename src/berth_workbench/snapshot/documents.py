@@ -32,6 +32,8 @@ from berth.api.yaml_census import PARSER, STRICT_PARSER, UnreasonableYAML, refus
 from berth_workbench.snapshot.header import MAX_HEADER, Header, header_of
 from berth_workbench.snapshot.mistaken import USUAL_KINDS, refuse_chart, refuse_template, refuse_unknown_kind
 from berth_workbench.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_list
+from berth_workbench.snapshot.templates import KIND as TEMPLATE
+from berth_workbench.snapshot.templates import Filled, Template, TemplateError, read_rows, read_template
 from berth_workbench.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, room_of, unpacked
 
 __all__ = [
@@ -73,8 +75,8 @@ class Document(NamedTuple):
     """An object as it was given."""
 
     kind: str
-    body: bytes | Mapping[str, Any]
-    """JSON, or the same parsed."""
+    body: bytes | Filled | Mapping[str, Any]
+    """JSON, what differs from a template, or the object parsed."""
     where: str
     """The file, and which object of it."""
     api_version: str = ""
@@ -85,10 +87,10 @@ class Document(NamedTuple):
     @property
     def manifest(self) -> dict[str, Any]:
         """The object parsed, a copy of its own. Raises `UnreadableObject`."""
-        if not isinstance(self.body, bytes):
+        if isinstance(self.body, Mapping):
             return dict(self.body)
         try:
-            found: dict[str, Any] = read_deep(msgspec.json.decode, self.body)
+            found: dict[str, Any] = read_deep(msgspec.json.decode, self.json())
         except UNREADABLE as error:  # texts that were skipped until now may not be UTF-8
             raise UnreadableObject(self.where, ObjectError(self.kind, self.name, problem_of(error))) from None
         return found
@@ -99,11 +101,24 @@ class Document(NamedTuple):
         Raises `UnreadableObject`; KeyError where the scheduler reads none of that kind.
         """
         try:
-            found: Struct = decode(self.kind, self.body)
+            found: Struct = decode(self.kind, self.body if isinstance(self.body, Mapping) else self.json())
         except ObjectError as error:
             raise UnreadableObject(self.where, error) from None
         complete(self.kind, found)
         return found
+
+    def json(self) -> bytes:
+        """Return the object as JSON."""
+        if isinstance(self.body, bytes):
+            return self.body
+        return self.body.json() if isinstance(self.body, Filled) else msgspec.json.encode(self.body)
+
+    def may_mention(self, *fields: bytes) -> bool:
+        """Say whether the object may have one of these fields; False is certain, and costs less than parsing it."""
+        body = self.body
+        if isinstance(body, bytes):
+            return any(field in body for field in fields)
+        return not isinstance(body, Filled) or any(map(body.template.mentions, fields))
 
     @property
     def is_read_by_scheduler(self) -> bool:
@@ -232,14 +247,29 @@ def _add(known: list[Document], documents: Iterator[Document], source: str, room
 
 def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) -> Iterator[Document]:
     counted: dict[str, int] = {}
+    templates: list[Template] = []
     number = 1
     while line := stream.readline(MAX_LINE):
         number += 1
+        where = f"{source}:{number}"
         if len(line) >= MAX_LINE:
-            raise SnapshotError(f"{source}:{number}: the line is longer than {MAX_LINE >> 20} MiB")
+            raise SnapshotError(f"{where}: the line is longer than {MAX_LINE >> 20} MiB")
         if line.isspace():
             continue
-        document = _document(_head(line, f"{source}:{number}"), line, f"{source}:{number}")
+        try:
+            if line[0] == _BRACKET:
+                rows = [_filled(each, where) for each in read_rows(line, templates)]
+                for filled in rows:
+                    counted[filled.kind] = counted.get(filled.kind, 0) + 1
+                yield from rows
+                continue
+            head = _head(line, where)
+            if head.kind == TEMPLATE:
+                templates.append(read_template(line))
+                continue
+        except TemplateError as error:
+            raise SnapshotError(f"{where}: not readable as objects that are alike: {error}") from None
+        document = _document(head, line, where)
         counted[document.kind] = counted.get(document.kind, 0) + 1
         yield document
     for kind, count in header.counts.items():
@@ -248,6 +278,12 @@ def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) ->
                 f"{source}: its header counts {count} of kind {kind}, and {counted.get(kind, 0)} are there: "
                 "it is cut short, or was edited without its header"
             )
+
+
+def _filled(body: Filled, where: str) -> Document:
+    template = body.template
+    name = body.texts[template.name_at]
+    return Document(template.kind, body, where, template.api_version, template.namespace, name)
 
 
 def parse_documents(content: bytes, source: str) -> Iterator[Document]:

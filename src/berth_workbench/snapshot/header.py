@@ -9,7 +9,7 @@ from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth_workbench.snapshot.text import SnapshotError
 
 KIND = "BerthSnapshot"
-FORMAT = 1
+FORMAT = 2
 """The format that is written. A change that older versions of Berth would misread makes it one more."""
 
 
@@ -72,7 +72,7 @@ def header_of(start: bytes, source: str) -> Header | None:
             by = f" by Berth {maker.berth_version}" if maker.berth_version else ""
             raise SnapshotError(
                 f"{source}: a snapshot of format {maker.format}, written{by}; "
-                f"this version of Berth reads format {FORMAT}: upgrade it"
+                f"this version of Berth reads formats up to {FORMAT}: upgrade it"
             )
         return read_deep(msgspec.json.decode, line, type=Header)
     except UNREADABLE as error:

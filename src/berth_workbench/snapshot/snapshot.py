@@ -4,7 +4,9 @@
 with it.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from berth.api.codec import KINDS, decoder
@@ -14,6 +16,7 @@ from berth.api.shared_parts import Share, sharing_of
 from berth.api.untrusted import UNREADABLE
 from berth_workbench.snapshot.documents import Document, complete, read_given
 from berth_workbench.snapshot.header import Header
+from berth_workbench.snapshot.templates import Filled
 from berth_workbench.snapshot.text import SnapshotError
 
 
@@ -36,39 +39,57 @@ class Snapshot:
         Equal parts are shared among them (see `berth.api.shared_parts`), so that replicas take little memory.
         """
         later = []
-        sharing: dict[str, Share] = {}
+        readers: dict[tuple[str, str], _Reader | None] = {}
         for document in self.documents:
-            if not document.is_read_by_scheduler:
+            kind = document.kind, document.api_version
+            if kind not in readers:
+                readers[kind] = _Reader(document.kind) if document.is_read_by_scheduler else None
+            reader = readers[kind]
+            if reader is None:
                 continue
             if document.kind == "Pod":
-                later.append(document)
+                later.append((reader, document))
             else:
-                yield _shared(document, sharing)
-        for document in later:
-            yield _shared(document, sharing)
+                yield reader.read(document)
+        for reader, document in later:
+            yield reader.read(document)
 
 
 EMPTY = Snapshot(())
 """A cluster without anything, for those who put it together themselves."""
 
 
-def _shared(document: Document, sharing: dict[str, Share]) -> Struct:
-    """Return the struct of a document with its parts shared."""
-    kind = document.kind
-    if kind not in sharing:
-        sharing[kind] = sharing_of(kind)
-    if isinstance(document.body, bytes):
+class _Reader:
+    """Reads documents of a kind as structs with their parts shared."""
+
+    __slots__ = ("_decode", "_kind", "_share")
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._share: Share = sharing_of(kind)
+        self._decode = decoder(KINDS[kind]).decode
+
+    def read(self, document: Document) -> Struct:
+        """Return the struct of a document. Raises `UnreadableObject`."""
+        body = document.body
         try:
-            found: Struct = decoder(KINDS[kind]).decode(document.body)
-            sharing[kind](found)
+            if isinstance(body, Filled):
+                found = body.template.struct(body.texts, self._of_json)
+            elif isinstance(body, bytes):
+                found = self._of_json(body)
+            else:
+                found = document.struct()
+                self._share(found)
         except (*UNREADABLE, QuantityError):
-            pass  # again by the longer way, which can read more, and which words what is wrong
-        else:
-            complete(kind, found)
-            return found
-    found = document.struct()
-    sharing[kind](found)
-    return found
+            found = document.struct()  # by the longer way, which can read more, and which words what is wrong
+            self._share(found)
+        complete(self._kind, found)
+        return found
+
+    def _of_json(self, json: bytes) -> Struct:
+        found: Struct = self._decode(json)
+        self._share(found)
+        return found
 
 
 def read_cluster(paths: Sequence[str | Path]) -> Snapshot:
@@ -76,10 +97,23 @@ def read_cluster(paths: Sequence[str | Path]) -> Snapshot:
 
     Of an object that is given several times the last counts.
     """
-    given = read_given(paths)
-    if not given.documents:
-        raise SnapshotError(f"{', '.join(map(str, paths))}: no objects in it")
-    return Snapshot(last_of_each(given.documents), given.headers[0] if len(given.headers) == 1 else None)
+    with uncollected():
+        given = read_given(paths)
+        if not given.documents:
+            raise SnapshotError(f"{', '.join(map(str, paths))}: no objects in it")
+        return Snapshot(last_of_each(given.documents), given.headers[0] if len(given.headers) == 1 else None)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Look for no cycles while a cluster is read: all that is new stays, and to walk it again and again is a fifth."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def last_of_each(documents: Iterable[Document]) -> list[Document]:

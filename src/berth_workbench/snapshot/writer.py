@@ -24,9 +24,10 @@ from berth.kube.discovery import ApiDiscovery
 from berth.kube.transport import Transport
 from berth.kube.wire import MalformedError, WireReader
 from berth_workbench.snapshot.documents import Document, parse_documents
-from berth_workbench.snapshot.header import MAY_NOT, NOT_GIVEN, NOT_SERVED, Header, Missing
+from berth_workbench.snapshot.header import FORMAT, MAY_NOT, NOT_GIVEN, NOT_SERVED, Header, Missing
 from berth_workbench.snapshot.shapes import MANIFESTS, TAKEN, shape_of, trimmed
 from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.snapshot.templates import lines_of
 from berth_workbench.snapshot.text import SnapshotError
 
 PAGE = 500
@@ -215,9 +216,10 @@ def write_lines(snapshot: Snapshot, file: IO[bytes]) -> None:
 
 
 def _lines(snapshot: Snapshot) -> Iterator[bytes]:
-    yield msgspec.json.encode(snapshot.header or Header())
-    for document in snapshot.documents:
-        yield document.body if isinstance(document.body, bytes) else msgspec.json.encode(document.body)
+    # A snapshot of an older format keeps its header, but not its format.
+    yield msgspec.json.encode(msgspec.structs.replace(snapshot.header or Header(), format=FORMAT))
+    documents = snapshot.documents
+    yield from lines_of([each.json() for each in documents], lambda place: documents[place].kind == "Pod")
 
 
 @contextmanager

@@ -175,8 +175,8 @@ WRONG = {
     "etcd's database": (bytes(16) + b"\xed\xda\x0c\xed" + bytes(100), "F: neither JSON nor YAML, but a database of"),
     "something binary": (bytes(range(256)), "F: neither JSON nor YAML: it is binary"),
     "a newer format": (
-        lines(HEADER | {"format": 2, "berthVersion": "7.1", "counts": []}),
-        "F: a snapshot of format 2, written by Berth 7.1; this version of Berth reads format 1: upgrade it",
+        lines(HEADER | {"format": 3, "berthVersion": "7.1", "counts": []}),
+        "F: a snapshot of format 3, written by Berth 7.1; this version of Berth reads formats up to 2: upgrade it",
     ),
     "a bad header": (lines(HEADER | {"counts": []}), "F:1: not readable as the header of a snapshot: Expected"),
     "a snapshot cut short": (lines(HEADER | {"counts": {"Pod": 2}}, POD), "F: its header counts 2 of kind Pod, and 1"),

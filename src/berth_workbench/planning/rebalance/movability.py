@@ -34,9 +34,7 @@ def local_volumes(documents: Iterable[Document]) -> dict[str, LocalVolumes]:
     """
     found = {}
     for document in documents:
-        body = document.body
-        is_plain = isinstance(body, bytes) and b'"emptyDir"' not in body and b'"hostPath"' not in body
-        if document.kind != "Pod" or is_plain:
+        if document.kind != "Pod" or not document.may_mention(b'"emptyDir"', b'"hostPath"'):
             continue
         metadata, volumes = document.manifest.get("metadata") or {}, document.manifest["spec"].get("volumes") or ()
         empty, host = (

@@ -1,0 +1,280 @@
+"""Pods that say the same but for a few texts: what a snapshot file holds of them is said once, with a row for each pod.
+
+A cluster's pods are replicas: name, uid, node and times differ, and the rest is that of the workload. So the file has a
+`Template`, an object in which the places of `DIFFER` are empty, and for each pod the texts that stand there. What reads
+the file need not parse, check and share a hundred thousand objects then, but some thousand: a pod's struct is that of
+its template with other texts (`Template.struct`). Where the whole object is asked for, it is put together again.
+
+The invariant: a filled template is, as JSON, the object that was given, to the order of its fields.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from berth.api.meta import Struct
+from berth.api.read_only import ReadOnlyDict
+from berth.api.untrusted import UNREADABLE, problem_of, read_deep
+
+Path = tuple[str | int, ...]
+"""Where a text stands in an object: names of fields, and places in lists."""
+
+_DAEMONS_NODE: Path = (
+    "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", 0,
+    "matchFields", 0, "values", 0,
+)  # fmt: skip
+DIFFER: tuple[Path, ...] = (
+    ("metadata", "name"),
+    ("metadata", "uid"),
+    ("metadata", "resourceVersion"),
+    ("metadata", "creationTimestamp"),
+    ("spec", "nodeName"),
+    _DAEMONS_NODE,
+    ("status", "startTime"),
+    ("metadata", "labels", "apps.kubernetes.io/pod-index"),
+    ("metadata", "labels", "statefulset.kubernetes.io/pod-name"),
+    ("metadata", "labels", "batch.kubernetes.io/job-completion-index"),
+    ("metadata", "annotations", "batch.kubernetes.io/job-completion-index"),
+)
+"""The texts in which replicas differ, as far as a snapshot keeps them; a DaemonSet's pods name their node twice."""
+
+shallow_copy: Callable[[Any], Any] = msgspec.Struct.__copy__  # type: ignore[attr-defined] # all that `copy.copy` would call
+_encode = msgspec.json.Encoder().encode
+_MARK = re.compile(rb'"\\u0000berth (\d+)\\u0000"')
+
+
+class TemplateError(ValueError):
+    """What a file gives as a template is none; the message says why."""
+
+
+class Filled(msgspec.Struct, frozen=True, gc=False):
+    """A template with the texts of one object."""
+
+    template: "Template"
+    texts: list[str]
+
+    def __len__(self) -> int:
+        """How much this says beside its template, in characters."""
+        return sum(map(len, self.texts))
+
+    def json(self) -> bytes:
+        """Return the object as JSON."""
+        return self.template.json(self.texts)
+
+
+class Template:
+    """An object in which some texts are left out."""
+
+    __slots__ = ("_made", "_parts", "_places", "_plan", "api_version", "kind", "name_at", "namespace", "paths")
+
+    def __init__(self, manifest: Any, paths: Sequence[Path]) -> None:
+        """`paths` say which texts of the manifest are left out, whatever stands there. Raises `TemplateError`."""
+        marked = manifest
+        for place, path in enumerate(paths):
+            marked = _with(marked, path, f"\0berth {place}\0")
+        # Texts and, between them, which of the texts that are left out stands there.
+        parts = _MARK.split(read_deep(_encode, marked))
+        self._parts, self._places = parts[::2], [int(place) for place in parts[1::2]]
+        if sorted(self._places) != list(range(len(paths))):
+            raise TemplateError("it leaves a place out twice, or has the mark for one in its text")
+        metadata = manifest.get("metadata")
+        said = manifest.get("kind"), manifest.get("apiVersion", ""), metadata.get("namespace", "")
+        if ("metadata", "name") not in paths or not all(isinstance(each, str) for each in said) or not said[0]:
+            raise TemplateError("it has no kind, or no name is left out")
+        self.kind, self.api_version, self.namespace = said
+        self.paths = tuple(paths)
+        self.name_at = self.paths.index(("metadata", "name"))
+        self._made: Struct | None = None
+        self._plan: list[_Part] = []
+
+    def json(self, texts: Sequence[str]) -> bytes:
+        """Return the object with these texts, one for each path, as JSON."""
+        found = [self._parts[0]]
+        for place, part in zip(self._places, self._parts[1:], strict=True):
+            found += (_encode(texts[place]), part)
+        return b"".join(found)
+
+    def mentions(self, words: bytes) -> bool:
+        """Say whether these words are in what all its objects say."""
+        return any(words in part for part in self._parts)
+
+    def struct(self, texts: Sequence[str], read: Callable[[bytes], Struct]) -> Struct:
+        """Return the object with these texts as the scheduler reads it, which shares all else with the others.
+
+        `read` reads the first one, and raises where it cannot.
+        """
+        if self._made is None:
+            self._made = read(self.json(texts))
+            self._plan = _plan(self._made, self.paths)
+        found: Struct = shallow_copy(self._made)
+        for name, own, deep in self._plan:
+            part = shallow_copy(getattr(found, name))
+            for field, place in own:
+                force_setattr(part, field, texts[place])
+            for path, place in deep:
+                force_setattr(part, path[0], _put(getattr(part, path[0]), path[1:], texts[place]))
+            force_setattr(found, name, part)
+        return found
+
+
+class _Part(NamedTuple):
+    """What of a struct differs: the name of a field that is a struct, the fields of that, and what lies deeper."""
+
+    name: str
+    own: list[tuple[str, int]]
+    """Each with the place of its text."""
+    deep: list[tuple[Any, int]]
+
+
+def _plan(made: Struct, paths: Sequence[Path]) -> list[_Part]:
+    parts: dict[str, _Part] = {}
+    for place, path in enumerate(paths):
+        fields = _fields_at(made, path)
+        if fields is None or len(fields) < 2:  # the scheduler does not read it
+            continue
+        part = parts.setdefault(fields[0], _Part(fields[0], [], []))
+        if len(fields) == 2:
+            part.own.append((fields[1], place))
+        else:
+            part.deep.append((fields[1:], place))
+    return list(parts.values())
+
+
+def _fields_at(made: Any, path: Path) -> list[Any] | None:
+    """Return the way to a text in a struct, with its own names of fields; None where it has no such text."""
+    found: list[Any] = []
+    for step in path:
+        if isinstance(made, msgspec.Struct):
+            if step not in made.__struct_encode_fields__:
+                return None
+            found.append(made.__struct_fields__[made.__struct_encode_fields__.index(str(step))])
+            made = getattr(made, found[-1])
+        elif (isinstance(made, Mapping) and step in made) or (
+            isinstance(made, tuple) and isinstance(step, int) and 0 <= step < len(made)
+        ):
+            found.append(step)
+            made = made[step]  # type: ignore[index] # a number where it is a tuple
+        else:
+            return None
+    return found if isinstance(made, str) else None
+
+
+def _put(value: Any, path: Sequence[Any], text: str) -> Any:
+    """Return a part of a struct with another text in one place."""
+    if not path:
+        return text
+    if isinstance(value, tuple):
+        at = path[0]
+        return (*value[:at], _put(value[at], path[1:], text), *value[at + 1 :])
+    if isinstance(value, Mapping):
+        return ReadOnlyDict({**value, path[0]: _put(value[path[0]], path[1:], text)})
+    found = shallow_copy(value)
+    force_setattr(found, path[0], _put(getattr(value, path[0]), path[1:], text))
+    return found
+
+
+def _with(value: Any, path: Path, text: str) -> Any:
+    """Return JSON with another text in one place. Raises `TemplateError` where there is none."""
+    if not path:
+        if isinstance(value, str):
+            return text
+    elif isinstance(value, Mapping) and path[0] in value:
+        return {**value, path[0]: _with(value[path[0]], path[1:], text)}
+    elif isinstance(value, list) and isinstance(path[0], int) and 0 <= path[0] < len(value):
+        return [*value[: path[0]], _with(value[path[0]], path[1:], text), *value[path[0] + 1 :]]
+    raise TemplateError("there is no text in a place that is left out")
+
+
+# -- in a file -------------------------------------------------------------------------------------------------------
+
+KIND = "BerthTemplate"
+ROWS_AT_MOST = 1000
+"""So many objects stand in one line."""
+
+
+class _Line(msgspec.Struct, tag_field="kind", tag=KIND):
+    """The line of a template."""
+
+    object: dict[str, Any]
+    differ: list[list[str | int]]
+
+
+_decode_template = msgspec.json.Decoder(_Line).decode
+_decode_rows = msgspec.json.Decoder(list[tuple[int, list[str]]]).decode
+
+
+def read_template(line: bytes) -> Template:
+    """Return the template of a line. Raises `TemplateError`."""
+    try:
+        found = read_deep(_decode_template, line)
+        return Template(found.object, [tuple(path) for path in found.differ])
+    except UNREADABLE as error:
+        raise TemplateError(problem_of(error)) from None
+
+
+def read_rows(line: bytes, templates: Sequence[Template]) -> Iterator[Filled]:
+    """Yield the objects of a line of rows, each a template's number and its texts. Raises `TemplateError`."""
+    try:
+        rows = read_deep(_decode_rows, line)
+    except UNREADABLE as error:
+        raise TemplateError(problem_of(error)) from None
+    for number, texts in rows:
+        if not 0 <= number < len(templates) or len(texts) != len(templates[number].paths):
+            raise TemplateError(f"a row that does not fit template {number}")
+        yield Filled(templates[number], texts)
+
+
+def lines_of(objects: Sequence[bytes], may_be_cut: Callable[[int], bool]) -> Iterator[bytes]:
+    """Yield the lines in which objects are written: templates first, then all objects in their order.
+
+    `may_be_cut` says of an object, by its place, whether it may be one of several that say the same.
+    """
+    numbers: dict[bytes, int] = {}
+    cuts = [_cut(body, numbers) if may_be_cut(place) else None for place, body in enumerate(objects)]
+    counts = Counter(number for number, _ in filter(None, cuts))
+    written: dict[int, int] = {}
+    for key, number in numbers.items():
+        if counts[number] > 1:  # what stands alone is written as it is
+            written[number] = len(written)
+            yield key
+    rows: list[tuple[int, list[str]]] = []
+    for body, cut in zip(objects, cuts, strict=True):
+        is_row = cut is not None and cut[0] in written
+        if rows and (not is_row or len(rows) == ROWS_AT_MOST):
+            yield _encode(rows)
+            rows.clear()
+        if cut is not None and is_row:
+            rows.append((written[cut[0]], cut[1]))
+        else:
+            yield body
+    if rows:
+        yield _encode(rows)
+
+
+def _cut(body: bytes, numbers: dict[bytes, int]) -> tuple[int, list[str]] | None:
+    """Return the number of what an object says beside its texts, and these; None where it cannot be taken apart."""
+    manifest = read_deep(msgspec.json.decode, body)
+    differ: list[Path] = []
+    texts: list[str] = []
+    for path in DIFFER:
+        holder = manifest
+        try:
+            for step in path[:-1]:
+                holder = holder[step]
+            text = holder[path[-1]]
+        except (KeyError, IndexError, TypeError):  # it has no such place
+            continue
+        if isinstance(text, str) and not isinstance(holder, str):
+            differ.append(path)
+            texts.append(text)
+            holder[path[-1]] = ""
+    if differ[:1] != [DIFFER[0]] or not isinstance(manifest.get("kind"), str):
+        return None
+    key = _encode(_Line(manifest, [list(path) for path in differ]))
+    if _MARK.search(key):
+        return None
+    return numbers.setdefault(key, len(numbers)), texts
