@@ -18,9 +18,11 @@ from berth.cycle.dispatcher import THROWN_IN, Dispatcher
 from berth.cycle.eviction import Evictor
 from berth.cycle.failure import FailureHandler, pod_event
 from berth.cycle.groups.group_cycle import GroupCycle
+from berth.cycle.instrument import Instrument
 from berth.cycle.reports import Reporter
 from berth.cycle.schedule import Search, schedule_pod
 from berth.cycle.shadow import Shadows
+from berth.engine.alike import AlikeRun, run_after
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
@@ -36,7 +38,11 @@ from berth.state.cache import Cache, on_node
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_groups import group_of
+from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
+
+ALIKE_AT_ONCE = 128
+"""So many pods are placed in one step where each is like the one before."""
 
 
 class CoreParts(NamedTuple):
@@ -103,6 +109,13 @@ class Core:
         self.shadows = parts.shadows
         # Bools and not the objects, which would be asked each time: most cores have neither.
         self._keeps_health, self._has_shadows = bool(parts.health), bool(parts.shadows)
+        self.bind_at_once: Callable[[PodInfo, str], Pod] | None = None
+        """Stores that a pod is bound to a node, and returns the pod as it is then; None where bindings are asked for.
+
+        For whoever is the API server as well, refuses nothing, and need not be told: a pod with which no plugin has
+        anything to do any more is then bound within its attempt, without effects, answers and events."""
+        self._run: tuple[PodInfo, AlikeRun] | None = None
+        """The last pod that was bound so and what its decision left, where the next one in the queue is like it."""
 
     @property
     def now(self) -> float:
@@ -162,6 +175,8 @@ class Core:
             self.queue.flush(now)
             self._expire()
             queued = self.queue.pop(now) if begins else None
+            if queued is not None and self._run is not None:
+                queued = self._go_on(queued)
             if queued is not None:
                 self._dispatcher.open(self._schedule_one(queued))
                 self._inbox.empty()
@@ -220,14 +235,59 @@ class Core:
         if row is None:
             self._failure_handler.reject(queued, attempt)
             return
-        attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
         node_name = self.cache.table.names[row]
+        if self.bind_at_once is not None and self._is_nobody_told and attempt.profile.binds_plainly(attempt.state):
+            self._run = self._run_after(attempt)
+            self._place(pod, self.bind_at_once(pod, node_name))
+            return
+        attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
         status, timeouts_s = self._binding.reserve(attempt, node_name)
         self.nominator.withdraw(pod.uid)
         if status is not None:
             self._binding.undo(queued, attempt, node_name, status)
             return
         self._dispatcher.start(self._binding.run(queued, attempt, node_name, timeouts_s))
+
+    @property
+    def _is_nobody_told(self) -> bool:
+        is_watched = type(self._instrument) is not Instrument or self._keeps_health or self._has_shadows
+        return not is_watched and self.intake.handlers is None
+
+    def _run_after(self, attempt: Attempt) -> "tuple[PodInfo, AlikeRun] | None":
+        """Return what a decision left, if it is of use: where the next pod in the queue is of the same shape."""
+        following, pod, found = self.queue.active.peek(), attempt.pod, attempt.found
+        if following is None or following.pod.shape is not pod.shape:
+            return None
+        run = run_after(attempt.profile, pod, attempt.state, found.verdicts, found.scored)
+        return None if run is None else (pod, run)
+
+    def _go_on(self, queued: QueuedPod) -> QueuedPod | None:
+        """Place a popped pod, and those that follow, as long as they are like the one before.
+
+        Return the pod that is to be tried in whole; None where none is left, or enough were placed in one step.
+        """
+        assert self._run is not None and self.bind_at_once is not None, "the run began with a pod that was bound so"
+        last, run = self._run
+        following: QueuedPod | None = queued
+        for _ in range(ALIKE_AT_ONCE):
+            if following is None:
+                return None
+            pod = following.pod
+            is_alike = pod.shape is last.shape and pod.profile_name == last.profile_name and self.intake.is_wanted(pod)
+            rows = run.best_rows(pod) if is_alike else None
+            if rows is None:
+                self._run = None
+                return following
+            self.trace.forget(pod.key)
+            self._place(pod, self.bind_at_once(pod, self.cache.table.names[self.search.break_tie(rows)]))
+            following = self.queue.pop(self.now)
+        return following
+
+    def _place(self, pod: PodInfo, bound: Pod) -> None:
+        """Take in that a pod is bound to its node."""
+        self.queue.done(pod.uid)
+        self.nominator.withdraw(pod.uid)
+        self.intake.place(pod, bound, self.now)
 
     def _skip(self, queued: QueuedPod) -> None:
         """Drop a popped pod that is gone, bound or assumed by now, or being deleted; the latter's owner is told."""

@@ -176,6 +176,16 @@ class Intake:
             for pod in placed:
                 self.handlers.added(pod)
 
+    def place(self, pod: PodInfo, bound: Pod, now: float) -> None:
+        """Take in a pending pod as it is bound, without its having been assumed: nobody is told but those who wait."""
+        info = PodInfo.of(bound, pod.shape)
+        force_setattr(info, "profile_name", pod.profile_name)
+        self._pods[info.key] = info
+        if self._groups is not None:
+            self._groups.put(info)
+        self._cache.add_pod(info)
+        self._queue.move(ASSIGNED_POD_ADD, None, info, now)
+
     def latest(self, pod: PodInfo) -> PodInfo | None:
         """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
         known = self._pods.get(pod.key)

@@ -203,6 +203,11 @@ class Trace(OrderedDict[str, Decision]):
             self._bytes -= oldest.size
         return decision
 
+    def forget(self, key: str) -> None:
+        """Keep nothing of a pod, by `namespace/name`."""
+        before = self.pop(key, None)
+        self._bytes -= 0 if before is None else before.size
+
     def _nodes(self, table: NodeTable) -> tuple[tuple[str, ...], Mask]:
         """Return the names by row, and which rows have one, made when nodes come or go."""
         known, names, present = self._names

@@ -175,6 +175,11 @@ class SlotSet:
         self.made: list[Any] = []
         """What the caller of `Memos.refresh_set` has derived from each entry, but for those of `moving`."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all entries are kept, and what is noted here of them holds while no node changes."""
+        return self.settled_at is not None and self.is_kept
+
 
 class Slots:
     """A plugin's slots, by what it reads of the pod: plans for pods of which it reads the same share one."""

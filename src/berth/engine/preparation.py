@@ -107,6 +107,10 @@ class Preparation(Generic[PluginT]):
             self._settle()
         return self
 
+    def is_settled(self, world: int) -> bool:
+        """Say whether nobody is to be asked as long as no version changes."""
+        return self._world == world and not self.to_ask
+
     def note_skip(self, plugin: PluginT, pod: PodInfo) -> None:
         """Note that a plugin that was asked has skipped."""
         if not self._may_settle(plugin):

@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from berth.api.recent import Recent
 from berth.config.types import ExtensionPoint as Point
-from berth.engine.memo import Memos
+from berth.engine.memo import Memos, SlotSet
 from berth.engine.nominated_load import NominatedLoad, RivalLoad
 from berth.engine.overlays import MAX_OVERLAYS, KeptOverlay
 from berth.engine.point_runner import PointRunner
@@ -187,6 +187,8 @@ class Profile:
         self.pre_flights = {plugin.name: plugin for plugin in pre_flights}
         self.bind = _present(plugin.bind for plugin in at(Point.BIND))
         self.post_bind = _present(plugin.post_bind for plugin in at(Point.POST_BIND))
+        is_plain = len(self.bind) == 1 and all(plugin.promises.binds_plainly for plugin in at(Point.BIND))
+        self._binds_plainly = is_plain and not (self.permit or self.post_bind or self.extenders)
         self.placement_generate = _present(plugin.placement_generate for plugin in at(Point.PLACEMENT_GENERATE))
         self.placement_scorers = tuple(
             PlacementScorer(plugin.placement_score, weight or 1, plugin.normalize_placement_scores)
@@ -203,6 +205,11 @@ class Profile:
     def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:
         """Return the PreBind plugins except those that skip this pod."""
         return self._pre_bind.active(state)
+
+    def binds_plainly(self, state: CycleState) -> bool:
+        """Say whether all there is to do for a pod with a node is to ask for its Binding: no plugin has a say before
+        or after that."""
+        return self._binds_plainly and not self.reserve(state) and not self.pre_bind(state)
 
     def run_pre_enqueue(self, pod: PodInfo, first: str = "") -> Status | None:
         """Return the first rejection of PreEnqueue, or None; the plugin named `first` is asked before the others."""
@@ -586,6 +593,20 @@ class Profile:
             family.plans[key] = None
             family = family.wider
         return None
+
+    def asks(self, point: Point, pod: PodInfo) -> bool:
+        """Say whether any plugin is to be asked about one more pod of the shape, in PreFilter or PreScore."""
+        key, family = (self.name, point), cast("PodFamily | None", pod.shape)
+        while family is not None and key not in family.plans:
+            family = family.wider
+        prepared = None if family is None else family.plans[key]
+        return prepared is None or not prepared.is_settled(self.memos.world)
+
+    def kept_slots(self, state: CycleState, pod: PodInfo) -> tuple[SlotSet, SlotSet] | None:
+        """Return the slots of the filters and of the scores that did not skip; None where not all of them are kept."""
+        filters, scores = self._filter_plan(state, pod), self._score_plan(state, pod)
+        are_kept = filters.set.is_settled and scores.lasting.is_settled
+        return (filters.set, scores.lasting) if are_kept and filters.all_lasting and scores.all_lasting else None
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
         # Pods of one shape may be skipped by different plugins: what exists in the cluster decides that, too.

@@ -203,6 +203,25 @@ class Scored(ScoreParts):
         return int(part.weighted[place])
 
     @property
+    def kept_ranking(self) -> Ranking | None:
+        """The totals ranked, where that is kept; None where they were worked out for this pod, or by domain."""
+        return self._ranking if isinstance(self._ranking, Ranking) else None
+
+    def kept_shares(self, lasting: SlotSet) -> list[tuple[MemoEntry, int]] | None:
+        """Return the kept columns of the sum with their weights, where all that scored are `lasting`.
+
+        The others gave every node the same. None where one of these may give something else after the next pod.
+        """
+        found = []
+        moving = {place for place, _ in lasting.moving}
+        for place, part in enumerate(self._parts[len(self._parts) - len(lasting.slots) :]):
+            if part.column is not None:
+                found.append((lasting.entries[place], part.weight))
+            elif place in moving or not isinstance(part.weighted, int):
+                return None
+        return found
+
+    @property
     def weights(self) -> dict[str, int]:
         """The plugins that have scored, with their weights."""
         return {part.plugin: part.weight for part in self._parts}
@@ -422,7 +441,7 @@ class ScoreRunner:
 class ScorePlan:
     """Which plugins score pods of one shape, and where their raw columns are kept."""
 
-    __slots__ = ("_sum_keys", "constant", "lasting", "slots", "without_parts")
+    __slots__ = ("_sum_keys", "all_lasting", "constant", "lasting", "slots", "without_parts")
 
     def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
@@ -430,6 +449,8 @@ class ScorePlan:
         """The total where no plugin scores: upstream's `prioritizeNodes` gives 1 only where none is configured."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
         self.lasting = SlotSet([slot for slot in self.slots if slot.key is not None])
+        self.all_lasting = len(self.lasting.slots) == len(self.slots)
+        """Whether the columns of all plugins may be kept."""
         self.constant = [
             _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)
             for runner in runners

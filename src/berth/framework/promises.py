@@ -101,6 +101,9 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     idle_after_skip: bool = False
     """Reserve, Unreserve, PreBind and its pre-flight have nothing to do with a pod that PreFilter skipped."""
 
+    binds_plainly: bool = False
+    """Bind asks for the pod's Binding, says what came of it, and does nothing else."""
+
     hints_by_shape: bool = False
     """Whether an event helps a pod depends, beside the event and the cluster's objects, on the pod's shape alone: its
     queueing hints are asked about one pod of a shape. About the pod that an event itself concerns they are always

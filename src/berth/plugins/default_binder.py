@@ -9,6 +9,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Bind, PodRef, Steps, call
 from berth.framework.handle import Handle
 from berth.framework.interface import BindPlugin
+from berth.framework.promises import Promises
 from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 
@@ -18,6 +19,7 @@ class DefaultBinder(BindPlugin):
     """Bind."""
 
     name: ClassVar[str] = "DefaultBinder"
+    promises: ClassVar[Promises] = Promises(binds_plainly=True)
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from berth.api.meta import Struct
 from berth.api.node import Node, PodDisruptionBudget, PriorityClass
 from berth.api.pod import Pod
+from berth.api.shared_parts import shallow_copy
 from berth.api.storage import PersistentVolumeClaim, StorageClass
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
@@ -23,6 +25,7 @@ from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.state.objects import key_of
 from berth.state.ordering import OrderedKeys
+from berth.state.pod_info import PodInfo
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.api_calls import ApiCalls
 from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, scale_in
@@ -104,6 +107,7 @@ class SimulatedCluster(UndoableCluster):
         )
         self._api_calls = ApiCalls(self)
         self.answer_api = self._api_calls
+        self.core.bind_at_once = self._bind_at_once
         self.evictions: list[Eviction] = []
         self.messages: dict[str, str] = {}
         """Why each pending pod that was tried has no node, by `namespace/name`."""
@@ -369,12 +373,13 @@ class SimulatedCluster(UndoableCluster):
         steps, pods, returned = 0, len(self.core.queue) + 16, set[str]()
         seen, has_let_back = len(self.evictions), False
         while True:
+            changes = self.changes
             self.step()
             steps += 1
             if self._returning or self._comebacks.are_due:
                 returned |= self._return()  # each pod once: those that keep evicting each other must not go on for ever
                 self.publish_budgets()
-            watch.step()
+            watch.step(max(1, self.changes - changes))  # alike pods are placed many in a step
             if steps > STEPS_A_POD * (pods + len(returned)):
                 raise StuckError(self._what_is_stuck(steps, self.evictions[seen:]))
             if self.core.has_work:
@@ -407,6 +412,18 @@ class SimulatedCluster(UndoableCluster):
         """Remember why a pod has no node; nothing else is kept."""
         if isinstance(effect, PatchPodStatus) and effect.condition_status == "False":
             self.messages[effect.pod.key] = effect.message
+
+    def _bind_at_once(self, pod: PodInfo, node_name: str) -> Pod:
+        known: Pod = self.objects["Pod", pod.key]
+        spec = shallow_copy(known.spec)
+        force_setattr(spec, "node_name", node_name)
+        bound: Pod = shallow_copy(known)
+        force_setattr(bound, "spec", spec)
+        self.objects["Pod", pod.key] = bound
+        self._without_node.pop(pod.key, None)
+        self.budgets.note(bound)
+        self.bound(bound)
+        return bound
 
     def bound(self, pod: Pod) -> None:
         """Take note that a pod has got its node."""
