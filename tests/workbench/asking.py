@@ -28,9 +28,9 @@ class WatchUntil(WorkWatch):
             self.stop()
 
 
-def stopped():
+def stopped(**more):
     """Return a watch that was asked for an end before anything began."""
-    watch = WorkWatch()
+    watch = WorkWatch(**more)
     watch.stop()
     return watch
 

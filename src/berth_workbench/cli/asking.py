@@ -16,7 +16,7 @@ from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option, namespace_option, read_manifests
 from berth_workbench.cli.plot_flag import plot_option
-from berth_workbench.cli.progress import working
+from berth_workbench.cli.progress import for_option, jobs_option, why_it_ended, working
 
 if TYPE_CHECKING:
     from berth_workbench.questions.question import Question, RequestField
@@ -59,7 +59,8 @@ def _made(
     question: "Question[Any, Any]", function: Callable[..., None], options: Iterable[Decorate], **how: Any
 ) -> click.Command:
     command: Any = function
-    for decorate in reversed(list(options)):
+    effort = [for_option, *([jobs_option] if question.is_parallel else ())]
+    for decorate in (*effort, *reversed(list(options))):
         command = decorate(command)
     make: Any = click.command(question.name, help=question.about, **how)
     made: click.Command = make(command)
@@ -154,7 +155,7 @@ def answered(question: "Question[Any, Any]", situation: "Situation | None", requ
         try:
             return question.answer(situation, request, watch)  # type: ignore[arg-type] # some need no situation
         except StoppedError:
-            raise click.ClickException("stopped before there was anything to tell") from None
+            raise click.ClickException(f"{why_it_ended()}, and before there was anything to tell") from None
 
 
 def tell(question: "Question[Any, Any]", found: Any, output: Output, plot: str = "", assumed: str = "") -> None:
@@ -176,7 +177,7 @@ def tell(question: "Question[Any, Any]", found: Any, output: Output, plot: str =
         first, *others = sections
         print_sections([first, *notes, *others], console_for(output), None if output == "wide" else ROWS_SHOWN)
     if not found.is_complete:
-        raise click.ClickException("stopped before the end; this is what was found by then")
+        raise click.ClickException(f"{why_it_ended()}; this is what was found by then")
 
 
 def _value(field: "RequestField", typed: Any) -> Any:

@@ -1,6 +1,5 @@
 """`berth sweep`: many runs, seeds by configurations by clusters, in processes here or on a Dask cluster."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from berth.cli.output import Output, console_for, is_structured, output_option, 
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.asked import warn_of_extenders
+from berth_workbench.cli.progress import for_option, jobs_option, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,25 +26,23 @@ FEW = 4
 
 
 @click.command()
+@for_option
+@jobs_option
 @never_with("dask", "jobs", because="whose workers do the work")
 @click.argument("file", type=click.Path())
 @click.option(
     "--results", default="", metavar="DIR", help="Where results are kept. [default: FILE without its suffix, -results]"
 )
-@click.option(
-    "--jobs", type=click.IntRange(1, 1024), default=None, help="How many processes. [default: one for each CPU]"
-)
 @click.option("--dask", default="", metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://10.0.0.1:8786.")
 @click.option("--measure", "measures", multiple=True, metavar="NAME", help="Show this measure; may be repeated.")
 @output_option
-def command(file: str, results: str, jobs: int | None, dask: str, measures: tuple[str, ...], output: Output) -> None:
+def command(file: str, results: str, dask: str, measures: tuple[str, ...], output: Output) -> None:
     """Run every configuration of FILE on every cluster with every seed.
 
     FILE is YAML: `seeds`, `configurations` and `clusters` by name, and `prices`; see docs/compare.md. Each run that is
     finished is kept in the results directory, and a sweep that was interrupted goes on where it stopped; what has
     changed since runs again. All results are one table there, results.parquet.
     """
-    from berth_workbench.cli.progress import working
     from berth_workbench.comparison.results import ResultsDirectory
     from berth_workbench.comparison.sweep import Sweep, carry_out_sweep
 
@@ -52,13 +50,7 @@ def command(file: str, results: str, jobs: int | None, dask: str, measures: tupl
         sweep = Sweep.read(file)
         directory = ResultsDirectory(results or Path(file).with_name(f"{Path(file).stem}-results"))
         with working("sweeping", total=len(sweep.runs)) as work:
-            found = carry_out_sweep(
-                sweep,
-                directory,
-                jobs=jobs or os.cpu_count() or 1,
-                dask=dask,
-                watch=work,
-            )
+            found = carry_out_sweep(sweep, directory, dask=dask, watch=work)
     except OSError as error:
         raise click.ClickException(f"{error.filename or results}: {error.strerror or error}") from None
     warn_of_extenders(each.task.configuration for each in sweep.runs)

@@ -5,7 +5,7 @@ workloads of the cluster, what a manifest makes, or without a name all that is p
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,8 +17,9 @@ from berth.cli.known_names import KnownPods
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
 from berth.cli.setup import warn
-from berth_workbench.cli.asked import read_asked, tell_assumed
+from berth_workbench.cli.asked import AskedCluster, read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import read_manifests
+from berth_workbench.cli.progress import for_option, jobs_option, why_it_ended, working
 
 if TYPE_CHECKING:
     from berth.api.pod import Pod
@@ -86,7 +87,7 @@ def extend(explain: click.Command) -> click.Command:
     extended = copy.copy(explain)
     extended.callback = either
     extended.params = [*explain.params, *_options()]
-    return extended
+    return for_option(jobs_option(extended))
 
 
 def _options() -> list[click.Option]:
@@ -146,7 +147,6 @@ class Remedies:
 
     def __call__(self, named: Sequence[str]) -> list[str]:
         """Return the changes that would help the first of some pods that any is known for."""
-        from berth_workbench.cli.progress import working
         from berth_workbench.planning.help.words import in_short, whether_ever
 
         with working(f"looking for what would help {named[0]}") as watch:
@@ -184,15 +184,35 @@ def tell(
     output: Output,
 ) -> None:
     """Print what would help pods. Raises `click.ClickException`."""
-    from berth_workbench.planning.ends import KnownEnds
-    from berth_workbench.planning.help.all_pending import stay_pending
-    from berth_workbench.planning.help.result import Help
-    from berth_workbench.simulation.site import Site
+    from berth_workbench.simulation.watch import StoppedError
 
     if pods and manifests:
         raise click.UsageError("name a pod, or give its manifest with -f")
-    snapshot, _, setup, assumed = read_asked(*where, config_file, plugins, feature_gates)
-    site = Site.of(snapshot, setup)
+    asked_cluster = read_asked(*where, config_file, plugins, feature_gates)
+    with working("looking for what would help") as watch:
+        try:
+            _tell(asked_cluster, pods, namespace, manifests, output, watch)
+        except StoppedError:
+            raise click.ClickException(f"{why_it_ended()}, and before there was anything to tell") from None
+
+
+def _tell(
+    asked_cluster: AskedCluster,
+    pods: Sequence[str],
+    namespace: str,
+    manifests: Sequence[str],
+    output: Output,
+    watch: "WorkWatch",
+) -> None:
+    from berth_workbench.planning.ends import KnownEnds
+    from berth_workbench.planning.help.all_pending import stay_pending
+    from berth_workbench.planning.help.result import Help
+    from berth_workbench.planning.help.search import what_would_help
+    from berth_workbench.simulation.processes import spread
+    from berth_workbench.simulation.site import Site
+
+    snapshot, _, setup, assumed = asked_cluster
+    site = Site.of(snapshot, setup, watch=watch)
     cluster = site.cluster
     asked: Sequence[Pod | Help]
     if manifests:
@@ -201,31 +221,35 @@ def tell(
         asked = [_of(site, pod, namespace or "default") for pod in pods]
     else:
         asked = [cluster.pods[key] for key in stay_pending(site, namespace)]
-    ending, found = KnownEnds(snapshot.documents).in_words(cluster.pods.values()), list["Help"]()
+    ending = KnownEnds(snapshot.documents).in_words(cluster.pods.values())
+
+    def search(number: int) -> Help:
+        one = asked[number]
+        if isinstance(one, Help):
+            return one
+        return what_would_help(
+            cluster, one, documents=snapshot.documents, is_there=not manifests, ending=ending, watch=watch.within()
+        )
+
     if not is_structured(output):
         tell_assumed(assumed)
         if not asked:
             click.echo(f"No pod{f' of namespace {namespace}' if namespace else ''} stays pending.")
-    for number, each in enumerate(asked):
-        if not isinstance(each, Help):
-            each = _searched(cluster, each, snapshot, ending, is_there=not manifests)
-        found.append(each)
-        if not is_structured(output):
-            _print(found[-1], output, is_first=not number)
+    watch.begin("looking for what would help", len(asked))
+    answers: dict[int, Help] = {}
+    told = 0
+    for number, answer in spread(search, len(asked), watch):
+        answers[number] = answer
+        watch.advance()
+        while told in answers and not is_structured(output):
+            _print(answers[told], output, is_first=not told)
+            told += 1
+    found = [answers[number] for number in sorted(answers)]
     if is_structured(output):
         is_one = len(found) == 1 and bool(pods or manifests)
         print_structured(found[0] if is_one else found, output, (each.pod for each in found), assumed=assumed)
-
-
-def _searched(
-    cluster: "SimulatedCluster", pod: "Pod", snapshot: "Snapshot", ending: Mapping[str, str], *, is_there: bool
-) -> "Help":
-    from berth_workbench.cli.progress import working
-    from berth_workbench.planning.help.search import what_would_help
-
-    with working(f"looking for what would help {pod.key}") as work:
-        documents = snapshot.documents
-        return what_would_help(cluster, pod, documents=documents, is_there=is_there, ending=ending, watch=work)
+    if watch.is_stopped and (len(found) < len(asked) or not all(each.is_complete for each in found)):
+        raise click.ClickException(f"{why_it_ended()}; this is what was found by then")
 
 
 def _print(found: "Help", output: Output, *, is_first: bool) -> None:

@@ -9,7 +9,8 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from itertools import takewhile
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,7 +22,8 @@ from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, Load
 from berth_workbench.comparison.run import RunResult, run
 from berth_workbench.simulation.measures import better
 from berth_workbench.simulation.prices import Prices
-from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
+from berth_workbench.simulation.processes import spread
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.traces.generator import daily_pattern
 
 NAMES = ("a", "b")
@@ -74,12 +76,21 @@ def compare(
     Raises `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
     """
     loaded = [each.load() for each in (a, b)]
-    if isinstance(load, ClusterLoad):
-        decisions = decide(load, loaded[0], loaded[1], watch=watch)
-    else:
-        trace = daily_pattern(load.pattern, seeds[0]) if isinstance(load, DrawnLoad) else load
-        decisions = decide_over_time(trace, loaded[0], loaded[1], seed=seeds[0], watch=watch)
-    results = [] if watch.is_stopped else _results(load, loaded, seeds, prices, watch)
+    within = watch.within()
+
+    def part(at: int) -> Decisions | RunResult:
+        if not at:
+            return _decisions(load, loaded[0], loaded[1], seeds[0], within)
+        return run(load, loaded[(at - 1) % 2], seeds[(at - 1) // 2], prices=prices, watch=within)
+
+    parts: dict[int, Any] = {}
+    watch.begin("comparing decisions and runs", 1 + 2 * len(seeds))
+    for at, result in spread(part, 1 + 2 * len(seeds), watch):
+        parts[at] = result
+        watch.advance()
+    decisions: Decisions = parts.get(0, Decisions(0, (), {}))
+    ended = list(takewhile(lambda number: {1 + 2 * number, 2 + 2 * number} <= parts.keys(), range(len(seeds))))
+    first, second = ([parts[1 + side + 2 * number].figures for number in ended] for side in (0, 1))
     blamed: Counter[str] = Counter()
     for change in decisions.changes:
         blamed.update(change.plugins)
@@ -88,25 +99,18 @@ def compare(
         b=b.name,
         decisions=decisions,
         causes=dict(blamed.most_common()),
-        measures=compared([pair[0].figures for pair in results], [pair[1].figures for pair in results]),
-        seeds=tuple(seeds[: len(results)]),
+        measures=compared(first, second),
+        seeds=tuple(seeds[number] for number in ended),
         notes=tuple(_notes(a, b, loaded)),
-        is_complete=not watch.is_stopped,
+        is_complete=len(parts) == 1 + 2 * len(seeds) and not watch.is_stopped,
     )
 
 
-def _results(
-    load: Load, loaded: Sequence[Setup], seeds: Sequence[int], prices: Prices | None, watch: WorkWatch
-) -> list[tuple[RunResult, RunResult]]:
-    """Run both configurations with each seed, up to where somebody stops it."""
-    found = []
-    for seed in seeds:
-        try:
-            first, second = (run(load, each, seed, prices=prices, watch=watch) for each in loaded)
-        except StoppedError:
-            break
-        found.append((first, second))
-    return found
+def _decisions(load: Load, a: Setup, b: Setup, seed: int, watch: WorkWatch) -> Decisions:
+    if isinstance(load, ClusterLoad):
+        return decide(load, a, b, watch=watch)
+    trace = daily_pattern(load.pattern, seed) if isinstance(load, DrawnLoad) else load
+    return decide_over_time(trace, a, b, seed=seed, watch=watch)
 
 
 def compared(a: Sequence[dict[str, float]], b: Sequence[dict[str, float]]) -> tuple[FigureCompared, ...]:

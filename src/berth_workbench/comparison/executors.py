@@ -1,15 +1,12 @@
-"""Has runs carried out: here, in processes of this machine, or on a Dask cluster.
+"""Has runs carried out: in processes of this machine (`berth_workbench.simulation.processes`), or on a Dask cluster.
 
-`workers` returns one of the three. Each takes the same tasks and calls back with each result as it comes, in any order.
-The caller may stop it: what is under way is finished and kept, what has not begun is given up.
+`workers` returns one of the two. Each takes the same tasks and calls back with each result as it comes, in any order.
+The caller may stop it: what has come by then is kept, all else is given up.
 """
 
 import queue
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +14,8 @@ import msgspec
 
 from berth_workbench.comparison.loads import Load
 from berth_workbench.comparison.tasks import TaskDescription, TaskError, carry_out, carry_out_on, load_of
-from berth_workbench.simulation.watch import WorkWatch
+from berth_workbench.simulation.processes import spread
+from berth_workbench.simulation.watch import StoppedError, WorkWatch
 
 LOOK_EVERY_S = 0.2
 """How often is looked whether to stop while nothing comes back."""
@@ -44,8 +42,8 @@ class Carry(Protocol):
 DASK_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx", "inproc")
 
 
-def workers(inputs: Mapping[str, Path], *, jobs: int = 1, dask: str = "") -> AbstractContextManager[Carry]:
-    """Return what carries tasks out: a Dask cluster, or so many processes, of which 1 is this one.
+def workers(inputs: Mapping[str, Path], *, dask: str = "") -> AbstractContextManager[Carry]:
+    """Return what carries tasks out: a Dask cluster, or processes of this machine.
 
     `inputs` are the files of the loads' contents, by hash. Raises `TaskError`, entering the context does too.
     """
@@ -54,47 +52,36 @@ def workers(inputs: Mapping[str, Path], *, jobs: int = 1, dask: str = "") -> Abs
         raise TaskError(f"--dask {dask}: no scheme is called {scheme!r}; there are {', '.join(DASK_SCHEMES)}")
     if dask:
         return _on_dask(inputs, dask)
-    return _in_processes(inputs, jobs) if jobs > 1 else _here(inputs)
+    return _here(inputs)
 
 
 @contextmanager
 def _here(inputs: Mapping[str, Path]) -> Iterator[Carry]:
-    """Carry tasks out one after the other; each load is read once."""
-    loads: dict[str, Load] = {}
+    """Carry tasks out on this machine, in as many processes as the watch allows; each load is read once, before all."""
+    loads: dict[str, Load | Exception] = {}
 
     def carry(tasks: Sequence[TaskDescription], done: Done, watch: WorkWatch) -> None:
-        for task in tasks:
-            if watch.is_stopped:
-                return
+        def result_of(at: int) -> tuple[bytes, str]:
+            load = loads[tasks[at].load]
             try:
-                if task.load not in loads:
-                    loads[task.load] = load_of(task, inputs[task.load].read_bytes())
-                finished = Finished(task, carry_out_on(task, loads[task.load]))
+                if isinstance(load, Exception):
+                    raise load
+                return carry_out_on(tasks[at], load, watch.within()), ""
+            except StoppedError:
+                raise
             except Exception as error:  # a plugin's bug, or a load that cannot be run, must not end the others
-                finished = Finished(task, b"", _told(error))
-            done(finished)
+                return b"", _told(error)
+
+        for task in tasks:
+            if task.load not in loads:
+                try:
+                    loads[task.load] = load_of(task, inputs[task.load].read_bytes())
+                except Exception as error:  # so is this: the others may have other loads
+                    loads[task.load] = error
+        for at, (result, said) in spread(result_of, len(tasks), watch):
+            done(Finished(tasks[at], result, said))
 
     yield carry
-
-
-@contextmanager
-def _in_processes(inputs: Mapping[str, Path], jobs: int) -> Iterator[Carry]:
-    """Carry tasks out in processes; where one of them dies, nothing more can be run."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_first_interrupt)
-
-    def carry(tasks: Sequence[TaskDescription], done: Done, watch: WorkWatch) -> None:
-        try:
-            submitted = {
-                pool.submit(_carry_out_file, msgspec.json.encode(task), str(inputs[task.load])): task for task in tasks
-            }
-            _gather(submitted, done, watch)
-        except BrokenExecutor:
-            raise TaskError("a worker process has died, perhaps for want of memory; try fewer --jobs") from None
-
-    try:
-        yield carry
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
@@ -164,8 +151,6 @@ def _gather(submitted: Mapping[Any, TaskDescription], done: Done, watch: WorkWat
                 done(Finished(submitted[future], b"", "the cluster has given it up"))
             continue
         error = future.exception()
-        if isinstance(error, BrokenExecutor):
-            raise error
         done(Finished(submitted[future], b"", _told(error)) if error else Finished(submitted[future], future.result()))
 
 
@@ -173,16 +158,3 @@ def _told(error: BaseException) -> str:
     """Say in one line what went wrong: our own errors say it themselves, a plugin's need their class beside it."""
     is_ours = type(error).__module__.partition(".")[0] in ("berth", "berth_workbench") and str(error)
     return _line(error) if is_ours else f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _carry_out_file(description: bytes, path: str) -> bytes:
-    return carry_out(description, Path(path).read_bytes())
-
-
-def _ignore_first_interrupt() -> None:
-    """Let a worker go on when Ctrl-C reaches all processes of the terminal; the second one ends it."""
-
-    def once(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    signal.signal(signal.SIGINT, once)

@@ -26,7 +26,6 @@ from berth_workbench.simulation.workloads import POD_MAKERS, claim_templates, ex
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.traces.generator import DailyPattern
-from berth_workbench.traces.run import STEPS
 from berth_workbench.traces.trace import AnyRecord, TimedWorkload, TraceHeader
 
 Json = dict[str, Any]
@@ -140,11 +139,6 @@ class DrawnLoad(msgspec.Struct, frozen=True):
 
 
 Load = ClusterLoad | TimedWorkload | DrawnLoad
-
-
-def steps_of(load: Load) -> int:
-    """Return about how many steps a run tells of."""
-    return len(load.pods) if isinstance(load, ClusterLoad) else STEPS
 
 
 _ENCODE = msgspec.json.Encoder().encode

@@ -289,13 +289,12 @@ def carry_out_sweep(
     sweep: Sweep,
     directory: ResultsDirectory,
     *,
-    jobs: int = 1,
     dask: str = "",
     watch: WorkWatch = UNWATCHED,
 ) -> SweepResult:
     """Carry out the runs that are not finished yet, and write the table once all are.
 
-    With `dask`, the address of a scheduler, they run there, else in so many processes here; 1 is this process. `told`
+    With `dask`, the address of a scheduler, they run there, else in as many processes here as `watch` allows, which
     hears of each run that ends. Raises `TaskError` where nothing more can be run, and OSError.
     """
     results = {run.task.key: found for run in sweep.runs if (found := directory.find(run.task.key)) is not None}
@@ -313,7 +312,7 @@ def carry_out_sweep(
         watch.advance()
 
     if tasks:
-        with workers(inputs, jobs=min(jobs, len(tasks)), dask=dask) as carry:
+        with workers(inputs, dask=dask) as carry:
             carry(tasks, done, watch)
     rows = list(_rows(sweep.runs, results))
     finished = sum(run.task.key in results for run in sweep.runs)

@@ -12,6 +12,7 @@ from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import Load, hash_of, unpacked
 from berth_workbench.comparison.run import run
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
 
 class TaskError(UserError, RuntimeError):
@@ -61,7 +62,7 @@ def load_of(task: TaskDescription, content: bytes) -> Load:
     return unpacked(content)
 
 
-def carry_out_on(task: TaskDescription, load: Load) -> bytes:
-    """Carry out a run on its load."""
-    found = run(load, task.configuration.load(), task.seed, prices=task.prices)
+def carry_out_on(task: TaskDescription, load: Load, watch: WorkWatch = UNWATCHED) -> bytes:
+    """Carry out a run on its load. Raises `StoppedError`, and what `run` raises."""
+    found = run(load, task.configuration.load(), task.seed, prices=task.prices, watch=watch)
     return msgspec.json.encode(TaskResult(task.key, found.figures))

@@ -402,7 +402,7 @@ def _result(tuner: Tuner, objectives: Sequence[Objective], base_name: str, best:
         check_seeds=len(checked),
         outcomes=outcomes,
         is_better=best != base and bool(gains) and max(gains) < 0,
-        is_complete=not tuner.is_stopped,
+        is_complete=len(checked) == len(tuner.fresh),
     )
 
 

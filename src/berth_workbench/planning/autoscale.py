@@ -26,7 +26,7 @@ from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import take_steps
-from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 """With the value `false` the autoscaler leaves a pod, and so its node, alone."""
@@ -102,7 +102,7 @@ def autoscale_of(
     site.settle()
     take_steps(site, situation.steps, situation.namespace)
     local = local_volumes(situation.snapshot.documents)
-    return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most, local=local)
+    return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most, local=local, watch=watch)
 
 
 def autoscale(
@@ -112,30 +112,43 @@ def autoscale(
     used_at_most: float = USED_AT_MOST,
     tried_at_most: int = TRIED_AT_MOST,
     local: Mapping[str, LocalVolumes] | None = None,
+    watch: WorkWatch = UNWATCHED,
 ) -> AutoscalePlan:
     """Return what an autoscaler could do for a cluster that is at rest; it is left as it was.
 
-    `local` are the local volumes of pods, by `namespace/name`, which the objects of the site no longer tell of.
+    `local` are the local volumes of pods, by `namespace/name`, which the objects of the site no longer tell of. Where
+    it is stopped, what was not looked at by then is left out.
     """
     cluster = site.cluster
+    site.count_no_more()
+    within = watch.within()
     by_price = all(each.price is not None for each in groups)
     present = [each for each in groups if any(name in cluster.nodes for name in each.members)]
     lost = {each.spec.name: [name for name in each.members if name in cluster.nodes] for each in present}
-    spot = loss_of(site, {each.spec.name: lost[each.spec.name] for each in present if each.spec.spot})
+    watch.begin("losing spot nodes", len(present))
+    spot_groups = {each.spec.name: lost[each.spec.name] for each in present if each.spec.spot}
+    spot = loss_of(site, spot_groups, watch=watch)
     with Rehearsal(site):
-        removable, tried = removable_nodes(site, groups, used_at_most, tried_at_most)
+        removable, tried = removable_nodes(site, groups, used_at_most, tried_at_most, watch)
     backlog = [pod.key for pod in _waiting(cluster.of(Pod))]
+    watch.begin("looking for what the backlog takes")
 
     def wanting() -> list[Pod]:
         return list(_waiting(found for key in backlog if (found := cluster.objects.get(("Pod", key))) is not None))
 
     kinds = [each.kind for each in groups]
-    more, in_turn = cheapest_until_placed(site, kinds, wanting, by_price=by_price)
-    with Rehearsal(site):
-        moving = MoveSearch(site, wanting, local or {}).run() if backlog else None
-        if moving is not None:
-            rest = add_until_placed(site, kinds, wanting, by_price=by_price)
-            moving = msgspec.structs.replace(moving, more=rest)
+    more, in_turn, moving = MoreNodes(left=len(backlog)), None, None
+    is_complete = len(spot) == len(spot_groups) and not watch.is_stopped
+    try:
+        more, in_turn = cheapest_until_placed(site, kinds, wanting, by_price=by_price, watch=within)
+        with Rehearsal(site):
+            moving = MoveSearch(site, wanting, local or {}).run() if backlog else None
+            if moving is not None:
+                rest = add_until_placed(site, kinds, wanting, by_price=by_price)
+                moving = msgspec.structs.replace(moving, more=rest)
+        is_complete = is_complete and not watch.is_stopped
+    except StoppedError:
+        is_complete = False
     added = {each.like: each.count for each in more.nodes}
     plans = []
     for each in groups:
@@ -155,6 +168,7 @@ def autoscale(
         groups=tuple(plans),
         cost=_total(None if each.price is None else each.price * each.nodes for each in plans if each.nodes),
         notes=tuple(_notes(site, groups)),
+        is_complete=is_complete,
     )
 
 
@@ -192,6 +206,7 @@ def removable_nodes(
     order = sorted((each for each in used if used[each] <= used_at_most), key=lambda each: (used[each], natural(each)))
     found: list[RemovableNode] = []
     tried = 0
+    watch.begin("trying to remove nodes", min(len(order), tried_at_most))
     for name in order:
         group = group_of[name]
         if tried >= tried_at_most or watch.is_stopped:
@@ -199,8 +214,13 @@ def removable_nodes(
         if left[group.spec.name] <= group.spec.min:
             continue
         tried += 1
+        watch.advance()
         moving = _moving(site, name)
-        if moving is not None and _goes(site, name, moving):
+        try:
+            goes = moving is not None and _goes(site, name, moving)
+        except StoppedError:
+            break
+        if goes and moving is not None:
             left[group.spec.name] -= 1
             found.append(RemovableNode(name, group.spec.name, len(moving), group.price))
     return found, tried

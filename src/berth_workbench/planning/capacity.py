@@ -298,6 +298,7 @@ class _Asker:
         taken: dict[str, Counts] = {name: np.zeros(table.capacity, dtype=np.int64) for name in sorted(requested)}
         before = set(self._cluster.objects)
         placed = 0
+        self._watch.begin("placing pods one by one")
         refusals: list[tuple[Status, Rows]] = []
         try:
             with Trial(self._core) as trial:

@@ -28,8 +28,10 @@ from berth_workbench.simulation.budgets import owner_of
 from berth_workbench.simulation.measures import is_pending, used_rows
 from berth_workbench.simulation.node_changes import add_nodes_like, node_like, remove_nodes
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.processes import spread
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 ROUNDS = 64
 """So often nodes are added at most; after that, what is left is left."""
@@ -109,21 +111,43 @@ class _Wish(NamedTuple):
 
 
 def cheapest_until_placed(
-    site: Site, kinds: Sequence[NodeKind], wanting: Callable[[], list[Pod]], *, by_price: bool = False
+    site: Site,
+    kinds: Sequence[NodeKind],
+    wanting: Callable[[], list[Pod]],
+    *,
+    by_price: bool = False,
+    watch: WorkWatch = UNWATCHED,
 ) -> tuple[MoreNodes, MoreNodes | None]:
     """Return what it takes until none of the pods of `wanting` has no place, trying them in two orders.
 
     In turn, that is in the order in which they wait, and the largest first, which leaves fewer gaps as a rule. Where
-    the latter takes less, what it takes in turn comes second. The cluster is left as it was.
+    the latter takes less, what it takes in turn comes second. The cluster is left as it was. Raises `StoppedError`
+    where it is stopped before any order was tried to the end.
     """
-    in_turn = add_until_placed(site, kinds, wanting, by_price=by_price)
     waiting = _in_turn(site, wanting())
     ordered = _largest_first(site, kinds, waiting)
-    if ordered == waiting or (in_turn.is_least and (len(kinds) == 1 or not by_price)):
-        return in_turn, None
-    with Rehearsal(site):
-        _queue_anew(site, ordered)
-        largest_first = add_until_placed(site, kinds, wanting, by_price=by_price)
+    found: dict[int, MoreNodes] = {}
+
+    def is_enough() -> bool:
+        return ordered == waiting or (0 in found and found[0].is_least and (len(kinds) == 1 or not by_price))
+
+    def in_order(number: int) -> MoreNodes | None:
+        if not number:
+            return add_until_placed(site, kinds, wanting, by_price=by_price)
+        if is_enough():
+            return None
+        with Rehearsal(site):
+            _queue_anew(site, ordered)
+            return add_until_placed(site, kinds, wanting, by_price=by_price)
+
+    for number, more in spread(in_order, 1 if ordered == waiting else 2, watch):
+        if more is not None:  # looked at in between, where both are tried one after the other
+            found |= {number: more}
+    if not found:
+        raise StoppedError
+    if len(found) == 1 or is_enough():
+        return found[min(found)], None
+    in_turn, largest_first = found[0], found[1]
     if _cost_of(largest_first, by_price=by_price) < _cost_of(in_turn, by_price=by_price):
         return largest_first, in_turn
     return in_turn, None

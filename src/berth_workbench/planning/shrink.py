@@ -8,6 +8,7 @@ pending ones are placed one after the other, preempting nobody. Asked by `berth 
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 
 import msgspec
@@ -21,6 +22,7 @@ from berth_workbench.simulation.budgets import workload_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.watch import StoppedError
 
 PATCHABLE = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController")
 """Kinds whose template may be patched; a Job's may not."""
@@ -68,14 +70,15 @@ class Shrinking(msgspec.Struct, frozen=True, rename="camel"):
     """Those that free the largest share of the cluster first."""
     freed: Amounts
     pending: int
-    fit_now: int
-    """How many of the pending pods fit as things are."""
-    fit_then: int
-    """How many of them fit once all workloads are shrunk."""
+    fit_now: int | None
+    """How many of the pending pods fit as things are; null where it was stopped before that was known."""
+    fit_then: int | None
+    """How many of them fit once all workloads are shrunk; the same."""
     not_measured: tuple[str, ...]
     """`Kind namespace/name` of the workloads of which nothing is known."""
     notes: tuple[str, ...] = ()
     is_complete: bool = True
+    """False where it was stopped before it was known who fits."""
 
 
 WorkloadKey = tuple[str, str]
@@ -110,13 +113,15 @@ def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) 
             proposals[owner] = {each.name: each.proposed for each in shrunk.containers}
     waiting = [pair for pair in pending if not pair[0].spec.scheduling_gates]
     keys = [pod.key for pod, _ in waiting]
-    now = _placed(site, keys)
-    for owner, proposed in proposals.items():
-        for pod in members[owner]:
-            cluster.put(_lesser(pod, proposed))
-    for pod, owner in waiting:
-        cluster.put(_lesser(pod, proposals.get(owner or ("", ""), {})))
-    then = _placed(site, keys)
+    now = then = None
+    with suppress(StoppedError):
+        now = _placed(site, keys)
+        for owner, proposed in proposals.items():
+            for pod in members[owner]:
+                cluster.put(_lesser(pod, proposed))
+        for pod, owner in waiting:
+            cluster.put(_lesser(pod, proposals.get(owner or ("", ""), {})))
+        then = _placed(site, keys)
     notes = [EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else []
     if passed_over:
         notes.append(
@@ -127,7 +132,9 @@ def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) 
     shares = _shares(cluster)
     found.sort(key=lambda each: (-sum(each.freed[name] * shares[name] for name in each.freed), each.kind, each.name))
     freed = {name: sum(each.freed[name] for each in found) for name in (CPU, MEMORY)}
-    return Shrinking(tuple(found), freed, len(pending), now, then, tuple(not_measured), tuple(notes))
+    return Shrinking(
+        tuple(found), freed, len(pending), now, then, tuple(not_measured), tuple(notes), is_complete=then is not None
+    )
 
 
 def _turn(pod: Pod) -> tuple[int, str, str]:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import Final, Literal
 
@@ -35,9 +36,10 @@ from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import is_pending, rows_by_pool, rows_by_zone
 from berth_workbench.simulation.node_changes import remove_nodes
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.processes import spread
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site
-from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
 Kind = Literal["node", "zone", "pool"]
 KINDS: Final[tuple[Kind, ...]] = ("node", "zone", "pool")
@@ -155,6 +157,7 @@ def survival(
     """Return which failures a cluster survives. What is pending is placed first, as far as it fits.
 
     With `pairs` two zones, two pools and two nodes are lost at once, too. Afterwards the cluster is as it was then.
+    Raises `StoppedError` where it is stopped before anything is known.
     """
     if any(is_pending(pod) for pod in site.cluster.of(Pod)):
         site.settle()
@@ -336,23 +339,22 @@ class _Asker:
         singles = {kind: self._singles(kind, rows[kind]) for kind in kinds}
         any_nodes, doubtful = self._any_nodes(rows["node"])
         twos = {kind: self._pairs(kind, rows[kind], doubtful[1]) for kind in kinds} if pairs else {}
-        self._watch.expect(sum(map(len, singles.values())) + sum(len(found) for found, _ in twos.values()))
+        number = sum(map(len, singles.values())) + sum(len(found) for found, _ in twos.values())
+        self._watch.begin("losing nodes, zones and pools", number)
         groups = self._alike(rows["node"])
         for cases in (*singles.values(), *(found for found, _ in twos.values())):
             for case in cases:
+                self._watch.check()
                 self._prove(case, any_nodes, doubtful)
-        failures: list[Failure] = []
-        counts: list[KindOfFailure] = []
         # Those that are few come first: the bound is meant for nodes.
-        for kind in sorted(kinds, key=lambda each: each == "node"):
-            found = self._answered(singles[kind], groups)
-            counts.append(_count(kind, 1, found, len(singles[kind])))
-            failures += found
-        for kind, (cases, number) in twos.items():
-            found = self._answered(cases, {})
+        ones = sorted(kinds, key=lambda each: each == "node")
+        asked = [(singles[kind], groups) for kind in ones] + [(cases, {}) for cases, _ in twos.values()]
+        found = self._answered(asked)
+        counts = [_count(kind, 1, some, len(singles[kind])) for kind, some in zip(ones, found, strict=False)]
+        for (kind, (_, number)), some in zip(twos.items(), found[len(ones) :], strict=True):
             known = kind == "node" and any_nodes >= 2 and not any(self._lone.values())
-            counts.append(_count(kind, 2, found, number, survives=known))
-            failures += found
+            counts.append(_count(kind, 2, some, number, survives=known))
+        failures = [each for some in found for each in some]
         failures.sort(key=lambda each: (-each.unplaced, -each.gone, each.survives, -each.pods, _order(each)))
         notes = [EXTENDERS_LEFT_OUT] if self._site.cluster.leaves_out_extenders else []
         return Survival(
@@ -374,7 +376,7 @@ class _Asker:
         cases = [self._case(kind, (name,), [row_of[node] for node in nodes]) for name, nodes in groups.items()]
         for case in cases:
             self._prove(case)
-        return self._answered(cases, {})
+        return self._answered([(cases, {})])[0]
 
     def _prove(self, case: _Case, any_nodes: int = 0, doubtful: Sequence[Set[PodShape]] = ()) -> None:
         """Note what is proven of a failure, where it is that any so many nodes can be lost.
@@ -442,35 +444,47 @@ class _Asker:
             )
         return found
 
-    def _answered(self, cases: Sequence[_Case], content: Mapping[str, object]) -> list[Failure]:
-        """Answer for failures of a kind, the doubtful ones first, the most doubtful of these first."""
-        found: list[Failure] = []
-        known: dict[object, Failure] = {}
-        for case in sorted(cases, key=lambda each: (-each.doubtful, -each.pods)):
-            if self._stopped:
-                break
-            key = content.get(case.names[0]) if case.kind == "node" and len(case.names) == 1 else None
-            if case.is_proven and not self._loses_healthy_for_good(case):
-                found.append(self._failure(case, "proven"))
-            elif key is not None and key in known:
-                other = known[key]
-                found.append(
-                    msgspec.structs.replace(other, names=case.names, answered="alike", alike=other.names[0], more=None)
-                )
-            elif self._left_over <= 0:
-                found.append(self._failure(case, "bound", unplaced=self._most_unplaced(case)))
-            else:
-                self._left_over -= 1
-                try:
-                    answer = self._simulated(case)
-                except StoppedError:
-                    self._stopped = True
-                    break
-                found.append(answer)
-                if key is not None:
-                    known[key] = answer
+    def _answered(self, asked: Sequence[tuple[Sequence[_Case], Mapping[str, object]]]) -> list[list[Failure]]:
+        """Answer for the failures of each kind, the doubtful ones first, the most doubtful of these first.
+
+        With the failures comes what tells those of single nodes apart. What is simulated is known before anything is:
+        each failure leaves the cluster as it was, so several processes may take them in any order.
+        """
+        answers: list[list[Failure | None]] = []
+        simulated: list[tuple[_Case, int, int]] = []
+        alike: list[tuple[_Case, int, int, int]] = []
+        for kind, (cases, content) in enumerate(asked):
+            answers.append([])
+            known: dict[object, int] = {}
+            for at, case in enumerate(sorted(cases, key=lambda each: (-each.doubtful, -each.pods))):
+                key = content.get(case.names[0]) if case.kind == "node" and len(case.names) == 1 else None
+                answer: Failure | None = None
+                if self._watch.is_stopped:
+                    pass
+                elif case.is_proven and not self._loses_healthy_for_good(case):
+                    answer = self._failure(case, "proven")
+                elif key is not None and key in known:
+                    alike.append((case, kind, at, known[key]))
+                elif self._left_over <= 0:
+                    answer = self._failure(case, "bound", unplaced=self._most_unplaced(case))
+                else:
+                    self._left_over -= 1
+                    simulated.append((case, kind, at))
+                    if key is not None:
+                        known[key] = at
+                answers[kind].append(answer)
+                self._watch.advance(answer is not None)
+        simulate = [partial(self._simulated, case) for case, _, _ in simulated]
+        for number, failure in spread(lambda number: simulate[number](), len(simulate), self._watch):
+            _, kind, at = simulated[number]
+            answers[kind][at] = failure
             self._watch.advance()
-            self._stopped = self._watch.is_stopped
+        for case, kind, at, first in alike:
+            if (other := answers[kind][first]) is not None:
+                alike_one = {"names": case.names, "answered": "alike", "alike": other.names[0], "more": None}
+                answers[kind][at] = msgspec.structs.replace(other, **alike_one)
+        found = [[each for each in some if each is not None] for some in answers]
+        self._stopped = any(len(some) < len(all_) for some, all_ in zip(found, answers, strict=True))
         return found
 
     def _most_unplaced(self, case: _Case) -> int:

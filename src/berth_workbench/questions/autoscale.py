@@ -126,5 +126,6 @@ QUESTION = Question(
     request=AutoscaleRequest,
     answer=answer,
     told=told,
+    is_parallel=True,
     manifests="applied",
 )

@@ -9,7 +9,7 @@ import msgspec
 from berth_workbench.comparison.comparison import ConfigurationsCompared, FigureCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import KIND_WORDS
-from berth_workbench.comparison.loads import Load, steps_of
+from berth_workbench.comparison.loads import Load
 from berth_workbench.questions.question import NamedThings, Question
 from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.showing.figures import SHARES, in_words, shown_figure
@@ -34,7 +34,6 @@ class CompareRequest(msgspec.Struct, frozen=True):
 
 def answer(_situation: Situation | None, request: CompareRequest, watch: WorkWatch) -> ConfigurationsCompared:
     """Have both place the same pods; the load is all there is, whatever the situation."""
-    watch.expect(steps_of(request.load) * (2 * request.seeds + 1))
     seeds = range(request.seeds)
     return compare(request.load, request.a, request.b, seeds=seeds, prices=request.prices, watch=watch)
 
@@ -123,6 +122,7 @@ QUESTION = Question(
     request=CompareRequest,
     answer=answer,
     told=told,
+    is_parallel=True,
     takes_changes=False,
     names=NamedThings("the pods that are decided differently", lambda found: (e.pod for e in found.decisions.changes)),
 )

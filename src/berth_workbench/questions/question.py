@@ -86,6 +86,8 @@ class Question(NamedTuple, Generic[RequestT, AnswerT]):
     """What `-f` is: nothing, the last of the changes, or what is asked about, as the request's `documents`."""
     names: NamedThings[AnswerT] | None = None
     fails: Fails[AnswerT] | None = None
+    is_parallel: bool = False
+    """Whether several processes can work at it: then its command has `--jobs`."""
     document: Callable[[AnswerT], Any] = lambda found: found
     """What is printed as JSON of an answer: the answer itself, where it holds nothing that is for pictures only."""
 

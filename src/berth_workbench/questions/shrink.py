@@ -41,7 +41,7 @@ def told(found: Shrinking) -> Iterator[Section]:
         who = "1 workload requests" if count == 1 else f"{count:,} workloads request"
         cpu, memory = _cells(found.freed)
         yield VerdictSection(f"{who} too much, by {cpu} CPU and {memory} of memory.")
-    if found.pending:
+    if found.pending and found.fit_now is not None and found.fit_then is not None:
         pending = counted(found.pending, "pending pod")
         yield Sentence(f"Of {pending} {found.fit_now:,} fit now, {found.fit_then:,} would fit then.")
     if found.not_measured:

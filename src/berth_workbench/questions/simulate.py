@@ -38,16 +38,17 @@ class LivedThrough(NamedTuple):
     time_line: TimeLine
     notes: tuple[str, ...]
     is_complete: bool = True
-    """What was lived through until somebody ended it is a whole answer about that time."""
+    """False where it was stopped: the answer is about the time up to then, which it tells."""
 
 
 def answer(_situation: Situation | None, request: SimulateRequest, watch: WorkWatch) -> LivedThrough:
     """Live through the workload; it has nodes and pods of its own, whatever the situation."""
     config, registry = request.setup
     run = TraceRun(request.workload, config=config, registry=registry, seed=request.seed, sample_s=request.sample_s)
-    watch.expect(STEPS)
+    watch.begin("living through the workload", STEPS)
     result = run.live(watch)
-    return LivedThrough(result, run.time_line, (EXTENDERS_LEFT_OUT,) if run.cluster.leaves_out_extenders else ())
+    notes = (EXTENDERS_LEFT_OUT,) if run.cluster.leaves_out_extenders else ()
+    return LivedThrough(result, run.time_line, notes, not watch.is_stopped)
 
 
 def told(result: SimulatedTime) -> Iterator[Section]:

@@ -162,6 +162,7 @@ QUESTION = Question(
     request=SurviveRequest,
     answer=answer,
     told=told,
+    is_parallel=True,
     fails=Fails(
         "--fail-on-loss",
         "Exit with 1 unless every failure of one is survived for certain.",

@@ -1,6 +1,5 @@
 """`berth tune`: the weights that serve an objective best, and what they cost."""
 
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -42,9 +41,6 @@ class TuneRequest(msgspec.Struct, frozen=True):
     seeds: Annotated[int, HowAsked("How often each one runs.", least=1, most=100)] = 3
     seed: Annotated[int, HowAsked("The first of the seeds, and of the search.")] = 0
     prices: NodePrices = None
-    jobs: Annotated[
-        int | None, HowAsked("How many processes. [default: one for each CPU]", metavar="N", least=1, most=1024)
-    ] = None
     dask: Annotated[str, HowAsked("Run on this Dask cluster, such as tcp://10.0.0.1:8786.", metavar="ADDRESS")] = ""
 
 
@@ -54,11 +50,10 @@ def answer(_situation: Situation | None, request: TuneRequest, watch: WorkWatch)
     space = SettingSpace(request.base, request.tuned)
     content = packed(request.load)
     name = hash_of(content)
-    watch.expect(request.budget)
+    watch.begin("trying configurations", request.budget)
     with ExitStack() as stack:
         kept = ResultsDirectory(stack.enter_context(tempfile.TemporaryDirectory())).keep_input(name, content)
-        jobs = request.jobs or os.cpu_count() or 1
-        carry = stack.enter_context(workers({name: kept}, jobs=jobs, dask=request.dask))
+        carry = stack.enter_context(workers({name: kept}, dask=request.dask))
         tuner = Tuner(space, carry, name, seeds=request.seeds, seed=request.seed, prices=request.prices, watch=watch)
         return tune(tuner, wanted, request.base.name, budget=request.budget, load=request.load)
 
@@ -153,5 +148,6 @@ QUESTION = Question(
     request=TuneRequest,
     answer=answer,
     told=told,
+    is_parallel=True,
     takes_changes=False,
 )

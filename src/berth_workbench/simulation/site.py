@@ -146,8 +146,8 @@ class Site:
             raise ChangeError(f"{by}: this makes {self._made} new pods in all; more than {MAX_PODS} are not tried")
 
     def settle(self) -> None:
-        """Let the scheduler place what it can."""
-        self._watch.expect(len(self.cluster.core.queue))
+        """Let the scheduler place what it can. Raises `StuckError`, `StoppedError`."""
+        self._watch.begin("placing pods", len(self.cluster.core.queue))
         self.cluster.settle(watch=self._watch)
 
     # -- how pods leave ----------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Site:
 
 def _loaded(snapshot: Snapshot, watch: WorkWatch) -> Iterator[Struct]:
     """Yield the objects of a snapshot, and tell how far it is. Raises `StoppedError`."""
-    watch.expect(len(snapshot.documents))
+    watch.begin("loading the cluster", len(snapshot.documents))
     for struct in snapshot.structs():
         yield struct
         watch.step()

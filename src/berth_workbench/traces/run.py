@@ -42,7 +42,7 @@ SAMPLE_S = 300.0
 RETRY_S = 10.0
 """The Job controller's backoff before a failed pod is replaced, for the first failure."""
 NOBODY_WAITED = WaitingTimes(0, 0.0, 0.0, 0.0, 0.0, 0.0)
-ENOUGH_EVENTS = 1_000
+ENOUGH_EVENTS = 100
 """How often progress is told: after so many events."""
 
 STEPS = 1000

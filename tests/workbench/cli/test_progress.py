@@ -38,7 +38,6 @@ def test_on_a_terminal_the_bar_comes_and_goes(capsys, monkeypatch):
     with working("counting sheep", 3) as work:
         work.advance(2)
         assert work._bar is not None
-        assert [(task.description, task.completed, task.total) for task in work._bar.tasks] == [
-            ("counting sheep", 2, 3)
-        ]
+        (task,) = work._bar.tasks
+        assert (task.description, task.completed, task.total) == ("counting sheep: 2 of 3", 2, 3)
     assert work._bar is None

@@ -13,13 +13,13 @@ from berth.framework.status import unschedulable
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import decide
 from berth_workbench.comparison.decisions_over_time import decide_over_time
-from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, packed, steps_of, unpacked
+from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, packed, unpacked
 from berth_workbench.comparison.run import run
 from berth_workbench.comparison.sweep import Sweep, SweepError
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
-from berth_workbench.traces.run import TraceRun
+from berth_workbench.traces.run import STEPS, TraceRun
 from berth_workbench.traces.trace import JobStarts, NodeComes, PodShapeGiven, TimedWorkload, TraceHeader, write_trace
 from tests.workbench.comparison.clusters import source, with_plugin
 from tests.workbench.comparison.stateful import Heard, Steered
@@ -49,7 +49,7 @@ def test_figures_over_time_follow_from_the_workload():
     assert found["cost"] == pytest.approx(3.0 * 4 / 5)
     assert (found["bound"], found["pending"], found["neverPlaced"]) == (3, 0, 0)
     assert (found["waiting.p50"], found["waiting.max"]) == (0.0, 900.0)
-    assert watch.done <= steps_of(two_jobs())
+    assert watch.done <= STEPS
     assert run(two_jobs(), DEFAULT.load(), 0, prices=Prices(default=1.0)).figures["cost"] == pytest.approx(4 / 5)
 
 

@@ -1,6 +1,5 @@
 """Sweeps: the same results wherever the runs are carried out, kept when interrupted, and run again when changed."""
 
-import signal
 import warnings
 
 import msgspec
@@ -13,7 +12,7 @@ import berth
 from berth.cli import main
 from berth.core.builders import make_node, make_pod
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.comparison.executors import _ignore_first_interrupt, _told
+from berth_workbench.comparison.executors import _told
 from berth_workbench.comparison.loads import hash_of, packed, unpacked
 from berth_workbench.comparison.results import ResultRow, ResultsDirectory
 from berth_workbench.comparison.run import run
@@ -56,7 +55,7 @@ def test_a_sweep_is_every_combination_once_and_its_figures_are_those_of_the_run_
 
 
 def test_two_processes_come_to_the_same_as_one(whole, tmp_path):
-    assert table(sweep(), tmp_path, jobs=2) == whole
+    assert table(sweep(), tmp_path, watch=WorkWatch(jobs=2)) == whole
 
 
 @pytest.mark.filterwarnings("default")
@@ -98,8 +97,9 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped_and_comes_to_the_same(who
     assert (tmp_path / "results.parquet").read_bytes() == whole
 
 
-def test_stopped_processes_give_up_what_has_not_begun(tmp_path):
-    found = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), jobs=2, watch=stopped())
+def test_stopped_processes_give_up_what_is_not_done(tmp_path):
+    watch = stopped(jobs=2)
+    found = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), watch=watch)
     assert found.done < 8 and not found.failed
     assert len(list((tmp_path / "runs").iterdir())) == found.done
 
@@ -171,16 +171,6 @@ def test_without_pyarrow_the_table_is_json_lines(tmp_path, monkeypatch):
     path, is_parquet = ResultsDirectory(tmp_path).write_table(rows)
     assert (path.name, is_parquet) == ("results.jsonl", False)
     assert msgspec.json.decode(path.read_bytes()) == msgspec.structs.asdict(rows[0])
-
-
-def test_a_worker_is_ended_by_the_second_interrupt_only():
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        _ignore_first_interrupt()
-        signal.raise_signal(signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from berth_workbench.comparison.settings import FIT, STRATEGY, SettingSpace, Spa
 from berth_workbench.comparison.tasks import TaskError
 from berth_workbench.comparison.tune import Tuner, tune
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
 from tests.effort import examples
 from tests.workbench.asking import WatchUntil, stopped
@@ -56,9 +57,16 @@ def tuned(directory, objectives, *, load=None, space=None, budget=50, jobs=1, is
     content = packed(load or some_load())
     name = hash_of(content)
     file = ResultsDirectory(directory).keep_input(name, content)
-    with workers({name: file}, jobs=jobs) as carry:
+    more.setdefault("watch", WorkWatch(jobs=jobs))
+    with workers({name: file}) as carry:
         hands = backwards(carry) if is_backwards else carry
-        tuner = Tuner(space or SettingSpace(DEFAULT, (FIT, BALANCED)), hands, name, prices=PRICES, **more)
+        tuner = Tuner(
+            space or SettingSpace(DEFAULT, (FIT, BALANCED)),
+            hands,
+            name,
+            prices=PRICES,
+            **{"watch": WorkWatch(jobs=jobs), **more},
+        )
         return tune(tuner, [Objective.parse(text) for text in objectives], "default", budget=budget)
 
 

@@ -68,9 +68,7 @@ class TrialPanel:
         on(self._form, "stop", lambda _event: self._jobs.stop())
 
     def _tell(self) -> None:
-        watch = self._jobs.watch
-        of = f" of {watch.total:,}" if watch.total and watch.total >= watch.done else ""
-        self._form.tell(busy=True, progress=f"{watch.doing or 'At work'}: {watch.done:,}{of} steps")
+        self._form.tell(busy=True, progress=self._jobs.watch.in_words())
 
     def _replace(self, make: Callable[[], None]) -> None:
         self._place.clear()

@@ -129,6 +129,8 @@ class RebalancePlan(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...] = ()
     fills: tuple[NodeFill, ...] = ()
     """The nodes that change, or where these are few, all that were considered."""
+    is_complete: bool = True
+    """False where the search was stopped: the plan is good as far as it goes, and another may be better."""
 
     @property
     def evictions(self) -> tuple[PlanStep, ...]:

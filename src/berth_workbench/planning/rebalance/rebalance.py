@@ -46,6 +46,7 @@ from berth_workbench.simulation.workloads import Expansion
 Move = tuple[str, str, str]
 
 HOSTNAME = "kubernetes.io/hostname"
+STOPPED = "the search was stopped before its end; the plan holds, and a better one may exist"
 TRIES = 6
 """How often the search begins anew, without a move that the scheduler does not follow."""
 PROVEN_AFTER_STOP = 20
@@ -207,6 +208,7 @@ class Rebalancing:
                 banned.add((refused.move[0], refused.move[2]))
                 continue
             break
+        is_complete = not self._pace.is_stopped
         left_out = len(banned) + self._left_out
         if left_out:
             why = ", or that were not proven before it was stopped," if self._pace.is_stopped else ""
@@ -228,8 +230,9 @@ class Rebalancing:
             disruption=self._disruption(prover),
             left_alone=tuple(LeftAlone(why, count) for why, count in self._stays.most_common()),
             considered=self._told_considered(),
-            notes=(*notes, *found.notes, *self._told()),
+            notes=(*([] if is_complete else [STOPPED]), *notes, *found.notes, *self._told()),
             fills=fills_between(fills, fills_of(prover.cluster.core, self._nodes)),
+            is_complete=is_complete,
         )
 
     def _without_place(self) -> list[PodInfo]:

@@ -70,7 +70,7 @@ def plan_upgrade(situation: Situation, request: UpgradeRequest, watch: WorkWatch
     Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`, and
     `StoppedError` where it is stopped before anything was tried.
     """
-    return UpgradeSearch(situation.site(watch), request).plan()
+    return UpgradeSearch(situation.site(watch), request, watch).plan()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -94,11 +94,13 @@ class _Run:
 class UpgradeSearch:
     """One request at work."""
 
-    def __init__(self, site: Site, request: UpgradeRequest) -> None:
+    def __init__(self, site: Site, request: UpgradeRequest, watch: WorkWatch = UNWATCHED) -> None:
         """Let the scheduler place what it can before the plan begins."""
         self._cluster = cluster = site.cluster
         self._request = request
+        self._watch = watch
         site.settle()
+        site.count_no_more()
         pending = frozenset(pod.key for pod in cluster.of(Pod) if is_pending(pod))
         self._pending = len(pending)
         self._trial = DrainTrial(site, pending)
@@ -106,6 +108,9 @@ class UpgradeSearch:
         self._steps: list[UpgradeStep] = []
         self._pools: list[PoolUpgrade] = []
         self._blocked: list[BlockedNode] = []
+        self._ways: list[_Run] = []
+        """The ways through the pool that is under way which are, as far as they go, good parts of a plan."""
+        self._is_exploring = False
 
     def plan(self) -> UpgradePlan:
         """Find the plan, and leave the cluster as it is after it."""
@@ -118,6 +123,8 @@ class UpgradeSearch:
         except StoppedError:
             is_complete = False
             self._cluster.undo_all()
+            farthest = max(self._ways, key=lambda each: len(each.order), default=_Run())
+            self._steps += farthest.steps
         return UpgradePlan(
             pools=tuple(self._pools),
             steps=tuple(self._steps),
@@ -169,6 +176,7 @@ class UpgradeSearch:
 
     def _upgrade(self, pool: str, names: Sequence[str]) -> None:
         run, is_minimal, without = _Run(), True, dict[int, str]()
+        self._ways = []
         self._cluster.begin()
         found = self._go(pool, names, run, at_once=self._request.at_once)
         if found.failure:  # as most pools go through, it is only now looked for what this one needs
@@ -186,6 +194,7 @@ class UpgradeSearch:
             found, is_minimal = self._go(pool, names, run, at_once=self._request.at_once or 1, may_add=True), False
         self._cluster.keep()
         self._steps += found.steps
+        self._ways = []
         surge = tuple(NeededSurge(like, without.get(at, "")) for at, like in enumerate(found.surge))
         self._pools.append(PoolUpgrade(pool, len(names), surge, is_minimal))
         self._blocked += [BlockedNode(name, pool, pods) for name, pods in found.blocked.items()]
@@ -247,9 +256,11 @@ class UpgradeSearch:
 
     def _tried(self, pool: str, names: Sequence[str], run: _Run, *, may_add: bool) -> _Run:
         self._cluster.begin()
+        self._is_exploring = True
         try:
             return self._go(pool, names, run, at_once=self._request.at_once or 1, may_add=may_add)
         finally:
+            self._is_exploring = False
             self._cluster.undo()
 
     @property
@@ -265,6 +276,10 @@ class UpgradeSearch:
         is tried once more when others have gone since: with them, room and healthy pods have come back.
         """
         run = _Run(blocked=dict(known.blocked), may_wait=set(known.may_wait), smaller=dict(known.smaller))
+        if not self._is_exploring:
+            self._ways.append(run)
+        doing = "trying what else a pool needs" if self._is_exploring else "upgrading nodes"
+        self._watch.begin(f"{doing}{f' of {pool}' if pool else ''}", len(names))
         if known.surge:
             self._add(pool, run, known.surge)
         left = [name for name in known.order or names if name not in run.blocked]
@@ -278,6 +293,7 @@ class UpgradeSearch:
             if tried.is_good:
                 run.steps.append(_step("upgrade", pool, batch, tried))
                 run.order += batch
+                self._watch.advance(len(batch))
                 if size < (at_once or 1):
                     run.smaller[batch[0]] = size
                 for name in batch:

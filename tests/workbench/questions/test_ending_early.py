@@ -1,0 +1,129 @@
+"""Every question ends when it is told to, and tells what it has by then: asked for an end, or out of time.
+
+The table has every question that there is. A question is asked whole first, with a watch that counts how often it is
+looked at, and a plugin that counts what the scheduler is asked in between. Then it is asked again, and told to end when
+it looks for the first time, for the second, and so on.
+"""
+
+import json
+from collections.abc import Iterator
+
+import click
+import msgspec
+import pytest
+
+from berth_workbench.cli.asking import tell
+from berth_workbench.planning.rebalance.rebalance import RebalanceError
+from berth_workbench.simulation.watch import StoppedError, WorkWatch
+from tests.effort import examples
+from tests.workbench.questions.every import ASKED, QUESTIONS, Counted
+
+LOOKS = 12
+"""At so many of its looks each question is told to end."""
+AFTERWARDS = 60
+"""So often the scheduler may be asked once it is told to end: what was under way, and what is said of those without
+a place. Where moves are proven, each asks for all nodes of a pod."""
+IN_A_ROW = 120
+"""So often it may be asked between two looks."""
+
+
+class Looks(WorkWatch):
+    """Is told to end at a certain look; a look is a second of its clock. Notes what the scheduler was asked."""
+
+    def __init__(self, end_at=None, *, is_out_of_time=False):
+        self.looks, self.longest, self.after, self._seen = 0, 0, None, Counted.count
+        self._end_at, self._is_out_of_time = end_at, is_out_of_time
+        super().__init__(end_at if is_out_of_time else float("inf"), lambda: self.looks)
+
+    @property
+    def is_stopped(self):
+        self.looks += 1
+        if self.after is None:
+            self.longest = max(self.longest, Counted.count - self._seen)
+        self._seen = Counted.count
+        if not self._is_out_of_time and self._end_at is not None and self.looks >= self._end_at:
+            self.stop()
+        is_stopped = super().is_stopped
+        if is_stopped and self.after is None:
+            self.after = Counted.count
+        return is_stopped
+
+    @property
+    def asked_afterwards(self):
+        return 0 if self.after is None else Counted.count - self.after
+
+
+def answer(name, watch):
+    """Return the answer, or None where there is nothing yet; that is said by an error."""
+    situation, request = ASKED[name]()
+    try:
+        return QUESTIONS[name].answer(situation, request, watch)
+    except (StoppedError, RebalanceError):
+        assert watch.after is not None
+        return None
+
+
+def test_the_table_has_every_question():
+    assert ASKED.keys() == QUESTIONS.keys()
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """What a question comes to, and the watch that saw it through; asked once."""
+    known = {}
+
+    def of(name):
+        if name not in known:
+            watch = Looks()
+            known[name] = answer(name, watch), watch
+        return known[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_watch_is_looked_at_all_the_time(name, whole):
+    found, watch = whole(name)
+    assert found.is_complete and watch.looks > 5
+    assert watch.longest <= IN_A_ROW
+
+
+def ends(looks) -> Iterator[int]:
+    """Some all the way through: the first, where the cluster is loaded, and the last."""
+    number = examples(LOOKS)
+    yield from sorted({1, 2, looks - 2, looks - 1, looks, *(max(1, looks * at // number) for at in range(1, number))})
+
+
+@pytest.mark.parametrize("is_out_of_time", [False, True], ids=["stopped", "out of time"])
+@pytest.mark.parametrize("name", ASKED)
+def test_it_ends_at_once_with_the_part_so_far(name, is_out_of_time, whole, capsys):
+    complete, seen = whole(name)
+    parts = 0
+    for end_at in ends(seen.looks):
+        watch = Looks(end_at, is_out_of_time=is_out_of_time)
+        found = answer(name, watch)
+        assert watch.asked_afterwards <= AFTERWARDS, end_at
+        if found is None:
+            continue
+        document = msgspec.to_builtins(QUESTIONS[name].document(found))
+        if name == "rebalance":  # a shorter plan is a plan
+            assert found.is_complete and found.plan.is_complete is False and "stopped" in found.notes[0]
+        elif found.is_complete:
+            assert document == msgspec.to_builtins(QUESTIONS[name].document(complete))
+            continue
+        parts += 1
+        if parts == 1:
+            told = printed(name, found, capsys)
+            assert name == "simulate" or told["isComplete"] is False
+    assert parts, "nothing is ever kept"
+
+
+def printed(name, found, capsys):
+    """Return the JSON that the command prints; it fails where the answer is not complete."""
+    if found.is_complete:
+        tell(QUESTIONS[name], found, "json")
+    else:
+        with pytest.raises(click.ClickException, match=r"before the end; this is what was found by then") as ended:
+            tell(QUESTIONS[name], found, "json")
+        assert ended.value.exit_code == 1
+    return json.loads(capsys.readouterr().out)
