@@ -13,6 +13,7 @@ from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import ClusterLoad, packed, unpacked
 from berth_workbench.comparison.run import run
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.workbench.asking import WatchUntil
@@ -117,21 +118,21 @@ def test_packing_is_cheaper_than_spreading_and_the_same_seeds_give_the_same_comp
 
 
 def test_whoever_stops_it_keeps_what_is_done():
+    """Looked at before each part and each pod: the decisions come first, then each configuration with each seed."""
     load = random_load(1, pods=10)
-    steps = []
 
-    def stop_after(limit):
-        steps.clear()
+    class StopsAtLook(WorkWatch):
+        looks = 0
 
-        def watch(count):
-            steps.append(count)
-            return len(steps) > limit
+        @property
+        def is_stopped(self):
+            self.looks += 1
+            return self.looks > 6
 
-        return compare(load, source(SPREAD), source(PACKED), watch=WatchUntil(watch))
-
-    half = stop_after(5)
+    half = compare(load, source(SPREAD), source(PACKED), watch=StopsAtLook())
     assert (half.decisions.decided, half.measures, half.is_complete) == (5, (), False)
-    one_seed = stop_after(45)
+    watch = WatchUntil(lambda _: watch.done == 3)
+    one_seed = compare(load, source(SPREAD), source(PACKED), watch=watch)
     assert (one_seed.decisions.decided, one_seed.seeds, one_seed.is_complete) == (10, (0,), False)
     assert {figure.deviation for figure in one_seed.measures} == {None}
 
