@@ -88,7 +88,7 @@ class Ahead:
     async def _work_out(self, name: str) -> None:
         if self._situation is None:
             snapshot, configuration = await self._source.snapshot(), await self._source.configuration()
-            self._situation = Situation(snapshot, await asyncio.to_thread(configuration.load))
+            self._situation = await asyncio.to_thread(self._jobs.situation, snapshot, configuration)
         situation = self._situation
         self._known[name] = await self._jobs.aside(lambda watch: WORKS[name](situation, watch))
 

@@ -2,14 +2,21 @@
 
 What nobody waits for (`aside`) is done while no trial is under way, and makes way for the next one.
 
-A trial works on a cluster in memory. Nothing that it does reaches the cluster that it was taken from.
+A trial works on a cluster in memory. Nothing that it does reaches the cluster that it was taken from. That of a file
+does not change, so it is loaded once and kept for all trials (`Jobs.situation`).
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from berth.framework.setup import Setup
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.simulation.kept import KeptCluster
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.steps import Step
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
+from berth_workbench.snapshot.snapshot import Snapshot
 
 _T = TypeVar("_T")
 
@@ -21,9 +28,13 @@ class JobsBusy(Exception):  # noqa: N818 - it says what is the case
 class Jobs:
     """Runs trials for the users of the page."""
 
-    __slots__ = ("_aside", "_idle", "_watch", "is_at_work")
+    __slots__ = ("_aside", "_configuration", "_idle", "_kept", "_setup", "_watch", "is_at_work")
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps: bool = False) -> None:
+        """`keeps` says whether trials are about one cluster that does not change."""
+        self._kept = KeptCluster() if keeps else None
+        self._configuration: ConfigurationSource | None = None
+        self._setup: Setup | None = None
         self.is_at_work = False
         """Whether a trial is under way."""
         self._watch = WorkWatch()
@@ -35,6 +46,23 @@ class Jobs:
     def watch(self) -> WorkWatch:
         """How far the trial under way is, or the last one."""
         return self._watch
+
+    def situation(
+        self, snapshot: Snapshot, configuration: ConfigurationSource, steps: tuple[Step, ...] = ()
+    ) -> Situation:
+        """Return what a trial is about; a configuration that is not the last one's is loaded. Raises `ConfigError`."""
+        setup = self._setup
+        if setup is None or configuration != self._configuration:
+            setup = configuration.load()
+            self._configuration, self._setup = configuration, setup
+        return Situation(snapshot, setup, steps, kept=self._kept)
+
+    def _lent(self, work: Callable[[WorkWatch], _T], watch: WorkWatch) -> _T:
+        try:
+            return work(watch)
+        finally:
+            if self._kept is not None:
+                self._kept.take_back()
 
     def stop(self) -> None:
         """Have the trial under way end soon, with what is done."""
@@ -53,7 +81,7 @@ class Jobs:
         self._idle.clear()
         self._aside.stop()
         try:
-            return await asyncio.to_thread(work, self._watch)
+            return await asyncio.to_thread(self._lent, work, self._watch)
         finally:
             self.is_at_work = False
             self._idle.set()
@@ -64,7 +92,7 @@ class Jobs:
             await self._idle.wait()
             self._aside = watch = WorkWatch()
             try:
-                found = await asyncio.to_thread(work, watch)
+                found = await asyncio.to_thread(self._lent, work, watch)
             except StoppedError:
                 continue
             if not watch.is_stopped:

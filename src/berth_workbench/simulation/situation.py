@@ -3,6 +3,7 @@
 import msgspec
 
 from berth.framework.setup import Setup
+from berth_workbench.simulation.kept import KeptCluster
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.steps import Step, take_steps
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
@@ -20,6 +21,8 @@ class Situation(msgspec.Struct, frozen=True):
     """That of manifests which name none."""
     seed: int = 0
     """How ties between nodes are broken."""
+    kept: KeptCluster | None = None
+    """Where there is one, it lends the cluster, and has to be told when it is no longer used."""
 
     def site(self, watch: WorkWatch = UNWATCHED) -> Site:
         """Return the cluster in memory, as it is after the steps.
@@ -35,4 +38,6 @@ class Situation(msgspec.Struct, frozen=True):
 
     def untouched(self, watch: WorkWatch = UNWATCHED) -> Site:
         """Return the cluster in memory, as the snapshot has it. Raises `ObjectError`, `StoppedError`."""
+        if self.kept is not None:
+            return self.kept.lend(self.snapshot, self.setup, self.seed, watch)
         return Site.of(self.snapshot, self.setup, seed=self.seed, watch=watch)

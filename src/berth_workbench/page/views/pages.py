@@ -73,7 +73,7 @@ def register_pages(
 
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
-    jobs = Jobs()
+    jobs = Jobs(keeps=not source.is_live)
     ahead = Ahead(source, jobs)
     app.on_shutdown(ahead.close)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, ahead)

@@ -19,7 +19,6 @@ from berth_workbench.page.views.sections import show_sections
 from berth_workbench.page.views.trials import TrialPanel, result_place, typed_steps
 from berth_workbench.questions.question import Question, RequestField
 from berth_workbench.showing.sections import NoteSection
-from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import Manifests, Step
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
 from berth_workbench.snapshot.documents import parse_manifests
@@ -103,8 +102,9 @@ class QuestionView:
             request = question.request(**{each.name: value_of(each, values.get(each.name)) for each in self._asked()})
 
         def work(watch: WorkWatch) -> Any:
+            watch.begin(question.doing)
             try:
-                return question.answer(Situation(snapshot, configuration.load(), tuple(steps)), request, watch)
+                return question.answer(self._jobs.situation(snapshot, configuration, tuple(steps)), request, watch)
             except StoppedError:
                 raise ValueError("stopped before there was anything to tell") from None
 
