@@ -8,7 +8,7 @@ put side by side, with how far their difference varies with the seed.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from berth_workbench.comparison.run import RunResult, run
 from berth_workbench.simulation.measures import better
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.processes import spread
-from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.traces.generator import daily_pattern
 
 NAMES = ("a", "b")
@@ -73,7 +73,7 @@ def compare(
 ) -> ConfigurationsCompared:
     """Return what differs. Where it is stopped, what is done by then is returned.
 
-    Raises `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
+    Raises `StoppedError` where that is nothing, `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
     """
     loaded = [each.load() for each in (a, b)]
     within = watch.within()
@@ -88,6 +88,23 @@ def compare(
     for at, result in spread(part, 1 + 2 * len(seeds), watch):
         parts[at] = result
         watch.advance()
+        watch.offer(lambda: _put_together(a, b, loaded, seeds, parts, is_complete=False))
+    if not parts:
+        raise StoppedError
+    is_complete = len(parts) == 1 + 2 * len(seeds) and not watch.is_stopped
+    return _put_together(a, b, loaded, seeds, parts, is_complete=is_complete)
+
+
+def _put_together(
+    a: ConfigurationSource,
+    b: ConfigurationSource,
+    loaded: Sequence[Setup],
+    seeds: Sequence[int],
+    parts: Mapping[int, Any],
+    *,
+    is_complete: bool,
+) -> ConfigurationsCompared:
+    """Return what the decisions and the runs that there are come to; of a seed, both runs are needed."""
     decisions: Decisions = parts.get(0, Decisions(0, (), {}))
     ended = list(takewhile(lambda number: {1 + 2 * number, 2 + 2 * number} <= parts.keys(), range(len(seeds))))
     first, second = ([parts[1 + side + 2 * number].figures for number in ended] for side in (0, 1))
@@ -102,7 +119,7 @@ def compare(
         measures=compared(first, second),
         seeds=tuple(seeds[number] for number in ended),
         notes=tuple(_notes(a, b, loaded)),
-        is_complete=len(parts) == 1 + 2 * len(seeds) and not watch.is_stopped,
+        is_complete=is_complete,
     )
 
 

@@ -9,11 +9,11 @@ are lost in a simulated cluster, decided by the scheduler, and put back. Where t
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -349,7 +349,24 @@ class _Asker:
         # Those that are few come first: the bound is meant for nodes.
         ones = sorted(kinds, key=lambda each: each == "node")
         asked = [(singles[kind], groups) for kind in ones] + [(cases, {}) for cases, _ in twos.values()]
-        found = self._answered(asked)
+
+        def told(found: Sequence[Sequence[Failure]], *, is_complete: bool) -> Survival:
+            return self._told(found, ones, singles, twos, any_nodes, is_complete=is_complete)
+
+        found = self._answered(asked, lambda so_far: told(so_far, is_complete=False))
+        return told(found, is_complete=not self._stopped)
+
+    def _told(
+        self,
+        found: Sequence[Sequence[Failure]],
+        ones: Sequence[Kind],
+        singles: Mapping[Kind, Sequence[_Case]],
+        twos: Mapping[Kind, tuple[Sequence[_Case], int]],
+        any_nodes: int,
+        *,
+        is_complete: bool,
+    ) -> Survival:
+        """Put the answers for single failures, and then those for pairs, into one."""
         counts = [_count(kind, 1, some, len(singles[kind])) for kind, some in zip(ones, found, strict=False)]
         for (kind, (_, number)), some in zip(twos.items(), found[len(ones) :], strict=True):
             known = kind == "node" and any_nodes >= 2 and not any(self._lone.values())
@@ -363,7 +380,7 @@ class _Asker:
             any_nodes=any_nodes,
             pending=self.pending,
             notes=tuple(notes),
-            is_complete=not self._stopped,
+            is_complete=is_complete,
         )
 
     def _singles(self, kind: Kind, rows: Mapping[str, list[int]]) -> list[_Case]:
@@ -444,11 +461,16 @@ class _Asker:
             )
         return found
 
-    def _answered(self, asked: Sequence[tuple[Sequence[_Case], Mapping[str, object]]]) -> list[list[Failure]]:
+    def _answered(
+        self,
+        asked: Sequence[tuple[Sequence[_Case], Mapping[str, object]]],
+        tell: Callable[[list[list[Failure]]], Any] = list,
+    ) -> list[list[Failure]]:
         """Answer for the failures of each kind, the doubtful ones first, the most doubtful of these first.
 
         With the failures comes what tells those of single nodes apart. What is simulated is known before anything is:
-        each failure leaves the cluster as it was, so several processes may take them in any order.
+        each failure leaves the cluster as it was, so several processes may take them in any order. `tell` makes the
+        whole answer of those that there are.
         """
         answers: list[list[Failure | None]] = []
         simulated: list[tuple[_Case, int, int]] = []
@@ -479,11 +501,12 @@ class _Asker:
             _, kind, at = simulated[number]
             answers[kind][at] = failure
             self._watch.advance()
+            self._watch.offer(lambda: tell([list(filter(None, some)) for some in answers]))
         for case, kind, at, first in alike:
             if (other := answers[kind][first]) is not None:
                 alike_one = {"names": case.names, "answered": "alike", "alike": other.names[0], "more": None}
                 answers[kind][at] = msgspec.structs.replace(other, **alike_one)
-        found = [[each for each in some if each is not None] for some in answers]
+        found = [list(filter(None, some)) for some in answers]
         self._stopped = any(len(some) < len(all_) for some, all_ in zip(found, answers, strict=True))
         return found
 

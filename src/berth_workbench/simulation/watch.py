@@ -10,6 +10,7 @@ which. What can be kept in part looks at `is_stopped` between two steps, and ret
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 SURE_AFTER_S = 1.0
 """Nobody is told how long it takes yet before so much has been seen of it."""
@@ -22,7 +23,19 @@ class StoppedError(Exception):
 class WorkWatch:
     """Counts the steps of one part of an answer, of how many, and knows whether it has to end."""
 
-    __slots__ = ("_begun", "_clock", "_follows", "_is_stopped", "_jobs", "_until", "doing", "done", "total")
+    __slots__ = (
+        "_begun",
+        "_clock",
+        "_follows",
+        "_is_stopped",
+        "_jobs",
+        "_until",
+        "doing",
+        "done",
+        "is_awaited",
+        "part",
+        "total",
+    )
 
     def __init__(self, until: float = math.inf, clock: Callable[[], float] = time.monotonic, *, jobs: int = 1) -> None:
         """`until` is when the time is up that the answer may take, by this clock."""
@@ -37,6 +50,10 @@ class WorkWatch:
         self.done = 0
         self.total: int | None = None
         """How many steps this part has, as far as is known by now."""
+        self.is_awaited = False
+        """Whether somebody would like to see what is known so far; who offers it takes that back."""
+        self.part: Any = None
+        """The answer so far that was offered last, as if it had been stopped there; None as long as there is none."""
 
     @property
     def is_stopped(self) -> bool:
@@ -83,6 +100,11 @@ class WorkWatch:
     def stop(self) -> None:
         """Ask for an end, with what is done by then."""
         self._is_stopped = True
+
+    def offer(self, so_far: Callable[[], Any]) -> None:
+        """Make the answer so far, if somebody waits for one; it costs nothing otherwise."""
+        if self.is_awaited:
+            self.part, self.is_awaited = so_far(), False
 
     def follow(self, is_ended: Callable[[], bool]) -> None:
         """In a process that works for another one, end when that says so. Nothing forks any further."""

@@ -87,7 +87,7 @@ ASKED = {
     "autoscale": in_the_crowd(AutoscaleRequest(read_groups({"groups": GROUPS}))),
     "capacity": in_the_crowd(CapacityRequest(tuple(parse_manifests(WEB, "web")))),
     "compare": by_itself(lambda: CompareRequest(SOURCE, SOURCE, load(), seeds=2)),
-    "rebalance": in_the_crowd(RebalanceRequest("even-out", effort_s=0.05)),
+    "rebalance": in_the_crowd(RebalanceRequest("empty-nodes", method="greedy")),
     "shrink": in_the_crowd(ShrinkRequest({})),
     "simulate": by_itself(lambda: SimulateRequest(daily_pattern(DailyPattern(pods=400, nodes=4), 0), SOURCE.load())),
     "survive": in_the_crowd(SurviveRequest(pairs=True)),

@@ -112,7 +112,8 @@ class QuestionView:
 
     def _show(self, found: Any) -> None:
         if not found.is_complete:
-            tag("p", "Stopped before the end; this is what was found by then.", "warn")
+            told = "This is what is known so far" if self._jobs.is_at_work else "Stopped before the end"
+            tag("p", f"{told}; it is not the whole answer.", "warn")
         first, *others = self._question.told(found)
         show_sections([first, *map(NoteSection, found.notes), *others])
 

@@ -22,6 +22,8 @@ from berth_workbench.simulation.steps import Step
 from berth_workbench.simulation.watch import WorkWatch
 
 PROGRESS_S = 0.5
+PARTS_S = 2.0
+"""How often the answer so far is shown."""
 REFUSED = (UserError, ValueError, ConfigError, ObjectError, PluginBrokenError, SourceError, JobsBusy)
 """What tells people what is wrong with what they typed, or with the cluster; anything else is a mistake of ours."""
 MAX_STEPS = 1000
@@ -49,6 +51,7 @@ class TrialPanel:
             values = {key: value for key, value in dict(event.args).items() if _is_reasonable(value)}
             self._form.tell(busy=True)
             timer = ui.timer(PROGRESS_S, self._tell)
+            parts = ui.timer(PARTS_S, lambda: self._show_part(show))
             try:
                 found = await self._jobs.run(await prepare(values))
             except REFUSED as error:
@@ -62,6 +65,7 @@ class TrialPanel:
                 self._replace(lambda: show(found))
             finally:
                 timer.cancel()
+                parts.cancel()
                 self._form.tell(busy=False)
 
         on(self._form, "send", send)
@@ -69,6 +73,13 @@ class TrialPanel:
 
     def _tell(self) -> None:
         self._form.tell(busy=True, progress=self._jobs.watch.in_words())
+
+    def _show_part(self, show: Callable[[Any], None]) -> None:
+        """Show what is known so far, if anything has come since the last time, and ask for more."""
+        watch = self._jobs.watch
+        part, watch.part, watch.is_awaited = watch.part, None, True
+        if part is not None:
+            self._replace(lambda: show(part))
 
     def _replace(self, make: Callable[[], None]) -> None:
         self._place.clear()

@@ -9,6 +9,7 @@ the plan may choose). Another order might need fewer.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -125,13 +126,17 @@ class UpgradeSearch:
             self._cluster.undo_all()
             farthest = max(self._ways, key=lambda each: len(each.order), default=_Run())
             self._steps += farthest.steps
+        pending = sum(is_pending(pod) for pod in self._cluster.of(Pod))
+        return self._plan(self._steps, pending, is_complete=is_complete)
+
+    def _plan(self, steps: Sequence[UpgradeStep], pending: int, *, is_complete: bool) -> UpgradePlan:
         return UpgradePlan(
             pools=tuple(self._pools),
-            steps=tuple(self._steps),
+            steps=tuple(steps),
             blocked=tuple(self._blocked),
             surge=max((len(each.surge) for each in self._pools), default=0),
             pending_before=self._pending,
-            pending_after=sum(is_pending(pod) for pod in self._cluster.of(Pod)),
+            pending_after=pending,
             tried=self._trial.evicted,
             notes=tuple(self._notes),
             is_complete=is_complete,
@@ -294,6 +299,9 @@ class UpgradeSearch:
                 run.steps.append(_step("upgrade", pool, batch, tried))
                 run.order += batch
                 self._watch.advance(len(batch))
+                if not self._is_exploring:
+                    so_far = [*self._steps, *run.steps]
+                    self._watch.offer(partial(self._plan, so_far, self._pending, is_complete=False))
                 if size < (at_once or 1):
                     run.smaller[batch[0]] = size
                 for name in batch:
