@@ -40,7 +40,7 @@ from berth_workbench.simulation.measures import usual_requests
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
-from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.simulation.workloads import Expansion
 
 Move = tuple[str, str, str]
@@ -71,17 +71,14 @@ def rebalance(
 ) -> RebalancePlan:
     """Return a plan. The same arguments give the same plan. `site` is the untouched one, where there is one already.
 
-    Where it is stopped, what was found by then is the plan. Raises `RebalanceError`, `ManifestError`, `ObjectError` for
-    objects that cannot be read, `ConfigError`, and `StuckError` where plugins keep the scheduler from coming to rest.
+    Where it is stopped, what was found by then is the plan; `StoppedError` where that is nothing. Raises
+    `RebalanceError`, `ManifestError`, `ObjectError` for objects that cannot be read, `ConfigError`, and `StuckError`
+    where plugins keep the scheduler from coming to rest.
     """
-    watch.begin("reading the cluster")
+    site = situation.untouched(watch) if site is None else site
+    local = local_volumes(situation.snapshot.documents)
     pace = Pace(watch, request.effort_s)
-    try:
-        site = situation.untouched(watch) if site is None else site
-        local = local_volumes(situation.snapshot.documents)
-        return Rebalancing(site.cluster, local, site.templates, request, situation.seed, pace).plan()
-    except StoppedError:
-        raise RebalanceError("stopped before any moves were found") from None
+    return Rebalancing(site.cluster, local, site.templates, request, situation.seed, pace).plan()
 
 
 class Rebalancing:

@@ -13,9 +13,8 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth_workbench.planning.rebalance.pace import QUESTION_S
-from berth_workbench.planning.rebalance.rebalance import RebalanceError
 from berth_workbench.planning.rebalance.request import RebalanceRequest
-from berth_workbench.simulation.watch import WorkWatch
+from berth_workbench.simulation.watch import StoppedError, WorkWatch
 from tests.workbench.asking import rebalance
 from tests.workbench.planning.rebalance.test_movability import documents
 
@@ -92,7 +91,7 @@ def test_a_search_that_is_stopped_asks_no_more_than_it_takes_to_prove_what_it_ha
     plan_with(whole, goal, effort_s=0.2)
     for part in range(1, 6):
         questions, plan = Questions(stop_at=whole.count * part // 6), None
-        with suppress(RebalanceError):  # in the first part there is nothing yet
+        with suppress(StoppedError):  # in the first part there is nothing yet
             plan = plan_with(questions, goal, effort_s=0.2)
         assert questions.count - questions.stop_at <= AFTERWARDS, part
         assert plan is None or plan.after.violations <= plan.before.violations
