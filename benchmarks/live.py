@@ -8,14 +8,13 @@ second, and then nothing else is measured). Without a command it is `berth run -
 embedded one of its own process, or that of --kubeconfig, whose nodes and pods are deleted before and after each run.
 
 A workload is a name of scenarios.py with numbers (`basic/5000/3000`: nodes, pods), a file of JSON lines as that
-writes them, or a file in the vocabulary of kube-scheduler's scheduler_perf (.yaml, with --test and --case). The
+writes them; workloads of kube-scheduler's own benchmark are played by `berth bench --kubeconfig`. The
 embedded API server has no controllers, so that scenarios with volumes need a cluster of yours that binds them; without
 a command, the feature gates that a scenario needs are switched on.
 
     python benchmarks/live.py --workload basic/5000/3000 --workload mixed/5000/3000
     python benchmarks/live.py --workload basic/5000/3000 --rate 200          # arrivals a second, not a burst
     python benchmarks/live.py --runs 3 --against 'kube-scheduler --config {config}' -- berth run --config {config}
-    python benchmarks/live.py --workload performance-config.yaml --test SchedulingBasic --case 500Nodes
 
 Each run prints one line of JSON, with machine and commit; what a table needs is repeated on standard error. Paired
 commands run in turn. Timings here and everywhere are noisy: compare two things in one sitting, medians of several.
@@ -44,7 +43,6 @@ sys.path.insert(0, str(HERE.parent))
 
 from benchmarks.processes import Watched, cpu_s, listening_on  # noqa: E402 - runs from any directory
 from benchmarks.scenarios import FEATURE_GATES, write  # noqa: E402
-from benchmarks.scheduler_perf import Step, read_case  # noqa: E402
 from berth.api.errors import ApiError  # noqa: E402
 from berth.api.resources import RESOURCES, Resource  # noqa: E402
 from berth.kube.credentials.access import load_access  # noqa: E402
@@ -65,6 +63,17 @@ CLIENT_QPS = 5000
 CONFIGURATION = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 POD, NODE, NAMESPACE = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Namespace"]
 OURS = "berth-live-benchmark"
+
+
+@dataclass
+class Step:
+    """Objects to create."""
+
+    documents: Iterable[Mapping[str, Any]] = ()
+    is_measured: bool = False
+    """Whether they are the pods that are measured."""
+    is_before_start: bool = False
+    """Whether this comes before the scheduler is started."""
 
 
 @dataclass
@@ -300,8 +309,6 @@ class Run:
         return process.cpu_s()
 
     async def _carry_out(self, cluster: Cluster, step: Step) -> None:
-        if step.pause_s:
-            await asyncio.sleep(step.pause_s)
         if step.is_measured and self._rate:
             await self._arrive(cluster, list(step.documents))
         else:
@@ -311,8 +318,6 @@ class Run:
                 self._seen.made |= {key_of(document): now for document in documents}
             await cluster.create_all(documents)
             self._left_behind += [one for one in documents if one["kind"] not in ("Pod", "Node", "Namespace")]
-        if step.awaited:
-            await self._until_bound(None, step.awaited)
 
     async def _arrive(self, cluster: Cluster, documents: list[Mapping[str, Any]]) -> None:
         """Create pods at a steady pace, the first ones only to find the scheduler ready."""
@@ -363,10 +368,8 @@ def percentile_ms(waits: list[float], percent: int) -> float | None:
     return round(1000 * waits[max(0, -(-len(waits) * percent // 100) - 1)], 1) if waits else None
 
 
-def workload(name: str, test: str, case: str, rate: float, directory: Path) -> list[Step]:
+def workload(name: str, rate: float, directory: Path) -> list[Step]:
     """The steps of a workload by its name; see the module's docstring. Arrivals come to a scheduler that runs."""
-    if name.endswith((".yaml", ".yml")):
-        return read_case(Path(name), test, case)
     path = Path(name)
     if not path.exists():
         try:
@@ -414,8 +417,6 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kubeconfig", default="", help="an API server to use instead of an embedded one; emptied")
     parser.add_argument("--workload", action="append", default=[], help="may be repeated")
-    parser.add_argument("--test", default="", help="of a scheduler_perf file: the name of the test")
-    parser.add_argument("--case", default="", help="of a scheduler_perf file: the name of its workload")
     parser.add_argument("--rate", type=float, default=0.0, help="pods a second that arrive; a burst without it")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--against", default="", help="another command, which is run in turn with the first")
@@ -438,7 +439,7 @@ def main() -> None:
                 gates = FEATURE_GATES.get(name.partition("/")[0], "") if given == list(DEFAULT_COMMAND) else ""
                 command = [*given, "--feature-gates", gates] if gates else given
                 with tempfile.TemporaryDirectory() as directory:
-                    steps = workload(name, asked.test, asked.case, asked.rate, Path(directory))
+                    steps = workload(name, asked.rate, Path(directory))
                     run = Run(command, steps, asked.rate, asked.kubeconfig, asked.log, Path(directory))
                     figures = asyncio.run(run.measure())
                 found[number].append(figures)

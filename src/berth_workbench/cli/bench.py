@@ -1,6 +1,9 @@
-"""`berth bench`: how many pods a second the core schedules, in process."""
+"""`berth bench`: how many pods a second the core schedules, in process; and upstream's own benchmark, also live."""
 
 import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import BinaryIO
 
 import click
@@ -10,6 +13,11 @@ from berth.cli.output import console_for
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 from berth_workbench.bench import CheckError, Figures, WorkloadError, run
+from berth_workbench.scheduler_perf.documents import Workload, read_workloads
+from berth_workbench.scheduler_perf.play import PerfFigures
+from berth_workbench.scheduler_perf.run import play_in_process, play_live
+
+DOCUMENTS = (".yaml", ".yml")
 
 
 @click.command()
@@ -19,6 +27,9 @@ from berth_workbench.bench import CheckError, Figures, WorkloadError, run
     "--check", type=click.IntRange(min=0), default=0, metavar="N", help="Recompute N decisions without memos."
 )
 @click.option("--no-memos", is_flag=True, help="Remember nothing from pod to pod.")
+@click.option("--workload", "pattern", default="*", metavar="TEST/WORKLOAD", help="Which of FILE's; * is any text.")
+@click.option("--label", "labels", multiple=True, help="Only workloads of FILE that have this label; may be repeated.")
+@click.option("--kubeconfig", metavar="FILE", help="Play FILE on this cluster, whose scheduler is what is measured.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of ties and of what is checked.")
 @config_option
 @plugin_option
@@ -28,6 +39,9 @@ def command(
     as_json: bool,
     check: int,
     no_memos: bool,
+    pattern: str,
+    labels: tuple[str, ...],
+    kubeconfig: str | None,
     seed: int,
     config_file: str,
     plugins: tuple[str, ...],
@@ -37,7 +51,18 @@ def command(
 
     FILE holds JSON lines (standard input by default), as benchmarks/scenarios.py writes them: nodes, claims and the
     like, running pods, pending pods. The clock runs from the first Pop to the last Reserve; every node is scored.
+
+    A FILE.yaml is one of scheduler_perf's, kube-scheduler's own benchmark, with its templates beside it. Its workloads
+    are played in process or, with --kubeconfig, on a cluster; beside each figure is what upstream's CI demands.
     """
+    if file.name.endswith(DOCUMENTS):
+        chosen = (
+            workload
+            for workload in read_workloads(Path(file.name))
+            if fnmatchcase(workload.title, pattern) and workload.labels.issuperset(labels)
+        )
+        _tell(_played(chosen, kubeconfig, config_file, plugins, feature_gates), as_json)
+        return
     config, registry = read_setup(config_file, plugins, feature_gates)
     try:
         figures = run(file, registry, config=config, check=check, seed=seed, memos=not no_memos)
@@ -50,6 +75,35 @@ def command(
         click.echo(msgspec.json.encode(figures).decode())
     else:
         _print(figures)
+
+
+def _played(
+    workloads: Iterator[Workload], kubeconfig: str | None, config_file: str, plugins: tuple[str, ...], gates: str
+) -> Iterator[PerfFigures]:
+    for workload in workloads:
+        if kubeconfig is not None:
+            yield play_live(workload, kubeconfig)
+            continue
+        given = [f"{name}={str(value).lower()}" for name, value in workload.gates_here.items()]
+        setup = read_setup(workload.config_file or config_file, plugins, ",".join(filter(None, (*given, gates))))
+        yield play_in_process(workload, *setup)
+
+
+def _tell(played: Iterator[PerfFigures], as_json: bool) -> None:
+    if as_json or not sys.stdout.isatty():
+        for figures in played:
+            click.echo(msgspec.json.encode(figures).decode())
+        return
+    columns = [TableColumn(name, "number") for name in ("Nodes", "Pods", "Without a node", "Pods/s", "Demanded")]
+    table = Table("Workload", *columns, "Notes")
+    for each in played:
+        table.add(
+            each.workload,
+            *(f"{number:,}" for number in (each.nodes, each.pods, each.failed, each.pods_per_s)),
+            "" if each.threshold is None else f"{each.threshold:,.0f}",
+            "; ".join((f"not played: {each.not_played}",) if each.not_played else each.notes),
+        )
+    table.print(console_for())
 
 
 def _print(figures: Figures) -> None:

@@ -1,9 +1,12 @@
-"""`berth bench` with files that are no workload: which line, what is wrong with it, no traceback."""
+"""`berth bench`: files that are no workload, with the line and what is wrong with it; scheduler_perf's documents."""
+
+import json
 
 import pytest
 from click.testing import CliRunner
 
 from berth.cli import main
+from tests.workbench.scheduler_perf.documents import measured, nodes, written
 
 NODE = '{"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}'
 
@@ -32,3 +35,19 @@ def test_blank_lines_say_nothing(tmp_path):
     file.write_text(f"{NODE}\n\n")
     result = CliRunner().invoke(main, ["bench", str(file)])
     assert (result.exit_code, '"nodes":1' in result.output) == (0, True), result.output
+
+
+def test_scheduler_perf_is_told_beside_what_upstream_demands(tmp_path):
+    path = written(tmp_path, nodes(2), measured(3), threshold=0.5, labels=["performance"])
+    told = CliRunner().invoke(main, ["bench", str(path), "--label", "performance"])
+    figures = json.loads(told.output)
+    assert (figures["workload"], figures["pods"], figures["threshold"]) == ("Test/small", 3, 0.5)
+    for nothing in (["--label", "short"], ["--workload", "Other/*"]):
+        assert CliRunner().invoke(main, ["bench", str(path), *nothing]).output == ""
+
+
+def test_scheduler_perf_that_cannot_be_used(tmp_path):
+    path = written(tmp_path, {"opcode": "createNodes", "countParam": "$many"})
+    told = CliRunner().invoke(main, ["bench", str(path)])
+    assert told.exit_code == 1
+    assert f"{path}: Test/small: operation 0: the workload has no parameter $many" in told.output

@@ -1,0 +1,61 @@
+"""A workload of scheduler_perf on an embedded cluster with a scheduler of its own, which is left as it was."""
+
+import asyncio
+
+from berth.api.resources import RESOURCES
+from berth.kube.credentials.access import kubeconfig_access
+from berth.kube.http.client import HttpTransport
+from berth.runtime.scheduler import LiveScheduler
+from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
+from berth_workbench.scheduler_perf.documents import read_workloads
+from berth_workbench.scheduler_perf.live import live
+from berth_workbench.scheduler_perf.play import Play
+from tests.runtime.world import configuration
+from tests.waiting import until
+from tests.workbench.scheduler_perf.documents import measured, nodes, pods, written
+
+OPERATIONS = (
+    nodes(2),
+    pods(2, namespace="here", persistentVolumeTemplatePath="pv.yaml", persistentVolumeClaimTemplatePath="pvc.yaml"),
+    pods(1, namespace="here", podTemplatePath="named.yaml", skipWaitToCompletion=True),
+    {"opcode": "barrier", "stageRequirement": "Attempted"},
+    {"opcode": "churn", "mode": "create", "number": 1, "templatePaths": ["gated.yaml"], "intervalMilliseconds": 10},
+    {"opcode": "deletePods", "namespace": "here", "labelSelector": {"index": "1"}},
+    measured(3),
+)
+
+
+async def test_figures_are_those_of_the_clusters_scheduler(tmp_path):
+    (workload,) = read_workloads(written(tmp_path, *OPERATIONS, threshold=1))
+    cluster = EmbeddedCluster(ClusterSettings(nodes=0), tmp_path, token="for-the-test")
+    await cluster.start()
+    transports = [HttpTransport(kubeconfig_access([cluster.kubeconfig], environ={})) for _ in range(2)]
+    scheduler, stop = LiveScheduler(configuration(), transports[0]), asyncio.Event()
+    task = asyncio.create_task(scheduler.run(stop))
+    try:
+        await until(lambda: scheduler.is_leading or task.done())
+        async with live(transports[1]) as site:
+            figures = await Play(workload, site).figures()
+        left = [cluster.store.objects(RESOURCES[kind]) for kind in ("Pod", "Node", "PersistentVolume")]
+    finally:
+        stop.set()
+        await task
+        for transport in transports:
+            await transport.close()
+        await cluster.stop()
+    assert (figures.nodes, figures.pods, figures.failed, figures.threshold) == (2, 3, 0, 1.0)
+    assert [list(each) for each in left] == [[], [], []]
+
+
+async def test_what_nobody_can_do_on_a_cluster_is_named(tmp_path):
+    (workload,) = read_workloads(written(tmp_path, {"opcode": "allocResourceClaims", "namespace": "here"}))
+    cluster = EmbeddedCluster(ClusterSettings(nodes=0), tmp_path, token="for-the-test")
+    await cluster.start()
+    transport = HttpTransport(kubeconfig_access([cluster.kubeconfig], environ={}))
+    try:
+        async with live(transport) as site:
+            figures = await Play(workload, site).figures()
+    finally:
+        await transport.close()
+        await cluster.stop()
+    assert figures.not_played.startswith("allocResourceClaims: ")
