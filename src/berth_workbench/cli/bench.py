@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from berth.cli.output import console_for
-from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 from berth_workbench.bench import CheckError, Figures, WorkloadError, run
 from berth_workbench.scheduler_perf.documents import Workload, read_workloads
@@ -85,7 +85,13 @@ def _played(
             yield play_live(workload, kubeconfig)
             continue
         given = [f"{name}={str(value).lower()}" for name, value in workload.gates_here.items()]
-        setup = read_setup(workload.config_file or config_file, plugins, ",".join(filter(None, (*given, gates))))
+        try:
+            setup = read_setup(workload.config_file or config_file, plugins, ",".join(filter(None, (*given, gates))))
+        except BadConfigurationError as error:
+            if not given:
+                raise
+            yield PerfFigures(workload.title, threshold=workload.threshold, not_played=error.message)
+            continue
         yield play_in_process(workload, *setup)
 
 

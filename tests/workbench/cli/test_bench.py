@@ -51,3 +51,10 @@ def test_scheduler_perf_that_cannot_be_used(tmp_path):
     told = CliRunner().invoke(main, ["bench", str(path)])
     assert told.exit_code == 1
     assert f"{path}: Test/small: operation 0: the workload has no parameter $many" in told.output
+
+
+def test_a_workload_of_scheduler_perf_whose_gates_do_not_go_together_is_named(tmp_path):
+    path = written(tmp_path, nodes(1), measured(1), featureGates={"NodeDeclaredFeatures": False})
+    told = CliRunner().invoke(main, ["bench", str(path)])
+    assert told.exit_code == 0
+    assert "NodeDeclaredFeatures=true" in json.loads(told.output)["not_played"]
