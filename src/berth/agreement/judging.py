@@ -13,6 +13,7 @@ The first state in which the two agree is the one that the pod is judged by. Jud
 questions at most, and a single one in nearly all cases.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
@@ -120,9 +121,24 @@ class Past:
 
     def __init__(self, keep: int) -> None:
         self.changes: deque[NotedChange] = deque(maxlen=keep)
-        self.bindings: deque[AskedPod] = deque(maxlen=keep)
+        self.bindings: deque[AskedPod] = deque()
+        self._keep = keep
+        self._by_arrival: list[tuple[int, AskedPod]] = []
+        """The bindings by when their pods came: those before which a pod may have been decided about are the last."""
+        self._pending_of: dict[str, Pending] = {}
+        """What is remembered of the pods of the bindings, by uid."""
         self.coming: dict[str, AskedPod] = {}
         """By uid, the bindings that have arrived and are not taken in yet."""
+
+    def note_binding(self, bound: AskedPod) -> None:
+        """Note that a pod was bound, and forget the oldest."""
+        if len(self.bindings) == self._keep:
+            oldest = self.bindings.popleft()
+            del self._by_arrival[bisect_left(self._by_arrival, oldest.pending.since.order, key=_first_of)]
+            self._pending_of.pop(oldest.pending.uid, None)
+        self.bindings.append(bound)
+        insort(self._by_arrival, (bound.pending.since.order, bound), key=_first_of)
+        self._pending_of[bound.pending.uid] = bound.pending
 
     def states(self, question: AskedPod, moment_s: float) -> Iterator[State]:
         """Yield the states that a pod may have been decided about in, the likeliest first.
@@ -130,20 +146,15 @@ class Past:
         `moment_s` is how long a binding is on its way at most.
         """
         pending, now = question.pending, question.moment
-        since = (pending.tried or pending.since).order
         order = tuple(self._in_order(question))
-        changes = list(takewhile(lambda change: change.moment.order > since, reversed(self.changes)))
-        others = [change for change in changes if not self._was_assumed(change, pending)]
-        unseen = tuple(
-            change.undone
-            for change in others
-            if not (pending.waits or change.bound) and _is_within(change.moment, now, moment_s)
-        )
+        unseen = () if pending.waits else self._unseen(pending, now, moment_s)
         yield State((*order, *unseen), True, now.at)
         if unseen:
             yield State(order, True, now.at)
         if order:
             yield State((), True, now.at)
+        changes = list(self._since(pending))
+        others = [change for change in changes if not self._was_assumed(change, pending)]
         back = _back(others, order)
         yield from islice(back, FIRST_STEPS_BACK)
         for moment, shift in self._either_side(question, order):
@@ -153,6 +164,16 @@ class Past:
         yield from back
         yield from _back(changes, ())
 
+    def _since(self, pending: Pending) -> Iterator[NotedChange]:
+        """Yield what has changed since a pod came or was last tried, the last first."""
+        since = (pending.tried or pending.since).order
+        return takewhile(lambda change: change.moment.order > since, reversed(self.changes))
+
+    def _unseen(self, pending: Pending, now: Moment, moment_s: float) -> tuple[Shift, ...]:
+        """Return what takes back the changes that are too young to be seen, but for bindings."""
+        near = takewhile(lambda change: _is_within(change.moment, now, moment_s), self._since(pending))
+        return tuple(change.undone for change in near if not change.bound)
+
     def _in_order(self, question: AskedPod) -> Iterator[CountedOtherwise]:
         """Yield what makes the pods that were decided about before this one those that the queue has had before it."""
         pending = question.pending
@@ -160,7 +181,8 @@ class Past:
         for coming in self.coming.values():
             if coming.pending.since.order < since and coming.pending.goes_before(pending):
                 yield CountedOtherwise(coming.pending.uid, coming.pod, coming.node)
-        for bound in self._bound_since(pending.since):
+        later = bisect_right(self._by_arrival, since, key=_first_of)
+        for _, bound in reversed(self._by_arrival[later:]):
             if pending.goes_before(bound.pending):
                 yield CountedOtherwise(bound.pending.uid)
 
@@ -175,10 +197,8 @@ class Past:
         """Say whether a change is a binding that the pod's scheduler knew of before the API server did."""
         if not change.bound:
             return False
-        bound = next((each for each in reversed(self.bindings) if each.pending.uid == change.bound), None)
-        if bound is None:
-            return False
-        return bound.pending.goes_before(pending) or pending.goes_before(bound.pending)
+        bound = self._pending_of.get(change.bound)
+        return bound is not None and (bound.goes_before(pending) or pending.goes_before(bound))
 
     def _either_side(self, question: AskedPod, order: Sequence[CountedOtherwise]) -> Iterator[tuple[Moment, Shift]]:
         """Yield single pods on the other side of this one, where the order of the queue has not decided that."""
@@ -189,6 +209,10 @@ class Past:
         bound = (each for each in self._bound_since(question.pending.since) if each.pending.uid not in settled)
         for before in islice(bound, MOST_NEIGHBOURS):
             yield before.moment, CountedOtherwise(before.pending.uid)
+
+
+def _first_of(entry: tuple[int, AskedPod]) -> int:
+    return entry[0]
 
 
 def _back(changes: Sequence[NotedChange], order: tuple[Shift, ...]) -> Iterator[State]:
@@ -247,7 +271,9 @@ class Judge:
         """Judge a pod that is about to be counted as bound."""
         may_be_sampled = False
         asked = 0
+        first: State | None = None
         for state in self._past.states(question, self._moment_s):
+            first = first or state
             with standing_in(self._core, state.shifts):
                 answer = self._ask(question)
                 asked += 1
@@ -259,10 +285,10 @@ class Judge:
                     may_be_sampled = self._may_be_sampled(question, answer)
             if asked >= (MOST_STATES_SAMPLED if may_be_sampled else MOST_STATES):
                 break
-        state = next(self._past.states(question, self._moment_s))
-        with standing_in(self._core, state.shifts):
+        assert first is not None, "there is always the state at the moment of the question"
+        with standing_in(self._core, first.shifts):
             result: Result = "sampled" if may_be_sampled else "otherwise"
-            judged = self._judged(question, state, self._ask(question), result, asked)
+            judged = self._judged(question, first, self._ask(question), result, asked)
             if result == "otherwise" and self.on_otherwise is not None:
                 self.on_otherwise(self._core, question.pod)
         return judged

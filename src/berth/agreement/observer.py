@@ -227,7 +227,7 @@ class ObservingCore(Core):
             is_binding = asked is not None and bool(asked.node)
             note(NotedChange(moment, CountedOtherwise(uid), uid if is_binding else ""))
             if asked is not None and is_binding:
-                self._past.bindings.append(asked)
+                self._past.note_binding(asked)
 
     def _counted(self, uid: str) -> tuple[PodInfo, str] | None:
         state = self.cache.state_of(uid)
