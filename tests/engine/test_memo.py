@@ -43,6 +43,9 @@ class Asking:
     def note(self, extra, value):
         self.noted = value
 
+    def lasts(self, extra):
+        return True
+
 
 class Kept:
     """A cache of nodes, the memos over it, and plugins' columns that count how often they are computed."""

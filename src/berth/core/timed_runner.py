@@ -308,6 +308,9 @@ class _TimedScore(ScoreRunner):
     def _raw(self, *args: Any) -> Any:
         return self._runner.time_plugin(self.name, "Score", super()._raw, args)
 
+    def _fill(self, *args: Any) -> Any:
+        return self._runner.time_plugin(self.name, "Score", super()._fill, args)
+
 
 class TimedWakeTable(WakeTable):
     """A wake table that reports to an instrument what each hint answered, to which event, and how long it took."""

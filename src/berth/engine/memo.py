@@ -62,6 +62,7 @@ class DependencySet:
 
     __slots__ = (
         "all_nodes",
+        "asks_each",
         "goes_by_world",
         "is_by_row",
         "is_kept",
@@ -74,8 +75,10 @@ class DependencySet:
         "reservations",
     )
 
-    def __init__(self, dependencies: Dependencies, owner: str) -> None:
+    def __init__(self, dependencies: Dependencies, owner: str, *, asks_each: bool = False) -> None:
         self.owner = owner
+        self.asks_each = asks_each
+        """Whether a column costs a call for each of its rows."""
         self.is_kept = not dependencies & NEVER_KEPT
         self.pods_on_node = Dependency.PODS_ON_NODE in dependencies
         self.pods_anywhere = Dependency.PODS_ANYWHERE in dependencies
@@ -120,6 +123,10 @@ class Runner(Protocol):
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute: ...
 
     def note(self, extra: Any, value: int) -> None: ...
+
+    def lasts(self, extra: Any) -> bool:
+        """Whether what was computed may be used again, by what goes with it."""
+        ...
 
     def broke(self, bug: Exception) -> Exception: ...
 
@@ -362,6 +369,7 @@ class Memos:
             # what is known of the whole column, so it has to start from what was known before.
             extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
             entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
+            self._drop_unless_it_lasts(slot, entry)
             # Nobody repairs an entry that is not kept, so the next pod must not find it here.
             slot.entry = entry if entry.is_kept else None
         # The whole price of a column that is still good. So the positions come first, which are single numbers.
@@ -372,8 +380,17 @@ class Memos:
             or not (needs.is_by_row or self._depends_on_rows_alone(entry, needs))
         ):
             self._refresh_kept(slot, entry, state, pod)
+            self._drop_unless_it_lasts(slot, entry)
         entry.used = self._refreshes
         return entry
+
+    def _drop_unless_it_lasts(self, slot: Slot, entry: MemoEntry) -> None:
+        """Keep an entry no longer whose runner wants to compute it as a whole next time; it is good for this pod."""
+        if entry.is_kept and slot.key is not None and not slot.runner.lasts(entry.extra):
+            self.drops += 1
+            del self._entries[slot.key]
+            self._bytes -= _bytes_of(slot.key, entry)
+            entry.is_kept, entry.epoch = False, 0
 
     def _depends_on_rows_alone(self, entry: MemoEntry, needs: DependencySet) -> bool:
         """Say whether nothing but rows that the logs name can have changed since the entry was brought up to date."""
@@ -408,8 +425,8 @@ class Memos:
         if entry is None:
             entry = self._computed(MemoEntry(), self.versions(dependencies), compute)
             # A column is kept from the second time on that it is asked for: pods of which no two are alike would fill
-            # the memory with columns that are never used.
-            if key in self._seen:
+            # the memory with columns that are never used. One that took a call for each row is worth more than that.
+            if dependencies.asks_each or key in self._seen:
                 self._keep(key, entry)
             else:
                 self._seen.put(key, True, key.size)

@@ -17,15 +17,18 @@ from berth.framework.blame import PluginBrokenError, ask, contained, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, OverDomains, Rows, Scores
 from berth.framework.loaded import LoadedPlugin
-from berth.framework.promises import UNKNOWN
 from berth.framework.status import Status, error
 from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
+from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
 """With a weight up to this a weighted score fits into two bytes."""
 
+
+UNASKED = np.iinfo(np.int64).min
+"""Stands for a score that a plain plugin has not given yet, in a column of what it has said."""
 
 MAX_SUM_KEYS = 16
 """How many names of sums a plan keeps."""
@@ -275,6 +278,7 @@ class ScoreRunner:
     """A Score plugin in column form, whichever form it was written in."""
 
     __slots__ = (
+        "_asks_ahead",
         "_columns",
         "_normalize",
         "_plain",
@@ -295,16 +299,19 @@ class ScoreRunner:
         self._plain = plugin.score
         self._columns = plugin.score_columns
         assert self._plain is not None or self._columns is not None, f"{plugin.name} is not run at Score"
-        declared = UNKNOWN if self._columns is None else plugin.promises.score_depends_on
         self._normalize = None if plugin.normalize_score is None else plugin.normalize_score.normalize_score
         self.row_form: RowForm | None = None if plugin.score_row is None else plugin.score_row.score_row
         self.domain_form = None if plugin.score_domains is None else plugin.score_domains.score_domains
-        self.slots = Slots(self, (self.name, "score"), plugin.signature, DependencySet(declared, self.name))
+        needs = DependencySet(plugin.promises.score_depends_on, self.name, asks_each=self._columns is None)
+        self._asks_ahead = needs.is_by_row or needs.goes_by_world
+        """Whether plain answers last long enough to ask for some that this pod does not need."""
+        self.slots = Slots(self, (self.name, "score"), plugin.signature, needs)
 
     def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
         facts = extra or ScoreFacts()
-        assert self._columns is not None, "only columns are kept"
+        if self._columns is None:
+            return lambda rows: self._plain_column(facts, state, pod, table, rows)
         score_columns = self._columns.score_columns
 
         def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
@@ -319,6 +326,40 @@ class ScoreRunner:
 
         return compute
 
+    def _plain_column(
+        self, facts: ScoreFacts, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows
+    ) -> tuple[Scores, ScoreFacts]:
+        """Return the scores of rows that have changed; of a whole column none is asked for before it is needed."""
+        if isinstance(rows, slice):
+            raw = np.where(table.valid[rows], UNASKED, 0)
+            return raw, ScoreFacts().note(raw)
+        raw = self._asked_quietly(state, pod, table, rows)
+        return raw, facts.note(raw)
+
+    def _asked_quietly(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]) -> Scores:
+        """Return the plain scores of rows that may not be feasible: `UNASKED` where there is none, 0 for no node."""
+        state.work.spend(self.name, STEPS_PER_NODE * len(rows), lambda: "which scores node by node")
+        scores: list[int] = []
+        for row in rows.tolist():
+            score = self._plain_score(state, pod, table.view(row)) if table.valid[row] else 0
+            scores.append(UNASKED if isinstance(score, Status) else score)
+        return np.array(scores, dtype=np.int64)
+
+    def _plain_score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int | Status:
+        """Ask the plugin about one node; where it breaks it is an error that names the node."""
+        assert self._plain is not None
+        try:
+            return self._plain.score(state, pod, node)
+        except OutOfBudgetError:
+            raise
+        except BaseException as raised:  # a third-party plugin's bug must not stop the scheduler
+            broken = contained(raised)
+            return error(f"node {node.name!r}: {described(broken)}")
+
+    def lasts(self, extra: ScoreFacts) -> bool:
+        """Say yes: scores that a plugin did not give are asked for again."""
+        return True
+
     def note(self, extra: ScoreFacts, value: int) -> None:
         """Take into account that a row has a new raw score."""
         if value and (not extra.any_nonzero or not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE):
@@ -332,6 +373,10 @@ class ScoreRunner:
         """Return the plugin's share of the total, or the error that it made."""
         # A kept column has rows that are not feasible for this pod. kube-scheduler scores only those that are, so a
         # score out of range is looked for among these.
+        if entry is not None and self._columns is None and entry.extra.any_out_of_range:
+            failure = self._fill(entry, state, pod, nodes)
+            if failure is not None:
+                return self._failed("running Score plugins", failure)
         if entry is not None and not entry.extra.any_out_of_range:
             part = self._steady_share(entry, state, pod, nodes)
             if part is not None:
@@ -379,21 +424,43 @@ class ScoreRunner:
     def _raw(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Scores | Status:
         if self._columns is not None:
             return ask("Score", self._columns, self._columns.score_columns, state, pod, nodes.table, nodes.rows)
-        assert self._plain is not None
-        state.work.spend(self.name, STEPS_PER_NODE * nodes.count, lambda: "which scores node by node")
-        scores = []
-        for view in nodes.views():
-            try:
-                score = self._plain.score(state, pod, view)
-            except OutOfBudgetError:
-                raise
-            except BaseException as raised:  # a third-party plugin's bug must not stop the scheduler
-                broken = contained(raised)
-                return error(f"node {view.name!r}: {described(broken)}")
+        return self._plain_scores(state, pod, nodes.table, nodes.row_array())
+
+    def _plain_scores(
+        self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]
+    ) -> Scores | Status:
+        """Return the plain scores of feasible rows, or the first error."""
+        state.work.spend(self.name, STEPS_PER_NODE * len(rows), lambda: "which scores node by node")
+        scores: list[int] = []
+        for row in rows.tolist():
+            score = self._plain_score(state, pod, table.view(row))
             if isinstance(score, Status):
                 return score
             scores.append(score)
         return np.array(scores, dtype=np.int64)
+
+    def _fill(self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+        """Ask for the scores of feasible rows that a kept column of plain answers lacks; return an error, if any.
+
+        The invariant: a column that lacks any score is out of range, so no kept sum is made of it. Where little is
+        lacking besides, it is asked for as well, so that the sums can be kept from now on.
+        """
+        column, table = entry.column, nodes.table
+        lacking = nodes.row_array()
+        lacking = lacking[column[lacking] == UNASKED]
+        if not len(lacking):
+            return None
+        scores = self._plain_scores(state, pod, table, lacking)
+        if isinstance(scores, Status):
+            return scores
+        column = column.copy()
+        column[lacking] = scores
+        if self._asks_ahead:
+            others = np.flatnonzero(column == UNASKED)
+            if len(others) <= len(lacking):
+                column[others] = self._asked_quietly(state, pod, table, others)
+        entry.set(column, ScoreFacts().note(column))
+        return None
 
     def over_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
         """Return the plugin's raw scores of whole domains; None where it does not answer so."""

@@ -1,8 +1,8 @@
 """Runs Filter plugins over all nodes, and reads what they said: the one place that decides why a node is ruled out.
 
 A plugin answers with a code for each row, 0 where the pod fits, by column where it can and node by node where it
-cannot. `run_filters` asks all of them and returns `Verdicts`, which live as long as the cycle. `Findings` is the part
-of them that outlives it, for the trace.
+cannot. Both are kept where it promises what its answers depend on. `run_filters` asks all of them and returns
+`Verdicts`, which live as long as the cycle. `Findings` is the part of them that outlives it, for the trace.
 
 Which plugin a row is rejected by is decided by `rejected_rows` alone. The diagnosis (condition, event, wake-ups), the
 trace and its explanations, what-ifs and the answers to a foreign scheduler are all made of what it yields, so they
@@ -24,7 +24,6 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import CountedRejections, RejectedNodes
 from berth.framework.interface import Codes, FilterColumn, FilterPlugin, Rows
 from berth.framework.loaded import LoadedPlugin
-from berth.framework.promises import UNKNOWN
 from berth.framework.status import Status, error, is_success, merged
 from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.node_view import NodeView
@@ -32,6 +31,9 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 Mask = NDArray[np.bool_]
+
+REASONS_AT_MOST = 512
+"""A column of plain answers is kept as long as they are no more different statuses than this."""
 
 
 class Verdict(NamedTuple):
@@ -134,7 +136,7 @@ def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[Re
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_compute", "domain_form", "name", "plain", "plugin", "row_form", "slots")
+    __slots__ = ("_columns", "domain_form", "name", "plain", "plugin", "row_form", "slots")
 
     def __init__(self, plugin: LoadedPlugin) -> None:
         assert plugin.filter is not None, f"{plugin.name} is not run at Filter: it has no plain form"
@@ -142,12 +144,11 @@ class FilterRunner:
         self.plain = plugin.filter
         self.name = plugin.name
         columns = plugin.filter_columns
-        self._compute = PerNodeFilter(plugin.filter).filter_columns if columns is None else columns.filter_columns
-        declared = UNKNOWN if columns is None else plugin.promises.filter_depends_on
+        self._columns = None if columns is None else columns.filter_columns
         self.row_form: RowForm | None = None if plugin.filter_row is None else plugin.filter_row.filter_row
         self.domain_form = None if plugin.filter_domains is None else plugin.filter_domains.filter_domains
         domain_entry = None if self.domain_form is None else self.domain_entry
-        needs = DependencySet(declared, self.name)
+        needs = DependencySet(plugin.promises.filter_depends_on, self.name, asks_each=columns is None)
         self.slots = Slots(self, (self.name, "filter"), plugin.signature, needs, domain_entry)
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
@@ -155,12 +156,18 @@ class FilterRunner:
 
         def compute(rows: Rows) -> FilterColumn:
             try:
-                return self._compute(state, pod, table, rows)
+                if self._columns is None:
+                    return plain_column(self.plain, extra, state, pod, table, rows)
+                return self._columns(state, pod, table, rows)
             except BaseException as raised:
                 bug = contained(raised)
                 raise self.broke(bug) from bug
 
         return compute
+
+    def lasts(self, extra: Any) -> bool:
+        """Say whether a column may be used again: plain answers only as long as they are few and nothing broke."""
+        return self._columns is not None or extra.lasts
 
     def domain_entry(self, state: CycleState, pod: PodInfo) -> DomainEntry | None:
         """Return what the plugin says of whole domains; None where it does not answer so."""
@@ -186,39 +193,68 @@ class FilterRunner:
         return verdict
 
 
-class PerNodeFilter:
-    """Gives a plain Filter plugin the column form; equal statuses share a code."""
+class PlainReasons:
+    """The statuses that a plain filter has given to nodes of one column, each under a code of its own.
 
-    __slots__ = ("_plugin",)
+    A code keeps its meaning as long as the column is repaired, so that the codes of all rows go together.
+    """
 
-    def __init__(self, plugin: FilterPlugin) -> None:
-        self._plugin = plugin
+    __slots__ = ("_codes", "_statuses", "has_broken")
 
-    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
-        """Ask the plugin about each valid row of `rows`."""
-        asked = np.arange(table.capacity)[rows].tolist()
-        # Paid before the first call, so that an attempt that cannot afford all nodes does not begin with them.
-        nodes = int(np.count_nonzero(table.valid[rows]))
-        state.work.spend(self._plugin.name, STEPS_PER_NODE * nodes, lambda: "which filters node by node")
-        said: list[Status | None] = []
-        broken = BrokenOnNodes(self._plugin.name)
-        for row in asked:
-            status = None
-            # A row without a node passes here; `Sums.passing` leaves it out.
-            if table.valid[row]:
-                view = table.view(row)
-                try:
-                    status = self._plugin.filter(state, pod, view)
-                # No bug on this node: the budget is the attempt's, which ends.
-                except OutOfBudgetError:
-                    raise
-                except Exception as bug:  # a third-party plugin's bug must not stop the scheduler
-                    status = broken.on(view.name, bug)
-            said.append(None if is_success(status) else status)
-        statuses = list(dict.fromkeys(status for status in said if status is not None))
-        code_of: dict[Status | None, int] = {status: code for code, status in enumerate(statuses, start=1)}
-        codes = np.array([code_of.get(status, 0) for status in said], dtype=np.int32)
-        return FilterColumn(codes, lambda code: statuses[code - 1])
+    def __init__(self) -> None:
+        self._codes: dict[Status, int] = {}
+        self._statuses: list[Status] = []
+        self.has_broken = False
+        """Whether the plugin broke on a node: then it is to be asked again, as another time it may not break."""
+
+    def __call__(self, code: int) -> Status:
+        """Return what a code means."""
+        return self._statuses[code - 1]
+
+    def code_of(self, status: Status) -> int:
+        """Return the code of a status, a new one if need be."""
+        code = self._codes.get(status)
+        if code is None:
+            self._statuses.append(status)
+            code = self._codes[status] = len(self._statuses)
+        return code
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the column may be kept: a plugin may have a reason of its own for every node and moment."""
+        return not self.has_broken and len(self._statuses) <= REASONS_AT_MOST
+
+
+def plain_column(
+    plugin: FilterPlugin,
+    reasons: PlainReasons | None,
+    state: CycleState,
+    pod: PodInfo,
+    table: NodeTable,
+    rows: Rows,
+) -> FilterColumn:
+    """Ask a plain filter about each valid row of `rows`; `reasons` are those of the column that they belong to."""
+    if reasons is None or isinstance(rows, slice):  # a whole column has codes of its own
+        reasons = PlainReasons()
+    asked = [row for row in np.arange(table.capacity)[rows].tolist() if table.valid[row]]
+    # Paid before the first call, so that an attempt that cannot afford all nodes does not begin with them.
+    state.work.spend(plugin.name, STEPS_PER_NODE * len(asked), lambda: "which filters node by node")
+    # A row without a node passes here; `Sums.passing` leaves it out.
+    codes = np.zeros(table.capacity, dtype=np.int32)
+    broken = BrokenOnNodes(plugin.name)
+    for row in asked:
+        view = table.view(row)
+        try:
+            status = plugin.filter(state, pod, view)
+        # No bug on this node: the budget is the attempt's, which ends.
+        except OutOfBudgetError:
+            raise
+        except Exception as bug:  # a third-party plugin's bug must not stop the scheduler
+            status = broken.on(view.name, bug)
+            reasons.has_broken = True
+        if status is not None and not is_success(status):
+            codes[row] = reasons.code_of(status)
+    return FilterColumn(codes[rows], reasons)
 
 
 class BrokenOnNodes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Memos
+from berth.engine.memo import NEVER_KEPT, Memos
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, rejected_rows
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
@@ -151,12 +151,12 @@ class WhatIfRows:
 
 
 def _has_columns(plugin: LoadedPlugin) -> bool:
-    """Say whether what the filter says of other loads can be told from columns.
+    """Say whether what the filter says of other loads can be told from columns, its own or those of kept plain answers.
 
     It can where the filter says which loads or pods change its answer, or where its answer for a node depends on no
     pod. A filter that follows pods (`add_pod`, `remove_pod`) without saying so is asked in its plain form.
     """
-    if plugin.filter_columns is None:
+    if plugin.filter_columns is None and (plugin.signature is None or plugin.promises.filter_depends_on & NEVER_KEPT):
         return False
     if plugin.filter_by_pods is not None or plugin.filter_under_load is not None:
         return True

@@ -79,7 +79,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Called(Point.FILTER, "filters_under_load", ("filter_columns",), "filter_columns"),
     ] = None
     filter_by_pods: Annotated[
-        interface.PodWhatIfPlugin | None, Called(Point.FILTER, "filters_by_affecting_pods", ("filter_columns",))
+        interface.PodWhatIfPlugin | None, Called(Point.FILTER, "filters_by_affecting_pods", ("filter",))
     ] = None
     post_filter: Annotated[interface.PostFilterPlugin | None, Called(Point.POST_FILTER)] = None
     pod_group_post_filter: Annotated[
