@@ -17,6 +17,9 @@ from berth.cli.new_plugin import names_of
 from tests import guests
 
 QUIET = """
+from berth.plugin import Dependency, Promises
+
+
 class Quiet:
     name = "Quiet"
 
@@ -24,6 +27,14 @@ class Quiet:
 
     def score(self, state, pod, node):
         return 100 if node.name == "n2" else 0
+
+
+class Kept(Quiet):
+    name = "Kept"
+    promises = Promises(score_depends_on=frozenset({Dependency.NODE}))
+
+    def signature(self, pod):
+        return ()
 
 
 class Broken:
@@ -75,6 +86,7 @@ def test_the_plugins_of_berth_itself_are_listed_with_points_and_profiles():
         "profiles": ["default-scheduler"],
         "healthy": True,
         "problems": [],
+        "advice": [],
     }
     assert found["GangScheduling"]["profiles"] == []
     assert listed("--feature-gates", "GenericWorkload=true,GangScheduling=true")[1]["GangScheduling"]["profiles"]
@@ -87,11 +99,21 @@ def test_a_plugin_that_is_named_is_enabled_in_the_default_profile_and_comes_firs
     assert found["Quiet"]["profiles"] == ["default-scheduler"]
 
 
+def test_a_plugin_that_promises_nothing_is_told_what_that_costs_and_what_to_promise(directory):
+    told = (
+        "Quiet: score is asked about each node for each pod, with 5,000 nodes 5,000 calls a pod; promise "
+        "score_depends_on and signature, and only nodes that have changed are asked about"
+    )
+    assert told in " ".join(invoke("plugins", "--plugin", "quiet_thing.py:Quiet").stdout.split())
+    assert listed("--plugin", "quiet_thing.py:Quiet")[1]["Quiet"]["advice"] == [told]
+    assert listed("--plugin", "quiet_thing.py:Kept")[1]["Kept"]["advice"] == []
+
+
 def test_a_plugin_that_breaks_while_it_is_made_is_listed_with_the_reason(directory):
     code, found = listed("--plugin", "quiet_thing:Broken")
     assert (code, found["Broken"]["healthy"]) == (2, False)
     (problem,) = found["Broken"]["problems"]
-    assert "could not be made: KeyError: 'no such key' (quiet_thing.py:15)" in problem
+    assert "could not be made: KeyError: 'no such key' (quiet_thing.py:26)" in problem
     table = invoke("plugins", "--plugin", "quiet_thing:Broken").stdout
     assert "broken" in table and problem in table
 
@@ -125,7 +147,7 @@ def test_up_and_bench_tell_of_a_plugin_that_breaks_while_it_is_made(directory):
     for command in (["up", "--nodes", "0"], ["bench", "empty.jsonl"]):
         result = invoke(*command, "--plugin", "quiet_thing:Broken")
         assert result.exit_code == 2
-        assert "could not be made: KeyError: 'no such key' (quiet_thing.py:15)" in result.output
+        assert "could not be made: KeyError: 'no such key' (quiet_thing.py:26)" in result.output
 
 
 def test_nobody_obeys_a_configuration_without_a_scheduler():

@@ -91,6 +91,8 @@ async def test_a_plugin_that_is_left_out_is_told_everywhere(caplog):
             'berth_plugin_out_total{plugin="Flaky",profile="default-scheduler"} 1.0'
             in (await client.text("/metrics"))[1]
         )
+        calls = 'berth_plugin_node_calls_total{extension_point="Filter",plugin="Flaky",profile="default-scheduler"}'
+        assert f"{calls} 10.0" in (await client.text("/metrics"))[1], "on two nodes in five attempts"
         status, text = await client.text("/readyz?verbose")
         assert status == 200, "that a plugin is out does not make the scheduler unready"
         assert "[+]plugins ok: going without plugin Flaky of profile default-scheduler: ValueError: boom (" in text

@@ -1,8 +1,8 @@
 """`berth plugins`: which plugins there are, where each comes from, which profiles use it, and whether it works.
 
 A table, or with `-o json` one object for each plugin. What is wrong with a plugin stands below the table in whole
-sentences, and with `-o json` on standard error if it is wrong with no plugin that there is. Exit code 2 where the
-profiles cannot be made.
+sentences, as does what it could promise so that it costs less. With `-o json` what is wrong with no plugin that there
+is goes to standard error. Exit code 2 where the profiles cannot be made.
 """
 
 import random
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 IN_TREE_SHOWN = "in-tree"
+NODES_IN_EXAMPLE = 5000
+"""What a form costs that is asked node by node is told for a cluster of so many."""
 
 
 class PluginListing(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,6 +36,8 @@ class PluginListing(msgspec.Struct, frozen=True, rename="camel"):
     """The scheduler names of the profiles that enable it."""
     healthy: bool
     problems: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What would make it cost less."""
 
 
 @click.command("plugins", short_help="Which plugins there are, and whether they work.")
@@ -95,9 +99,25 @@ def listing(setup: Setup, problems: Iterable[str] = ()) -> list[PluginListing]:
                 _profiles_with(setup, name),
                 not told,
                 tuple(told),
+                () if told or registry.origin(name) == IN_TREE else advice(name, registry.factory(name)),
             )
         )
     return sorted(found, key=lambda each: each.origin == IN_TREE_SHOWN)
+
+
+def advice(name: str, plugin: object) -> tuple[str, ...]:
+    """Return what a plugin that is asked node by node for every pod could promise."""
+    from berth.framework.loaded import asked_each_time
+
+    each_time = asked_each_time(plugin) if isinstance(plugin, type) else {}
+    if not each_time:
+        return ()
+    lacking = list(dict.fromkeys(lack for lacks in each_time.values() for lack in lacks))
+    forms, calls = " and ".join(each_time), len(each_time) * NODES_IN_EXAMPLE
+    said = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
+    verb = "are" if len(each_time) > 1 else "is"
+    cost = f"{forms} {verb} asked about each node for each pod, with {NODES_IN_EXAMPLE:,} nodes {calls:,} calls a pod"
+    return (f"{name}: {cost}; promise {said}, and only nodes that have changed are asked about",)
 
 
 def _profiles_with(setup: Setup, name: str) -> tuple[str, ...]:
@@ -118,6 +138,8 @@ def _print(listed: list[PluginListing], console: "Console", *, single: bool) -> 
     _table(ours, with_origin=False, single=single).print(console)
     for problem in dict.fromkeys(problem for each in listed for problem in each.problems):
         click.echo(f"\n{problem}")
+    for said in (said for each in theirs if each.profiles for said in each.advice):
+        click.echo(f"\n{said}")
 
 
 def _table(listed: list[PluginListing], *, with_origin: bool, single: bool) -> Table:

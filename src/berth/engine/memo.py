@@ -20,7 +20,7 @@ from berth.engine.memo_entry import NOTHING, Column, MemoEntry
 from berth.framework.blame import contained
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Rows, SignaturePlugin
-from berth.framework.promises import Dependencies, Dependency, Objects
+from berth.framework.promises import NEVER_KEPT, Dependencies, Dependency, Objects
 from berth.state.cache import Cache
 from berth.state.follower import rows_since
 from berth.state.objects import ObjectStore
@@ -35,8 +35,6 @@ RowForm = Callable[[CycleState, PodInfo, NodeTable, int], int]
 
 DomainForm = Callable[[CycleState, PodInfo], MemoEntry | None]
 """Computes an entry that is not kept from what is said of whole domains; None where nothing is."""
-
-NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 
 REPAIR_AT_MOST = 4
 """A column is repaired as long as fewer than one row in this many has changed, and computed as a whole otherwise."""

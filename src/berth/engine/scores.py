@@ -284,6 +284,7 @@ class ScoreRunner:
         "_plain",
         "domain_form",
         "name",
+        "node_calls",
         "plugin",
         "row_form",
         "slots",
@@ -296,6 +297,8 @@ class ScoreRunner:
         self.name = plugin.name
         self.weight = weight
         self.when_skipped = plugin.promises.score_when_skipped
+        self.node_calls = 0
+        """How often the plain form was asked about a node."""
         self._plain = plugin.score
         self._columns = plugin.score_columns
         assert self._plain is not None or self._columns is not None, f"{plugin.name} is not run at Score"
@@ -348,6 +351,7 @@ class ScoreRunner:
     def _plain_score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int | Status:
         """Ask the plugin about one node; where it breaks it is an error that names the node."""
         assert self._plain is not None
+        self.node_calls += 1
         try:
             return self._plain.score(state, pod, node)
         except OutOfBudgetError:

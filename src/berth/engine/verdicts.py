@@ -136,13 +136,15 @@ def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[Re
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_columns", "domain_form", "name", "plain", "plugin", "row_form", "slots")
+    __slots__ = ("_columns", "domain_form", "name", "node_calls", "plain", "plugin", "row_form", "slots")
 
     def __init__(self, plugin: LoadedPlugin) -> None:
         assert plugin.filter is not None, f"{plugin.name} is not run at Filter: it has no plain form"
         self.plugin = plugin
         self.plain = plugin.filter
         self.name = plugin.name
+        self.node_calls = 0
+        """How often the plain form was asked about a node, what-ifs left out."""
         columns = plugin.filter_columns
         self._columns = None if columns is None else columns.filter_columns
         self.row_form: RowForm | None = None if plugin.filter_row is None else plugin.filter_row.filter_row
@@ -157,6 +159,7 @@ class FilterRunner:
         def compute(rows: Rows) -> FilterColumn:
             try:
                 if self._columns is None:
+                    self.node_calls += int(np.count_nonzero(table.valid[rows]))
                     return plain_column(self.plain, extra, state, pod, table, rows)
                 return self._columns(state, pod, table, rows)
             except BaseException as raised:

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import NEVER_KEPT, Memos
+from berth.engine.memo import Memos
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, rejected_rows
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.interface import FilterColumn, RowLoad
 from berth.framework.loaded import LoadedPlugin
-from berth.framework.promises import Dependency
+from berth.framework.promises import NEVER_KEPT, Dependency
 from berth.framework.what_if import NominatedClaims
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable

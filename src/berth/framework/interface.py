@@ -8,7 +8,8 @@ change what it is given, never block, say "does not fit" with a Status. A method
 (`post_filter`, `pre_bind`, `bind`) may be a generator that yields effects and returns its answer.
 
 Filter and Score come in several forms. The plain one answers for one node, and is the specification: the others must
-agree with it. The column form answers for many rows at once, the row form for one row without arrays. Forms that the
+agree with it. The column form answers for many rows at once, the row form for one row without arrays. What the plain
+form or the column form has said is kept from pod to pod where the plugin promises what it depends on. Forms that the
 engine cannot trust without being told are used only where the plugin's class makes the promise that goes with them
 (`berth.framework.promises`).
 """
@@ -481,9 +482,9 @@ class NormalizeScorePlugin(Plugin, Protocol):
 
 
 class SignaturePlugin(Plugin, Protocol):
-    """Says what of the pod its column forms read: pods with equal fragments get equal answers.
+    """Says what of the pod its filter and score read: pods with equal fragments get equal answers.
 
-    None means that answers for this pod must not be kept.
+    Answers in columns, and those about single nodes, are kept by it. None means that those for this pod must not be.
     """
 
     __slots__ = ()

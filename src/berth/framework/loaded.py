@@ -13,7 +13,7 @@ import msgspec
 
 from berth.config.types import ExtensionPoint as Point
 from berth.framework import interface
-from berth.framework.promises import Promises, promises_of
+from berth.framework.promises import NEVER_KEPT, Promises, promises_of
 from berth.framework.registry import fills, points_of
 
 Methods = Mapping[str, Callable[..., Any]]
@@ -153,6 +153,20 @@ def forms_of(plugin_class: type) -> dict[str, PluginForm]:
         and (not form.promise or getattr(promises, form.promise))
         and all(fills(plugin_class, method) for method in form.methods)
     }
+
+
+def asked_each_time(plugin_class: type) -> dict[str, tuple[str, ...]]:
+    """Return the plain forms that are asked about every node for every pod, and what each lacks to be kept."""
+    promises, found = promises_of(plugin_class), {}
+    for form in ("filter", "score"):
+        if fills(plugin_class, form) and not fills(plugin_class, f"{form}_columns"):
+            promise = f"{form}_depends_on"
+            lacks = () if fills(plugin_class, "signature") else ("signature",)
+            if getattr(promises, promise) & NEVER_KEPT:
+                lacks = (promise, *lacks)
+            if lacks:
+                found[form] = lacks
+    return found
 
 
 class ContractError(TypeError):

@@ -37,6 +37,9 @@ class Objects(NamedTuple):
 
 Dependencies = frozenset[Dependency | Objects]
 
+NEVER_KEPT: Dependencies = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
+"""What depends on one of these is worked out anew for each pod."""
+
 UNKNOWN: Dependencies = frozenset({Dependency.UNKNOWN})
 """The dependencies of a plugin that declares none: its answers are never kept."""
 
@@ -48,10 +51,11 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """What a plugin promises about its answers; the default of each field promises nothing."""
 
     filter_depends_on: Dependencies = UNKNOWN
-    """What a row's code in `filter_columns` is made from, beside what `signature` returns for the pod."""
+    """What `filter` and `filter_columns` make of a node is made from, beside what `signature` returns for the pod."""
 
     score_depends_on: Dependencies = UNKNOWN
-    """What a row's score in `score_columns` is made from, beside what `signature` returns for the pod."""
+    """What `score` and `score_columns` make of a node is made from, beside what `signature` returns for the pod. It may
+    be asked about nodes that the pod does not fit on; what it raises there is no error."""
 
     filters_by_row: bool = False
     """`filter_row` gives a row the code that `filter_columns` gives it. A code's meaning must not have changed since

@@ -412,6 +412,7 @@ class Metrics(SchedulerLog, Collector):
             yield pending_calls(self._scheduler.pending_calls)
             yield fenced_writes(self._scheduler.fenced_writes)
             yield conflicts(self.conflicts, self._scheduler.lost_races)
+            yield node_calls(core)
             yield from plugin_figures(figures_of(core.profiles.values()))
 
 
@@ -536,6 +537,18 @@ def unschedulable_pods(core: Core) -> Metric:
     family = GaugeMetricFamily(PREFIX + "unschedulable_pods", text, labels=("plugin", "profile"))
     for labels, count in counts.items():
         family.add_metric(labels, count)
+    return family
+
+
+def node_calls(core: Core) -> Metric:
+    """How often plain forms were called: a plugin that promises nothing is asked about every node for every pod."""
+    text = "Calls of a plugin's filter and score, one for each node that it was asked about."
+    family = CounterMetricFamily("berth_plugin_node_calls", text, labels=("plugin", "extension_point", "profile"))
+    for profile in core.profiles.values():
+        for point, runners in (("Filter", profile.filters), ("Score", profile.scorers)):
+            for runner in runners:
+                if runner.node_calls:
+                    family.add_metric((runner.name, point, profile.name), runner.node_calls)
     return family
 
 
