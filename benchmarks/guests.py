@@ -292,7 +292,7 @@ def ms_per_pod(guest: str, nodes: int, pods: int, found: Registry | None, warm_u
     scenario = SCENARIOS[guest]
     registry = in_tree_registry() if found is None else in_tree_registry().merge(found)
     config = load_config(config_of(scenario, None if found is None else guest), "the benchmark's config")
-    cluster = VirtualCluster(registry=registry, config=config)
+    cluster = VirtualCluster(registry=registry, config=config, check_promises=0)
     resources = cluster.core.resources
     for resource in resources.polled:
         if scenario.load is not None:

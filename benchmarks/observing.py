@@ -52,7 +52,7 @@ class Stock:
             for number in range(nodes)
         ]
         config = {"percentageOfNodesToScore": percentage, **DOCUMENT}
-        self.cluster = VirtualCluster(*self.nodes, config=config, seed=seed)
+        self.cluster = VirtualCluster(*self.nodes, config=config, seed=seed, check_promises=0)
         self.revision = 0
 
     def pod(self, number: int) -> object:

@@ -134,6 +134,7 @@ class Scheduler:
             config=_configuration(config, classes, feature_gates(gates or {})),
             seed=seed,
             instrument=self._log,
+            check_promises=0,
         )
 
     @property

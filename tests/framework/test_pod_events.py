@@ -269,7 +269,8 @@ class Counts:
         return unschedulable("odd") if len(self._known) % 2 else None
 
     def filter_columns(self, state, pod, table, rows):
-        return FilterColumn(np.full(len(table.valid[rows]), len(self._known) % 2, np.int32), lambda _: unschedulable())
+        codes = np.full(len(table.valid[rows]), len(self._known) % 2, np.int32)
+        return FilterColumn(codes, lambda _: unschedulable("odd"))
 
     def events_to_register(self):
         return ()

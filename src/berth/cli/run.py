@@ -48,6 +48,8 @@ _log = logging.getLogger("berth.run")
 
 EXIT_FAILURE = 1
 MOST_SHARDS = 64
+PODS_A_CHECK = 1000
+"""With `--check-promises` one attempt in so many is used for that."""
 """Each scheduler looks at every shard's lease once a second or so."""
 
 LONGEST_WITHOUT_COLLECTION_S = 60.0
@@ -113,6 +115,11 @@ class RunSettings(NamedTuple):
     metavar="FILE",
     help="A TracingConfiguration, as kube-apiserver takes it: where to send traces of pods. Needs the extra otel.",
 )
+@click.option(
+    "--check-promises",
+    is_flag=True,
+    help="Ask other people's plugins once more about one pod in a thousand, and warn where they break a promise.",
+)
 @decision_log_options
 @recording_options
 @plugin_option
@@ -122,6 +129,7 @@ def command(
     context: str,
     shards: int,
     tracing_config_file: str,
+    check_promises: bool,
     plugins: tuple[str, ...],
     decision_log: DecisionLogOptions,
     recording: RecordingOptions,
@@ -132,7 +140,7 @@ def command(
     pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served with TLS on --secure-port, to
     whoever the API server says may read them.
     """
-    serve(Started(flags, context, shards, tracing_config_file, plugins, decision_log, recording))
+    serve(Started(flags, context, shards, tracing_config_file, plugins, decision_log, recording, check_promises))
 
 
 class Started(NamedTuple):
@@ -145,13 +153,14 @@ class Started(NamedTuple):
     plugins: tuple[str, ...]
     decision_log: DecisionLogOptions
     recording: RecordingOptions
+    check_promises: bool = False
 
 
 def serve(started: Started, observing: "Observing | None" = None) -> None:
     """Schedule, or look on and judge, until told to stop; ends the process where that cannot be."""
     from berth.runtime.observing import logs
 
-    flags, context, shards, tracing_config_file, plugins, decision_log, recording = started
+    flags, context, shards, tracing_config_file, plugins, decision_log, recording, check_promises = started
     logs.set_up(flags.get("logging-format", "text"), flags.verbosity)
     registry, named = read_registry(plugins)
     try:
@@ -176,6 +185,7 @@ def serve(started: Started, observing: "Observing | None" = None) -> None:
     tell_odd_plugins(config, registry, named)
     try:
         with recording_to(recording) as build, asyncio.Runner(loop_factory=_event_loop) as runner:
+            build = partial(build, check_promises=PODS_A_CHECK) if check_promises else build
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(decision_log, state_directory(access.server))
             setup = Setup(config, registry)

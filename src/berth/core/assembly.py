@@ -37,6 +37,7 @@ from berth.engine.build import build_profiles
 from berth.engine.memo import Memos
 from berth.engine.point_runner import PointRunner
 from berth.engine.profile import Profile
+from berth.engine.promise_check import PromiseCheck
 from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.custom_resources import CustomResources
 from berth.framework.evictions import Evictions
@@ -86,6 +87,7 @@ def build_core(
     wall_clock: Callable[[], float] = time.time,
     make_core: Callable[[CoreParts], Core] = Core,
     watches_plugins: bool = False,
+    check_promises: int = 0,
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
@@ -98,7 +100,8 @@ def build_core(
     that the core's times are read from, where it is a real one: after an attempt, which may take a while, the core
     reads it itself. `work_limit` is how many steps of work one attempt may take. `wall_clock` is for plugins that
     compare with timestamps of objects. `make_core` puts the parts together, for a core that is recorded. With
-    `watches_plugins` the health of all other people's plugins is kept, and not only of those that are optional.
+    `watches_plugins` the health of all other people's plugins is kept, and not only of those that are optional. One
+    attempt in `check_promises` is used to hold them to what they promise of their answers; 0 is for none.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -151,8 +154,9 @@ def build_core(
     extenders = build_extenders(config.extenders, whole)
     health = HealthBook(dispatcher.now, observer.plugin_health, watches_all=watches_plugins)
     made = build_profiles(
-        config, plugins, handle, kept, extenders, make_runner=runner_of, report=observer.plugin_broke, health=health
-    )
+        config, plugins, handle, kept, extenders, make_runner=runner_of, report=observer.plugin_broke, health=health,
+        promise_check=PromiseCheck(check_promises, observer.promise_broken) if check_promises else None,
+    )  # fmt: skip
     # A shadow is no profile to anybody but `Shadows`: no pod can ask for it.
     shadows = [
         ShadowProfile(made[each.scheduler_name], each.shadow.of, each.shadow.percentage)

@@ -50,6 +50,10 @@ MAX_STEPS = 10_000
 """A core that is still busy after this many steps is taken to be stuck."""
 
 
+class BrokenPromiseError(AssertionError):
+    """A plugin answers by more than it promises."""
+
+
 class VirtualCluster:
     """One core, its clock, and the pods as the API server has them."""
 
@@ -69,6 +73,7 @@ class VirtualCluster:
         score_single_node: bool = False,
         shards: int = 1,
         work_limit: int = DEFAULT_STEPS,
+        check_promises: int = 1,
         build: Callable[..., Core] = build_core,
     ) -> None:
         """Make a core of these plugins, under their names where those are given, beside those of the registry.
@@ -76,7 +81,9 @@ class VirtualCluster:
         Without a `registry` those are the in-tree ones.
         Without a `config`, plugins that are given without names are enabled in the default profile. `generation` puts
         that generation's policies (queue, cycle, cache, permit) in place of the configuration's; the plugins stay those
-        of the configuration. `build` makes the core, with the arguments of `build_core`.
+        of the configuration. `build` makes the core, with the arguments of `build_core`. In one attempt of
+        `check_promises` plugins are held to what they promise (0: never); where one breaks a promise, the step raises
+        `BrokenPromiseError`.
         """
         named = _by_name(plugins or ())
         registry = (registry or in_tree_registry()).merge(Registry(named, "a test"))
@@ -103,6 +110,7 @@ class VirtualCluster:
             shards=shards,
             clock=lambda: self.now,
             work_limit=work_limit,
+            **({"check_promises": check_promises} if check_promises else {}),
         )
         self.core = self._build()
         self.objects: dict[tuple[str, str], Any] = {}
@@ -173,6 +181,10 @@ class VirtualCluster:
     def step(self) -> None:
         """Let the core take one step, and carry out what it asks for."""
         self._carry_out(self.core.step(self.now))
+        check = next(iter(self.core.profiles.values())).promise_check
+        if check is not None and check.broken:
+            told, check.broken = check.broken, []
+            raise BrokenPromiseError("\n".join(map(str, told)))
 
     def bound(self, pod: Pod) -> None:
         """Take note that a pod has got its node."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from berth.api.pod import Pod
 from berth.cycle.decision import Decision, Trace
 from berth.engine.profile import Profile
+from berth.engine.promise_check import BrokenPromise
 from berth.framework.extenders import ExtenderCallRecord
 from berth.framework.health import PluginHealth
 from berth.framework.observations import Observation
@@ -160,3 +161,6 @@ class Instrument:
 
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
         """A method of an out-of-tree plugin has raised, for the first time at this place in its code."""
+
+    def promise_broken(self, broken: BrokenPromise) -> None:
+        """A plugin answers by more than it promises; each fault is told once."""

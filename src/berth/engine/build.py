@@ -17,6 +17,7 @@ from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerCo
 from berth.engine.memo import Memos
 from berth.engine.point_runner import PointRunner
 from berth.engine.profile import Profile
+from berth.engine.promise_check import PromiseCheck
 from berth.framework.answers import wrong_events
 from berth.framework.blame import contained, described
 from berth.framework.extenders import Extender
@@ -38,12 +39,13 @@ def build_profiles(
     make_runner: Callable[[str], PointRunner] = lambda _profile: PointRunner(),
     report: Report = lambda _plugin, _method, _bug: None,
     health: HealthBook | None = None,
+    promise_check: PromiseCheck | None = None,
 ) -> dict[str, Profile]:
     """Return the profiles by scheduler name. `make_runner` makes what each of them, by name, is run with.
 
     `report` is called with exceptions of out-of-tree plugins, once for each place in the code that raises; `health`
-    keeps how these plugins are doing. Shadows are made as all are, but with a handle that changes nothing and without
-    extenders. Raises `ConfigError`.
+    keeps how these plugins are doing, and `promise_check` holds them to what they promise. Shadows are made as all are,
+    but with a handle that changes nothing and without extenders. Raises `ConfigError`.
     """
     with errors_in(config.source):
         if not config.profiles:
@@ -58,7 +60,9 @@ def build_profiles(
             own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
             if profile.shadow is not None:
                 own = own.that_changes_nothing()
-            made = _made(registry, sorted(names), args, own, path, _Watch(profile.scheduler_name, report, health))
+            made = _made(
+                registry, sorted(names), args, own, path, _Watch(profile.scheduler_name, report, health, promise_check)
+            )
             # Observed last, so that what an observer is told includes what a guard makes of a plugin's answer.
             runner = make_runner(profile.scheduler_name) if profile.shadow is None else PointRunner()
             made = {name: runner.observed(plugin) for name, plugin in made.items()}
@@ -72,6 +76,7 @@ def build_profiles(
                 extenders if profile.shadow is None else (),
                 checks_all_filters=config.checks_all_filters,
                 runner=runner,
+                promise_check=promise_check,
                 optional=[each for each in health or () if each.optional and each.profile == profile.scheduler_name],
             )
     return profiles
@@ -83,6 +88,7 @@ class _Watch(NamedTuple):
     profile: str
     report: Report
     health: HealthBook | None
+    check: PromiseCheck | None
 
 
 def _with_plugins(
@@ -134,7 +140,7 @@ def _made(
     faults: list[str] = []
     for name in names:
         try:
-            plugin = _make(registry, name, args.get(name), handle)
+            plugin = _make(registry, name, args.get(name), handle, watch)
             made[name] = record = loaded(plugin)
             if registry.origin(name) != IN_TREE:
                 book = watch.health
@@ -155,10 +161,13 @@ def _made(
     return made
 
 
-def _make(registry: Registry, name: str, args: Any, handle: Handle) -> Any:
-    factory: Callable[[Any, Handle], Any] = registry.factory(name)
+def _make(registry: Registry, name: str, args: Any, handle: Handle, watch: _Watch) -> Any:
+    factory: Callable[[Any, Any], Any] = registry.factory(name)
     try:
-        return factory(args, handle if registry.origin(name) == IN_TREE else shown(handle))
+        if registry.origin(name) == IN_TREE:
+            return factory(args, handle)
+        face = shown(handle)
+        return factory(args, face if watch.check is None else watch.check.watched(watch.profile, name, face))
     except BaseException as raised:
         bug = contained(raised)
         if registry.origin(name) == IN_TREE and isinstance(bug, TypeError | ValueError):  # it refuses its args

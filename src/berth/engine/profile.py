@@ -18,6 +18,7 @@ from berth.engine.nominated_load import NominatedLoad, RivalLoad
 from berth.engine.overlays import MAX_OVERLAYS, KeptOverlay
 from berth.engine.point_runner import PointRunner
 from berth.engine.preparation import Answer, Preparation, Promised
+from berth.engine.promise_check import PromiseCheck
 from berth.engine.rejections import Rejections
 from berth.engine.scores import Scored, ScorePlan, run_score
 from berth.engine.sums import Standing, Sums
@@ -142,9 +143,12 @@ class Profile:
         checks_all_filters: bool = False,
         runner: PointRunner,
         optional: Sequence[PluginHealth] = (),
+        promise_check: PromiseCheck | None = None,
     ) -> None:
         """`optional` are the plugins that may be taken out for a while."""
         self.name = name
+        self.promise_check = promise_check
+        """Holds plugins to their promises, where somebody wants that."""
         self._optional = tuple(optional)
         self.runner = runner
         """Runs the points, those whose loops are elsewhere included, and may tell an observer how long they take."""
@@ -284,6 +288,8 @@ class Profile:
         if rivals is not None:
             verdicts.overlay = self._overlay_of(searched, rivals, state, pod, table)
         self.runner.asked_about_nodes(verdicts, table.node_log.position)
+        if self.promise_check is not None:
+            self.promise_check.filtered(self.name, plan.slots, state, pod, table)
         return verdicts
 
     def run_narrow(
@@ -503,6 +509,9 @@ class Profile:
         """Score the feasible nodes; `standing` is that of the verdicts where they are what these left."""
         found = self.runner.run("Score", self._scored, state, pod, nodes, standing)
         self.runner.asked("Score", self.scorers, state.skip_score, times=nodes.count)
+        if self.promise_check is not None:
+            slots = self._score_plan(state, pod).slots
+            self.promise_check.scored(self.name, slots, state, pod, nodes.table, nodes.row_array())
         return found
 
     def _scored(

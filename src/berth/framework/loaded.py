@@ -157,11 +157,12 @@ def forms_of(plugin_class: type) -> dict[str, PluginForm]:
 
 def asked_each_time(plugin_class: type) -> dict[str, tuple[str, ...]]:
     """Return the plain forms that are asked about every node for every pod, and what each lacks to be kept."""
-    promises, found = promises_of(plugin_class), {}
+    promises = promises_of(plugin_class)
+    found: dict[str, tuple[str, ...]] = {}
     for form in ("filter", "score"):
         if fills(plugin_class, form) and not fills(plugin_class, f"{form}_columns"):
             promise = f"{form}_depends_on"
-            lacks = () if fills(plugin_class, "signature") else ("signature",)
+            lacks: tuple[str, ...] = () if fills(plugin_class, "signature") else ("signature",)
             if getattr(promises, promise) & NEVER_KEPT:
                 lacks = (promise, *lacks)
             if lacks:

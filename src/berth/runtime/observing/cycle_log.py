@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument, Observed
 from berth.cycle.schedule import NO_NODES
+from berth.engine.promise_check import BrokenPromise
 from berth.framework.blame import PluginBrokenError, described, place_of
 from berth.framework.extenders import ExtenderCallRecord
 from berth.framework.guard import WrongAnswer
@@ -128,6 +129,10 @@ class SchedulerLog(Instrument):
             _log.info("%s is tried again", who)
         else:
             _log.info("%s works again", who)
+
+    def promise_broken(self, broken: BrokenPromise) -> None:
+        """Warn of kept answers that may be wrong."""
+        _log.warning("%s", broken)
 
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
         """Log in full, once, where a plugin broke; what that means for each pod takes one line."""

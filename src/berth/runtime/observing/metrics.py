@@ -22,6 +22,7 @@ from berth.cycle.decision import Decision
 from berth.cycle.instrument import Times
 from berth.cycle.schedule import NO_NODES
 from berth.decisions.by_plugins import PluginFigure, figures_of
+from berth.engine.promise_check import BrokenPromise
 from berth.framework.health import PluginHealth
 from berth.framework.observations import DevicesAwaited, Observation, VolumeStageFailed
 from berth.runtime.observing.cycle_log import SchedulerLog
@@ -218,6 +219,11 @@ class Metrics(SchedulerLog, Collector):
             "Times that an optional plugin was taken out, since it kept failing.",
             ("plugin", "profile"),
         )
+        self.broken_promises = CounterTally(
+            "berth_plugin_broken_promises",
+            "Faults that checks of promises have found (--check-promises): a plugin answers by more than it promises.",
+            ("plugin",),
+        )
         self._without_mechanism = without_mechanism()
         self._with_core = True
         self.registry = CollectorRegistry(auto_describe=False)
@@ -373,6 +379,11 @@ class Metrics(SchedulerLog, Collector):
         if health.state == "out":
             self.plugins_out.add((health.name, health.profile))
 
+    def promise_broken(self, broken: BrokenPromise) -> None:
+        """A promise was broken."""
+        super().promise_broken(broken)
+        self.broken_promises.add((broken.plugin,))
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event was taken in."""
         self.event_handling.observe(seconds, (event,))
@@ -395,7 +406,7 @@ class Metrics(SchedulerLog, Collector):
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
             self.device_waits, self.device_wait_duration, self.volume_errors, self.lookups,
             self.shadow_decisions, self.shadow_causes, self.shadow_skips, self.observed_pods, self.lost_points,
-            self.plugins_out, *self._without_mechanism,
+            self.plugins_out, self.broken_promises, *self._without_mechanism,
         ):  # fmt: skip
             yield from tally.collect()
         yield plugin_evaluations(self._evaluations)
