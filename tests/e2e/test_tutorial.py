@@ -69,7 +69,7 @@ def test_every_block_of_the_tutorial_is_a_file_or_a_command():
 
 
 def test_the_tutorials_tests_pass(directory):
-    assert "9 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    assert "10 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
 @pytest.mark.long

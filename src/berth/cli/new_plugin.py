@@ -213,6 +213,7 @@ _MODULE = '''\
 """$plugin: keeps pods off nodes that a label closes to them, and prefers those that hold fewer pods."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 from berth.plugin import (
@@ -220,9 +221,11 @@ from berth.plugin import (
     ClusterEvent,
     ClusterEventWithHint,
     CycleState,
+    Dependency,
     Handle,
     NodeView,
     PodInfo,
+    Promises,
     Status,
     unschedulable,
 )
@@ -239,9 +242,17 @@ class $plugin:
 
     name = "$plugin"
     args_type = ${plugin}Args
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE}),
+        score_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ON_NODE}),
+    )
 
     def __init__(self, args: ${plugin}Args, handle: Handle) -> None:
         self._label = args.label
+
+    def signature(self, pod: PodInfo) -> tuple[()]:
+        """Say what of the pod the answers depend on: here nothing. They are kept until the node changes."""
+        return ()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Say why the pod cannot run on the node; None where it can."""
@@ -261,8 +272,16 @@ class $plugin:
 _TEST = '''\
 """$plugin in a cluster in memory and in virtual time."""
 
-from berth.testing import VirtualCluster, make_node, make_pod
+from berth.testing import VirtualCluster, check_plugin, make_node, make_pod
 from $module import $plugin
+
+
+def some_node(rng, name):
+    return make_node(name).capacity(cpu="4", memory="8Gi").label("example.com/closed", rng.choice(["true", "false"]))
+
+
+def test_it_keeps_its_contract():
+    check_plugin($plugin, nodes=some_node)
 
 
 def test_a_closed_node_gets_no_pod_until_it_is_opened():

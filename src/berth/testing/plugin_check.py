@@ -1,0 +1,376 @@
+"""`check_plugin`: holds a plugin to its contract on clusters that live through a random history.
+
+A history is a few dozen changes: nodes, pods and objects that come, change and go, bindings that fail, time that
+passes. It is lived twice, with answers kept and with nothing kept, and both must decide the same. Meanwhile the plugin
+is asked in all its forms (`berth.engine.promise_check`), and what it looks at is held against what it promises. In the
+end the scheduler is started anew: what the plugin says then must be what it said before, and no pod that finds a node
+then may have been left waiting.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from berth.config.load import document_enabling
+from berth.core.builders import NodeBuilder, PodBuilder, make_node, make_pod
+from berth.core.virtual_cluster import BrokenPromiseError, VirtualCluster
+from berth.cycle.instrument import Instrument
+from berth.framework.blame import contained, described
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, PreFilterResult
+from berth.framework.loaded import LoadedPlugin
+from berth.framework.loader import plugins_given
+from berth.framework.status import Code, Status, is_success
+from berth.state.pod_info import PodInfo
+from berth.testing.invariants import check
+
+MakesNode = Callable[[random.Random, str], NodeBuilder]
+MakesPod = Callable[[random.Random, str], PodBuilder]
+MakesObjects = Callable[[random.Random], Iterable[Any]]
+
+NODES = 4
+FAREWELLS = 3
+"""So many pods leave in the end, while nothing else happens that might wake others."""
+PROBES = 3
+"""With so many pods, which never come, it is found out what a plugin says."""
+SETTLING_S = 30.0
+"""So long no pod that could run may wait: it is longer than the longest backoff."""
+
+
+class PluginFault(NamedTuple):
+    """Something that is wrong with a plugin."""
+
+    kind: str
+    """What was found: contract, raises, promise, memos, inputs, state, scores, explanations, waking or what-ifs."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what}"
+
+
+class PluginFaultError(AssertionError):
+    """A plugin does not keep its contract; `faults` are the first of each kind."""
+
+    def __init__(self, plugin: str, faults: Iterable[PluginFault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(f"{plugin}: {fault}" for fault in self.faults))
+
+
+def check_plugin(
+    plugin: type,
+    *,
+    args: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    nodes: MakesNode | None = None,
+    pods: MakesPod | None = None,
+    objects: MakesObjects = lambda _rng: (),
+    histories: int = 4,
+    steps: int = 30,
+    seed: int = 0,
+) -> None:
+    """Check everything that a plugin's contract asks of it. Raises `PluginFaultError`.
+
+    `args` are those of its `pluginConfig`. It is enabled beside the default plugins unless there is a `config`. `nodes`
+    and `pods` make what the plugin looks at, under the name given; `objects` returns some to be put into the cluster,
+    anew or in a newer state. The same `seed` gives the same histories.
+    """
+    try:
+        plugins_given([plugin])
+    except ValueError as wrong:
+        raise PluginFaultError(plugin.__name__, [PluginFault("contract", str(wrong))]) from None
+    if config is None:
+        config = document_enabling([plugin.name])  # type: ignore[attr-defined]
+        if args is not None:
+            config["profiles"][0]["pluginConfig"] = [{"name": plugin.name, "args": args}]  # type: ignore[attr-defined]
+    found: dict[str, PluginFault] = {}
+    for number in range(histories):
+        rng = random.Random(f"{seed} {number}")
+        history = _History(plugin, config, rng, nodes or _some_node, pods or _some_pod, objects)
+        for fault in history.lived(steps):
+            found.setdefault(fault.kind, fault._replace(what=f"{fault.what} (history {number} of seed {seed})"))
+    if found:
+        raise PluginFaultError(plugin.__name__, found.values())
+
+
+def _some_node(rng: random.Random, name: str) -> NodeBuilder:
+    node = make_node(name).capacity(cpu=rng.choice(("2", "8")), memory="8Gi", pods=rng.choice((4, 20)))
+    node.label("zone", rng.choice("ab")).label("disk", rng.choice(("ssd", "hdd")))
+    return node.taint("busy", "", "NoSchedule") if rng.random() < 0.1 else node
+
+
+def _some_pod(rng: random.Random, name: str) -> PodBuilder:
+    pod = make_pod(name).request(cpu=rng.choice(("100m", "500m", "1"))).label("app", rng.choice("abc"))
+    return pod.priority(10) if rng.random() < 0.2 else pod
+
+
+class _Faults(Instrument):
+    """Hears of what a plugin raises, and of answers that the contract does not allow."""
+
+    def __init__(self) -> None:
+        self.found: list[PluginFault] = []
+
+    def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
+        """Note a bug."""
+        self.found.append(PluginFault("raises", f"{method}: {described(bug)}"))
+
+
+class _History:
+    """One history, lived with kept answers and without."""
+
+    def __init__(
+        self,
+        plugin: type,
+        config: Mapping[str, Any],
+        rng: random.Random,
+        make_node: MakesNode,
+        make_pod: MakesPod,
+        make_objects: MakesObjects,
+    ) -> None:
+        self._name: str = plugin.name  # type: ignore[attr-defined]
+        self._rng = rng
+        self._make_node, self._make_pod, self._make_objects = make_node, make_pod, make_objects
+        self._raised = _Faults()
+        plugins = {self._name: plugin}
+        self._kept = VirtualCluster(plugins=plugins, config=config, instrument=self._raised)
+        self._fresh = VirtualCluster(plugins=plugins, config=config, memos=False, check_promises=0)
+        self._handed_out: dict[tuple[str, str], tuple[Any, str]] = {}
+
+    def lived(self, steps: int) -> Iterator[PluginFault]:
+        """Live it, and yield what is wrong."""
+        for number in range(NODES):
+            self._put(self._make_node(self._rng, f"n{number}"))
+        self._put_objects()
+        for step in range(steps):
+            self._change(step)
+            yield from self._told()
+            if self._kept.nodes_of() != self._fresh.nodes_of():
+                yield PluginFault("memos", f"with nothing kept it decides otherwise: {self._difference()}")
+                return
+        yield from self._in_the_end()
+
+    # -- what happens --
+
+    def _both(self, act: Callable[[VirtualCluster], Any]) -> None:
+        for cluster in (self._kept, self._fresh):
+            _through(lambda cluster=cluster: act(cluster), self._raised.found)  # type: ignore[misc]
+        for key, obj in self._kept.objects.items():
+            known = self._handed_out.get(key)
+            if known is None or known[0] is not obj:
+                if known is not None:
+                    self._hold_unchanged(key)
+                self._handed_out[key] = obj, repr(obj)
+
+    def _put(self, obj: Any) -> None:
+        self._both(lambda cluster: cluster.put(obj))
+
+    def _put_objects(self) -> None:
+        for obj in self._make_objects(self._rng):
+            self._put(obj)
+
+    def _hold_unchanged(self, key: tuple[str, str]) -> None:
+        obj, before = self._handed_out[key]
+        if repr(obj) != before:
+            told = f"{' '.join(key)} was changed, which others read as well"
+            self._raised.found.append(PluginFault("inputs", told))
+
+    def _change(self, step: int) -> None:
+        rng, act = self._rng, self._rng.random()
+        names = sorted(name for kind, name in self._kept.objects if kind == "Node")
+        if act < 0.1:
+            self._put(self._make_node(rng, f"n{rng.randrange(NODES)}"))
+        elif act < 0.13 and len(names) > NODES // 2:
+            name = rng.choice(names)
+            self._both(lambda cluster: cluster.delete("Node", name))
+        elif act < 0.28:
+            self._pod_leaves()
+        elif act < 0.4:
+            self._put_objects()
+        elif act < 0.45:
+            self._both(lambda cluster: cluster.refuse("the API server is busy"))
+        else:
+            self._put(self._make_pod(rng, f"p{step}"))
+        seconds = rng.choice((0.0, 0.0, 2.0, 15.0))
+        self._both(lambda cluster: cluster.advance(seconds))
+
+    def _pod_leaves(self) -> None:
+        pods = sorted(key for kind, key in self._kept.objects if kind == "Pod")
+        if pods:
+            key = self._rng.choice(pods)
+            self._both(lambda cluster: cluster.delete("Pod", key))
+
+    def _difference(self) -> str:
+        kept, fresh = self._kept.nodes_of(), self._fresh.nodes_of()
+        pod = next(name for name in kept if kept[name] != fresh.get(name))
+        return f"pod {pod} goes to {fresh.get(pod) or 'no node'}, and not to {kept[pod] or 'no node'}"
+
+    # -- what is wrong --
+
+    def _told(self) -> Iterator[PluginFault]:
+        for key in self._handed_out:
+            self._hold_unchanged(key)
+        yield from self._raised.found
+        self._raised.found.clear()
+        plugin = _record(self._kept, self._name)
+        if plugin.explain_rejection is not None:
+            for queued in self._kept.core.queue.unschedulable.values():
+                if self._name in queued.unschedulable_plugins:
+                    explained = _called(plugin.explain_rejection.explain_rejection, queued.pod)
+                    if isinstance(explained, PluginFault):
+                        yield explained
+                    elif not explained:
+                        yield PluginFault("explanations", f"nothing explains why pod {queued.pod.key} was rejected")
+
+    def _in_the_end(self) -> Iterator[PluginFault]:
+        self._both(lambda cluster: cluster.advance(SETTLING_S))
+        yield from self._told()
+        try:
+            check(self._kept.core)
+        except AssertionError as wrong:
+            yield PluginFault("inputs", f"what the scheduler knows of the cluster was changed: {wrong}")
+        probes = [self._make_pod(self._rng, f"probe-{number}").info() for number in range(PROBES)]
+        for _ in range(FAREWELLS):
+            self._pod_leaves()
+            self._both(lambda cluster: cluster.advance(SETTLING_S))
+        yield from self._told()
+        said = [_Answers(self._kept, self._name, probe) for probe in probes]
+        for each in said:
+            yield from each.faults
+        yield from self._what_ifs(probes)
+        is_settled = not len(self._kept.core.waiting)
+        before = self._kept.nodes_of()
+        self._kept.restart()
+        for probe, old in zip(probes, said, strict=True):
+            new = _Answers(self._kept, self._name, probe)
+            if is_settled and new.by_node != old.by_node:
+                where = next(each for each in old.by_node if old.by_node[each] != new.by_node.get(each))
+                change = f"of {where} it said {old.by_node[where]}, and says {new.by_node.get(where)} now"
+                yield PluginFault("state", f"the scheduler was started anew, which changed its mind: {change}")
+        _through(self._kept.run, [])
+        late = [name for name, node in self._kept.nodes_of().items() if node and not before.get(name)]
+        if late and is_settled:
+            told = f"pod {late[0]} fits, and was left waiting until the scheduler was started anew"
+            yield PluginFault("waking", f"{told}: its events or hints do not tell of what has helped it")
+
+    def _what_ifs(self, probes: Iterable[PodInfo]) -> Iterator[PluginFault]:
+        """Hold what it says as if a pod were gone against what it says once it is."""
+        cluster, plugin = self._fresh, _record(self._fresh, self._name)
+        running = sorted(key for (kind, key), pod in cluster.objects.items() if kind == "Pod" and pod.spec.node_name)
+        gone = self._rng.choice(running) if running and plugin.filter is not None else None
+        table, names = cluster.core.cache.table, {}
+        if gone is None:
+            return
+        uid = cluster.objects["Pod", gone].metadata.uid
+        row = table.row_of.get(cluster.objects["Pod", gone].spec.node_name)
+        if row is None or not table.valid[row] or uid not in table.pods[row]:
+            return
+        for probe in probes:
+            names[probe.key] = _without(plugin, probe, table.view(row), table.pods[row][uid])
+        cluster.delete("Pod", gone)
+        for probe in probes:
+            now = _Answers(cluster, self._name, probe)
+            found = now.by_node.get(table.names[row], ("",))[0] if now.is_searched else names[probe.key]
+            if names[probe.key] is not None and found != names[probe.key]:
+                told = f"without pod {gone} it would say {names[probe.key]} of its node, but once it was gone, {found}"
+                yield PluginFault("what-ifs", told)
+
+
+class _Answers:
+    """What a plugin says of every node for a pod."""
+
+    def __init__(self, cluster: VirtualCluster, name: str, pod: PodInfo) -> None:
+        plugin, table = _record(cluster, name), cluster.core.cache.table
+        self.faults: list[PluginFault] = []
+        self.by_node: dict[str, Any] = {}
+        state = CycleState()
+        begun = None if plugin.pre_filter is None else _called(plugin.pre_filter.pre_filter, state, pod)
+        self.is_searched = begun is None or (isinstance(begun, Status) and begun.code is Code.SUCCESS)
+        if not self.is_searched:
+            shown = sorted(begun.node_names or ()) if isinstance(begun, PreFilterResult) else _words(begun)
+            self.by_node["PreFilter"] = shown
+        rows, scores = table.rows().tolist(), {}
+        if self.is_searched and plugin.filter is not None:
+            said = {row: _words(_called(plugin.filter.filter, state, pod, table.view(row))) for row in rows}
+            self.by_node = {table.names[row]: (words,) for row, words in said.items()}
+            rows = [row for row in rows if said[row] == "Success"]
+        if rows and self.is_searched:
+            scores = self._scores(plugin, state, pod, table, rows)
+        for row, score in scores.items():
+            self.by_node[table.names[row]] = (*self.by_node.get(table.names[row], ("Success",)), score)
+
+    def _scores(
+        self, plugin: LoadedPlugin, state: CycleState, pod: PodInfo, table: Any, rows: list[int]
+    ) -> dict[int, int]:
+        mask = np.zeros(table.capacity, dtype=np.bool_)
+        mask[rows] = True
+        nodes = FeasibleNodes(table, mask)
+        begun = None if plugin.pre_score is None else _called(plugin.pre_score.pre_score, state, pod, nodes)
+        if begun is not None and not is_success(begun):
+            return {}
+        if plugin.score is not None:
+            raw = [_called(plugin.score.score, state, pod, table.view(row)) for row in rows]
+            if not all(isinstance(each, int | np.integer) for each in raw):
+                return {}
+            found = np.array(raw, dtype=np.int64)
+        elif plugin.score_columns is not None:
+            found = _called(plugin.score_columns.score_columns, state, pod, table, nodes.row_array())
+        else:
+            return {}
+        if plugin.normalize_score is not None and isinstance(found, np.ndarray):
+            found = _called(plugin.normalize_score.normalize_score, state, pod, found)
+        if not isinstance(found, np.ndarray):
+            return {}
+        scores = dict(zip(rows, found.tolist(), strict=True))
+        for row, score in scores.items():
+            if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+                self.faults.append(PluginFault("scores", f"node {table.names[row]} gets {score}, not 0 to 100"))
+        if plugin.explain_score is not None:
+            told = _called(plugin.explain_score.explain_score, pod, table.view(rows[0]))
+            if isinstance(told, PluginFault):
+                self.faults.append(told)
+            elif not told:
+                what = f"nothing explains the score of node {table.names[rows[0]]}"
+                self.faults.append(PluginFault("explanations", what))
+        return scores
+
+
+def _record(cluster: VirtualCluster, name: str) -> LoadedPlugin:
+    profiles = cluster.core.profiles.values()
+    return next(plugin for profile in profiles for plugin in profile.plugins if plugin.name == name)
+
+
+def _called(method: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return method(*arguments)
+    except BaseException as raised:
+        return PluginFault("raises", f"{method.__name__}: {described(contained(raised))}")
+
+
+def _words(said: Any) -> str:
+    if isinstance(said, PluginFault):
+        return str(said)
+    return "Success" if said is None or is_success(said) else f"{said.code.label}: {said.message}"
+
+
+def _without(plugin: LoadedPlugin, pod: PodInfo, node: Any, other: PodInfo) -> str | None:
+    """Return what the filter would say of a node were a pod not there; None where it is not asked."""
+    state = CycleState()
+    begun = None if plugin.pre_filter is None else _called(plugin.pre_filter.pre_filter, state, pod)
+    if begun is not None or plugin.filter is None:
+        return None
+    node = node.without_pod(other)
+    if plugin.pre_filter_extensions is not None:
+        _called(plugin.pre_filter_extensions.remove_pod, state, pod, other, node)
+    return _words(_called(plugin.filter.filter, state, pod, node))
+
+
+def _through(act: Callable[[], Any], told: list[PluginFault]) -> None:
+    """Do something again, as a step that ends with a broken promise has been taken, until nothing new is told."""
+    while True:
+        try:
+            act()
+        except BrokenPromiseError as broken:
+            told.append(PluginFault("promise", str(broken)))
+        else:
+            return
