@@ -95,13 +95,15 @@ class Rebalancing:
     ) -> None:
         """`cluster` has not been touched yet; it is taken over."""
         self._structs: list[Struct] = list(cluster.objects.values())
+        """As they were before anything was tried."""
         self._local = local
         self._request = request
         self._seed = seed
         self._pace = pace
         self._asked = Expansion()
         """What the manifests of the request come to."""
-        self._cluster = self._settled(cluster, pace.watch)
+        cluster.settle(watch=pace.watch)
+        self._cluster = cluster
         self._asked = expanded(self._cluster, request, templates)
         self._cluster.create(self._asked.objects)
         nodes = self._cluster.nodes
@@ -118,11 +120,6 @@ class Rebalancing:
         """How many moves that were found are not in the plan: refused in the end, or not proven when it was stopped."""
 
     # -- what there is -----------------------------------------------------------------------------------------------
-
-    def _settled(self, cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> SimulatedCluster:
-        cluster.create(self._asked.objects)
-        cluster.settle(watch=watch)
-        return cluster
 
     def _find_movers(self) -> list[Mover]:
         cluster, request = self._cluster, self._request
@@ -199,9 +196,11 @@ class Rebalancing:
             self._reasons = self._reasons_of(board, goal, found.moves, emptied)
             self._pace.watch.begin("proving the moves")
             is_last = attempt == TRIES - 1 or self._pace.is_stopped
+            self._cluster.begin()
             try:
                 prover = self._prove(found.moves, emptied, cuts=is_last)
             except RefusedMove as refused:
+                self._cluster.undo()
                 banned.add((refused.move[0], refused.move[2]))
                 continue
             break
@@ -300,12 +299,9 @@ class Rebalancing:
         return list(dict.fromkeys(left))
 
     def _prove(self, moves: Sequence[Move], emptied: Sequence[str], *, cuts: bool) -> Prover:
-        """Make the moves on a cluster of its own. With `cuts` a refused move is left out instead of raised."""
-        prover = Prover(
-            self._settled(self._cluster.again(self._structs, seed=self._seed)),
-            self._movers,
-            self._request.max_cordons + len(emptied),
-        )
+        """Make the moves, all in one trial. With `cuts` a refused move is left out instead of raised."""
+        self._cluster.settle()  # pods to be created come first, and the scheduler places what it can
+        prover = Prover(self._cluster, self._movers, self._request.max_cordons + len(emptied))
         for_guests = list(dict.fromkeys(node for _, origin, node in moves if not origin))
         for name in emptied if moves else ():
             prover.hold(name, "is to be empty")
