@@ -70,12 +70,14 @@ class DecisionTally:
 def decide(load: ClusterLoad, a: Setup, b: Setup, *, memos: bool = True, watch: WorkWatch = UNWATCHED) -> Decisions:
     """Decide a load's pods, by priority and then in their order, with both configurations.
 
-    Ends early where it is stopped. Raises `ConfigError`, `RegistryError`, and `PluginBrokenError` for a plugin that
-    raises.
+    Ends early where it is stopped; by `StoppedError` while the cluster is loaded. Raises `ConfigError`,
+    `RegistryError`, and `PluginBrokenError` for a plugin that raises.
     """
-    clusters = [load.stand(Site.of(EMPTY, each, memos=memos).cluster) for each in (a, b)]
+    clusters = [load.stand(Site.of(EMPTY, each, memos=memos).cluster, watch) for each in (a, b)]
     for each in clusters:
-        each.add(load.pods)  # nobody schedules them here, but plugins know of them as they would in a live core
+        each.add(
+            watch.over(load.pods)
+        )  # nobody schedules them here, but plugins know of them as they would in a live core
     classes = clusters[0].priority_classes
     tally = DecisionTally(a, b, *(Side.of(each.core) for each in clusters))
     for pod in in_queue_order(with_priority(pod, classes) for pod in load.pods):

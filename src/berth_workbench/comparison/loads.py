@@ -85,9 +85,12 @@ class ClusterLoad(msgspec.Struct, frozen=True):
         ]
         return cls((*standing, *expansion.objects), (*pending, *expansion.pods), changes, tuple(others))
 
-    def stand(self, made: SimulatedCluster) -> SimulatedCluster:
-        """Put everything that is there into an empty cluster, with what the plugins of its configuration follow."""
-        made.add(self.standing)
+    def stand(self, made: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> SimulatedCluster:
+        """Put everything that is there into an empty cluster, with what the plugins of its configuration follow.
+
+        Raises `StoppedError`.
+        """
+        made.add(watch.over(self.standing))
         made.add_followed(self._documents())
         return made
 
@@ -97,10 +100,10 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     def put_into(self, cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> None:
         """Put everything into an empty cluster, have the pods placed, and carry the steps out.
 
-        Raises `ChangeError`, `ManifestError`, `StuckError`.
+        Raises `ChangeError`, `ManifestError`, `StuckError`, `StoppedError`.
         """
-        self.stand(cluster)
-        cluster.add(self.pods)
+        self.stand(cluster, watch)
+        cluster.add(watch.over(self.pods))
         cluster.settle(watch=watch)
         if self.steps:
             site = Site(cluster, self._documents(), watch=watch)

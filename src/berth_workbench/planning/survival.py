@@ -290,6 +290,7 @@ class _Asker:
         cluster = self._site.cluster
         table = cluster.core.cache.table
         for row in table.rows().tolist():
+            self._watch.check()
             shapes: Counter[PodShape] = Counter()
             lone: list[Pod] = []
             budgets: Counter[str] = Counter()
@@ -416,6 +417,7 @@ class _Asker:
             return 0, doubtful
         low, high = 1, min(NODES_AT_MOST, max(len(each) - 1, 1)) + 1
         while high - low > 1:
+            self._watch.check()
             middle = (low + high) // 2
             if self._room.unproven_of_any(each, middle):
                 high = middle

@@ -171,11 +171,9 @@ class Site:
 
 
 def _loaded(snapshot: Snapshot, watch: WorkWatch) -> Iterator[Struct]:
-    """Yield the objects of a snapshot, and tell how far it is. Raises `StoppedError`."""
+    """Return the objects of a snapshot, and tell how far it is. Raises `StoppedError`."""
     watch.begin("loading the cluster", len(snapshot.documents))
-    for struct in snapshot.structs():
-        yield struct
-        watch.step()
+    return watch.over(snapshot.structs())
 
 
 def _key_of(document: Document) -> str:

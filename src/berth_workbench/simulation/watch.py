@@ -9,11 +9,13 @@ which. What can be kept in part looks at `is_stopped` between two steps, and ret
 
 import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 SURE_AFTER_S = 1.0
 """Nobody is told how long it takes yet before so much has been seen of it."""
+
+_T = TypeVar("_T")
 
 
 class StoppedError(Exception):
@@ -91,6 +93,12 @@ class WorkWatch:
         """The same, where what is under way cannot be kept in part. Raises `StoppedError`."""
         self.advance(steps)
         self.check()
+
+    def over(self, things: Iterable[_T]) -> Iterator[_T]:
+        """Yield things, each of which is a step that cannot be kept. Raises `StoppedError`."""
+        for each in things:
+            yield each
+            self.step()
 
     def check(self) -> None:
         """Go on only if it need not end. Raises `StoppedError`."""

@@ -120,6 +120,7 @@ def test_packing_is_cheaper_than_spreading_and_the_same_seeds_give_the_same_comp
 def test_whoever_stops_it_keeps_what_is_done():
     """Looked at before each part and each pod: the decisions come first, then each configuration with each seed."""
     load = random_load(1, pods=10)
+    loading = 2 * (len(load.standing) + len(load.pods))
 
     class StopsAtLook(WorkWatch):
         looks = 0
@@ -127,7 +128,7 @@ def test_whoever_stops_it_keeps_what_is_done():
         @property
         def is_stopped(self):
             self.looks += 1
-            return self.looks > 6
+            return self.looks > loading + 6
 
     half = compare(load, source(SPREAD), source(PACKED), watch=StopsAtLook())
     assert (half.decisions.decided, half.measures, half.is_complete) == (5, (), False)
