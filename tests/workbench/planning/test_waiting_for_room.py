@@ -224,7 +224,7 @@ def test_who_had_no_place_yet_when_it_was_stopped_may_still_get_one():
     objects = [node("n1"), running("w1", "n1", deadline=4000), pod("new"), pod("huge", cpu="9", owner="h")]
 
     class AtTheFirstEnd(WorkWatch):
-        def begin(self, doing):
+        def begin(self, doing, total=None):
             if doing == "ending pods":
                 self.stop()
 
