@@ -45,6 +45,10 @@ ALIKE_AT_ONCE = 128
 """So many pods are placed in one step where each is like the one before."""
 
 
+BindAtOnce = Callable[[PodInfo, str], Pod]
+"""Stores that a pod is bound to a node, and returns the pod as it is then."""
+
+
 class CoreParts(NamedTuple):
     """What a core is made of, in the order in which the parts are made."""
 
@@ -109,11 +113,7 @@ class Core:
         self.shadows = parts.shadows
         # Bools and not the objects, which would be asked each time: most cores have neither.
         self._keeps_health, self._has_shadows = bool(parts.health), bool(parts.shadows)
-        self.bind_at_once: Callable[[PodInfo, str], Pod] | None = None
-        """Stores that a pod is bound to a node, and returns the pod as it is then; None where bindings are asked for.
-
-        For whoever is the API server as well, refuses nothing, and need not be told: a pod with which no plugin has
-        anything to do any more is then bound within its attempt, without effects, answers and events."""
+        self._bind_at_once: BindAtOnce | None = None
         self._run: tuple[PodInfo, AlikeRun] | None = None
         """The last pod that was bound so and what its decision left, where the next one in the queue is like it."""
 
@@ -154,6 +154,14 @@ class Core:
         self._settle()
         self._announce_room()
         return self._dispatcher.take_effects()
+
+    def bind_at_once_by(self, bind: BindAtOnce | None) -> None:
+        """Have pods bound within their attempts, without effects, answers and events; None: as they are by default.
+
+        For whoever is the API server as well, refuses nothing, and need not be told. Pods with which plugins or an
+        instrument have anything to do after their attempt are bound as by default even so.
+        """
+        self._bind_at_once, self._run = bind, None
 
     def load(self, pods: Iterable[Pod]) -> None:
         """Take in pods that have a node, many at once: what `handle` would do of each, as long as nobody waits.
@@ -236,9 +244,9 @@ class Core:
             self._failure_handler.reject(queued, attempt)
             return
         node_name = self.cache.table.names[row]
-        if self.bind_at_once is not None and self._is_nobody_told and attempt.profile.binds_plainly(attempt.state):
+        if self._bind_at_once is not None and self._is_nobody_told and attempt.profile.binds_plainly(attempt.state):
             self._run = self._run_after(attempt)
-            self._place(pod, self.bind_at_once(pod, node_name))
+            self._place(pod, self._bind_at_once(pod, node_name))
             return
         attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
         status, timeouts_s = self._binding.reserve(attempt, node_name)
@@ -266,7 +274,7 @@ class Core:
 
         Return the pod that is to be tried in whole; None where none is left, or enough were placed in one step.
         """
-        assert self._run is not None and self.bind_at_once is not None, "the run began with a pod that was bound so"
+        assert self._run is not None and self._bind_at_once is not None, "the run began with a pod that was bound so"
         last, run = self._run
         following: QueuedPod | None = queued
         for _ in range(ALIKE_AT_ONCE):
@@ -279,7 +287,7 @@ class Core:
                 self._run = None
                 return following
             self.trace.forget(pod.key)
-            self._place(pod, self.bind_at_once(pod, self.cache.table.names[self.search.break_tie(rows)]))
+            self._place(pod, self._bind_at_once(pod, self.cache.table.names[self.search.break_tie(rows)]))
             following = self.queue.pop(self.now)
         return following
 

@@ -269,7 +269,7 @@ def is_active(pod: Pod) -> bool:
 
 def is_daemon(pod: Pod) -> bool:
     """Say whether a pod belongs to a DaemonSet."""
-    return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+    return "DaemonSet" in [each.kind for each in pod.metadata.owner_references if each.controller]  # faster than `any`
 
 
 def is_mirror(pod: Pod) -> bool:

@@ -107,7 +107,7 @@ class SimulatedCluster(UndoableCluster):
         )
         self._api_calls = ApiCalls(self)
         self.answer_api = self._api_calls
-        self.core.bind_at_once = self._bind_at_once
+        self.core.bind_at_once_by(self._bind_at_once)
         self.evictions: list[Eviction] = []
         self.messages: dict[str, str] = {}
         """Why each pending pod that was tried has no node, by `namespace/name`."""
