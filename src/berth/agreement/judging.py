@@ -47,6 +47,9 @@ from berth.state.table import NodeTable
 MOST_STATES: Final = 48
 MOST_STATES_SAMPLED: Final = 3
 """Where sampling explains that a node is not the best, fewer states are tried before it is taken to."""
+MANY_BETTER: Final = 2
+"""With more nodes than this that are better, and nothing that may not have been seen yet, no other state is tried: that
+of a moment ago differs in one or two."""
 FIRST_STEPS_BACK: Final = 4
 """So many earlier states are tried before single pods are tried on the other side of this one."""
 MOST_NEIGHBOURS: Final = 12
@@ -282,7 +285,10 @@ class Judge:
                         question, state, answer, "agrees" if state.is_present else "couldHaveSeen", asked
                     )
                 if asked == 1:
-                    may_be_sampled = self._may_be_sampled(question, answer)
+                    better = self._better(question, answer)
+                    may_be_sampled = better is not None
+                    if better is not None and better > MANY_BETTER and not state.shifts:
+                        return self._judged(question, state, answer, "sampled", asked)
             if asked >= (MOST_STATES_SAMPLED if may_be_sampled else MOST_STATES):
                 break
         assert first is not None, "there is always the state at the moment of the question"
@@ -325,20 +331,21 @@ class Judge:
         fits = row is not None and bool(nodes.mask[row])
         return StateAnswer(attempt, best, fits, fits and row in best)
 
-    def _may_be_sampled(self, question: AskedPod, answer: StateAnswer) -> bool:
-        """Say whether a scheduler that looks at a part of the nodes may have come to this node."""
+    def _better(self, question: AskedPod, answer: StateAnswer) -> int | None:
+        """Return how many nodes are better than this one, if a scheduler may have come to it that looks at a part."""
         attempt = answer.attempt
         nodes, scored = attempt.found.nodes, attempt.found.scored
         if not answer.fits or nodes is None or scored is None:
-            return False
+            return None
         enough = feasible_nodes_to_find(len(self._core.cache.table), self._percentages.get(attempt.profile.name))
         if nodes.count <= enough:
-            return False
+            return None
         rows = nodes.row_array()
         totals = scored.total(rows)
         own = totals[np.searchsorted(rows, self._core.cache.table.row_of[question.node])]
+        better = int(np.count_nonzero(totals > own))
         # Of the nodes that it looked at, of which there were enough, none was better.
-        return int(np.count_nonzero(totals > own)) <= nodes.count - enough
+        return better if better <= nodes.count - enough else None
 
     def _judged(self, question: AskedPod, state: State, answer: StateAnswer, result: Result, asked: int) -> Judgement:
         if self.on_decided is not None:
