@@ -354,6 +354,51 @@ async def test_a_scheduler_in_a_pod_is_reached_through_the_api_server(tmp_path, 
     assert cluster.forwarded == [asked]
 
 
+class ClusterWithObserver(Cluster):
+    """Somebody else's scheduler holds the lease, or nobody, and an observer of ours looks on."""
+
+    def routes(self, port):
+        return [*super().routes(port), web.get("/api/v1/pods", self._list_everywhere)]
+
+    async def _list_everywhere(self, request):
+        assert request.query["labelSelector"] == "app.kubernetes.io/component=observer"
+        args = ["observe", "--secure-port=10260"]
+        starting = {"metadata": {"name": "new", "namespace": "kube-system"}, "status": {"phase": "Pending"}}
+        observer = {
+            "metadata": {"name": "observer-0", "namespace": "kube-system"},
+            "spec": {"containers": [{"args": args}]},
+            "status": {"phase": "Running"},
+        }
+        return web.json_response({"items": [starting, observer]})
+
+    async def _forward(self, request):
+        if request.match_info["name"] != "observer-0":
+            self._lead_to, observers = self.stock_port, self._lead_to
+            try:
+                return await super()._forward(request)
+            finally:
+                self._lead_to = observers
+        return await super()._forward(request)
+
+
+@pytest.mark.parametrize(("holder", "asked"), [("", ["observer-0"]), ("berth-0_uuid", ["berth-0", "observer-0"])])
+@pytest.mark.parametrize("status", [403, 404])
+async def test_an_observer_beside_somebody_elses_scheduler_is_found_by_its_label(tmp_path, holder, asked, status):
+    cluster = ClusterWithObserver(holder=holder)
+    async with (
+        a_scheduler(tmp_path / "stock", status=status) as stock,
+        a_scheduler(tmp_path / "s") as place,
+        listening(cluster.routes(place.port)) as port,
+    ):
+        cluster.stock_port = stock.port
+        config = kubeconfig(tmp_path, f"http://127.0.0.1:{port}")
+        result = await explain("web", "--kubeconfig", config)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output) == REPORT
+    assert [pod for pod, _ in cluster.forwarded] == asked
+    assert cluster.forwarded[-1] == ("observer-0", "10260")
+
+
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [

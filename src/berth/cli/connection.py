@@ -24,6 +24,8 @@ TIMEOUT_S = 15.0
 SECURE_PORT = 10259
 LEASES = (("kube-system", "kube-scheduler"), ("kube-system", "berth"))
 SELECTORS = ("component=kube-scheduler", "app.kubernetes.io/name=berth")
+OBSERVERS = "app.kubernetes.io/component=observer"
+OK = 200
 PORT_FORWARD = "v4.channel.k8s.io"
 """The kubelet's port forwarding over WebSocket: each message begins with the number of its channel, 0 for data and 1
 for errors, and the first message of each channel is the port."""
@@ -83,17 +85,38 @@ async def ask_at(
 
 
 async def ask_in_cluster(access: "ClusterAccess", path: str, lease: str, body: bytes | None = None) -> Answered:
-    """Ask the pod that holds the lease, through the API server."""
+    """Ask the pod that holds the lease, through the API server; or an observer, where that is none of ours.
+
+    An observer holds no lease, since it stands beside somebody else's scheduler: its pod is found by its label.
+    """
     from berth.api.errors import TransportError
     from berth.kube.http.client import HttpTransport
 
     transport = HttpTransport(access)
+    problem: UnreachableError | None = None
+    found: Answered | None = None
     try:
-        namespace, pod, port = await _holder(transport, lease)
+        try:
+            found = await _ask_pod(access, await _holder(transport, lease), path, body)
+        except UnreachableError as error:
+            problem = error
+        is_ours = found is not None and (found.status == OK or bool(found.cluster_id))
+        observer = None if is_ours or lease else await _observer(transport)
     except TransportError as error:
         raise UnreachableError(str(error)) from None
     finally:
         await transport.close()
+    if observer is not None:
+        return await _ask_pod(access, observer, path, body)
+    if found is None:
+        assert problem is not None, "either somebody has answered, or why nobody has is known"
+        raise problem
+    return found
+
+
+async def _ask_pod(access: "ClusterAccess", place: tuple[str, str, int], path: str, body: bytes | None) -> Answered:
+    """Ask what serves at a pod's port."""
+    namespace, pod, port = place
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the tunnel says whose it is
     async with _forwarded(access, namespace, pod, port) as local:
@@ -166,6 +189,20 @@ async def _holder(transport: Any, lease: str) -> tuple[str, str, int]:
                 raise UnreachableError(f"{host} holds the lease {'/'.join(place)}, and no pod of a scheduler is there")
             return place[0], pod["metadata"]["name"], _port_of(pod)
     raise UnreachableError(f"nobody holds the lease {' or '.join(map('/'.join, wanted))}; --lease names another")
+
+
+async def _observer(transport: Any) -> tuple[str, str, int] | None:
+    """Namespace, name and port of a pod that looks on; None where there is none, or pods may not be listed."""
+    from berth.api.errors import ApiError
+    from berth.api.resources import RESOURCES
+
+    try:
+        listed = msgspec.json.decode(await transport.list(RESOURCES["Pod"], label_selector=OBSERVERS))
+    except ApiError:
+        return None
+    running = (each for each in listed.get("items") or () if (each.get("status") or {}).get("phase") == "Running")
+    pod = next(running, None)
+    return None if pod is None else (pod["metadata"]["namespace"], pod["metadata"]["name"], _port_of(pod))
 
 
 async def _pod_on(transport: Any, namespace: str, host: str) -> Json | None:

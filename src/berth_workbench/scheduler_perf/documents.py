@@ -5,8 +5,7 @@ its parameters in (`countParam: $initNodes`). Pods and nodes are made from files
 of a few functions. Source: test/integration/scheduler_perf, v1.36.
 """
 
-import itertools
-import operator
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -52,9 +51,10 @@ class Template:
         return self._parsed(re.sub(r"{{(.*?)}}", lambda part: str(self._value(part[1].split(), values)), self._text))
 
     def _value(self, words: list[str], values: Mapping[str, int]) -> int | float:
-        arguments = [values[word] if word in values else _number(word) for word in words[len(words) > 1 :]]
-        function = FUNCTIONS.get(words[0]) if len(words) > 1 else sum
-        if function is None or not arguments or None in arguments:
+        named = [values[word] if word in values else _number(word) for word in words[len(words) > 1 :]]
+        arguments = [each for each in named if each is not None]
+        function = FUNCTIONS.get(words[0]) if len(words) > 1 else _only
+        if function is None or not arguments or None in named:
             raise PerfError(f"{self._path}: {{{{{' '.join(words)}}}}} is not understood")
         return function(arguments)
 
@@ -73,16 +73,17 @@ FUNCTIONS: Final[Mapping[str, Callable[[list[Any]], int | float]]] = {
     "AddFloat": lambda given: float(sum(given)),
     "SubtractInt": lambda given: int(given[0] - given[1]),
     "SubtractFloat": lambda given: float(given[0] - given[1]),
-    "MultiplyInt": lambda given: int(_product(given)),
-    "MultiplyFloat": lambda given: float(_product(given)),
+    "MultiplyInt": lambda given: int(math.prod(given)),
+    "MultiplyFloat": lambda given: float(math.prod(given)),
     "DivideInt": lambda given: int(given[0] / given[1]),
     "DivideFloat": lambda given: float(given[0] / given[1]),
     "Mod": lambda given: int(given[0]) % int(given[1]),
 }
 
 
-def _product(given: list[float]) -> float:
-    return list(itertools.accumulate(given, operator.mul))[-1]
+def _only(given: list[Any]) -> int | float:
+    value: int | float = given[0]
+    return value
 
 
 def _number(word: str) -> float | None:
