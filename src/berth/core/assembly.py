@@ -121,7 +121,7 @@ def build_core(
     def activate(uid: str) -> None:
         queue.activate(uid, dispatcher.now())
 
-    resources = CustomResources(objects)
+    resources = CustomResources(objects, cache.touch)
     pod_groups, evictions = PodGroups(cache), Evictions(cache)
     handle = Handle(
         cache=cache,

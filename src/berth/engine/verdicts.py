@@ -159,7 +159,7 @@ class FilterRunner:
         def compute(rows: Rows) -> FilterColumn:
             try:
                 if self._columns is None:
-                    self.node_calls += int(np.count_nonzero(table.valid[rows]))
+                    self.node_calls += table.node_count if isinstance(rows, slice) else len(rows)
                     return plain_column(self.plain, extra, state, pod, table, rows)
                 return self._columns(state, pod, table, rows)
             except BaseException as raised:
@@ -236,16 +236,19 @@ def plain_column(
     table: NodeTable,
     rows: Rows,
 ) -> FilterColumn:
-    """Ask a plain filter about each valid row of `rows`; `reasons` are those of the column that they belong to."""
+    """Ask a plain filter about each valid row, all or an array of them; `reasons` are those of the column that they belong to."""
     if reasons is None or isinstance(rows, slice):  # a whole column has codes of its own
         reasons = PlainReasons()
-    asked = [row for row in np.arange(table.capacity)[rows].tolist() if table.valid[row]]
+    asked = (np.arange(table.capacity) if isinstance(rows, slice) else rows).tolist()
+    is_valid = table.valid[rows].tolist()
     # Paid before the first call, so that an attempt that cannot afford all nodes does not begin with them.
-    state.work.spend(plugin.name, STEPS_PER_NODE * len(asked), lambda: "which filters node by node")
+    state.work.spend(plugin.name, STEPS_PER_NODE * sum(is_valid), lambda: "which filters node by node")
     # A row without a node passes here; `Sums.passing` leaves it out.
-    codes = np.zeros(table.capacity, dtype=np.int32)
+    codes = np.zeros(len(asked), dtype=np.int32)
     broken = BrokenOnNodes(plugin.name)
-    for row in asked:
+    for place, row in enumerate(asked):
+        if not is_valid[place]:
+            continue
         view = table.view(row)
         try:
             status = plugin.filter(state, pod, view)
@@ -256,8 +259,8 @@ def plain_column(
             status = broken.on(view.name, bug)
             reasons.has_broken = True
         if status is not None and not is_success(status):
-            codes[row] = reasons.code_of(status)
-    return FilterColumn(codes[rows], reasons)
+            codes[place] = reasons.code_of(status)
+    return FilterColumn(codes, reasons)
 
 
 class BrokenOnNodes:

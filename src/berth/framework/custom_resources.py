@@ -6,6 +6,7 @@ then follows the resource: the live scheduler with an informer, or by asking aga
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from berth.api.custom import CustomObject, CustomResource
@@ -13,6 +14,8 @@ from berth.api.web import DOCUMENT, WebResource
 from berth.state.objects import ObjectStore, key_of
 
 KeysOf = Callable[[Any], Iterable[str]]
+NodeOf = Callable[[Any], str]
+"""Which node an object tells of, by name; empty for none."""
 
 
 class CustomObjects:
@@ -113,10 +116,12 @@ class _Index:
 class CustomResources:
     """Everything that plugins have asked for, by name."""
 
-    __slots__ = ("_declared", "_name_of", "_objects", "_polled")
+    __slots__ = ("_declared", "_name_of", "_node_changed", "_objects", "_polled")
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: ObjectStore, node_changed: Callable[[str], None] = lambda _node_name: None) -> None:
+        """`node_changed` is told of the nodes of which something else than their objects and pods has changed."""
         self._objects = objects
+        self._node_changed = node_changed
         self._declared: dict[str, CustomResource] = {}
         self._name_of: dict[type, str] = {}
         """What events call the objects of each struct that somebody follows."""
@@ -125,17 +130,25 @@ class CustomResources:
     def __iter__(self) -> Iterator[CustomResource]:
         return iter(self._declared.values())
 
-    def declare(self, resource: CustomResource) -> CustomObjects:
+    def declare(self, resource: CustomResource, node_of: NodeOf | None = None) -> CustomObjects:
         """Follow a resource; several plugins may ask for the same, each for a view of its own with its own indexes.
 
-        Raises ValueError where they want it differently.
+        `node_of` is for objects each of which tells of one node: when one changes, what is kept of its node's pods is
+        worked out again (`Dependency.PODS_ON_NODE`), and nothing else. Raises ValueError where two plugins want a
+        resource differently.
         """
         name = resource.name
         if self._declared.setdefault(name, resource) != resource:
             raise ValueError(f"two plugins follow {name} in different ways: agree on one CustomResource")
         if resource.struct is not None:
             self._name_of[resource.struct] = name
+        if node_of is not None:
+            self._objects.heed(name, partial(self._tell_of, node_of))
         return CustomObjects(name, self._objects)
+
+    def _tell_of(self, node_of: NodeOf, *objects: Any) -> None:
+        for node_name in dict.fromkeys(node_of(obj) for obj in objects if obj is not None):
+            self._node_changed(node_name)
 
     def poll(self, resource: WebResource) -> WebDocument:
         """Ask for a document; several plugins may ask for the same. Raises ValueError where they want two."""

@@ -86,7 +86,7 @@ def _way_to_show(kind: Any) -> Any:
         return _SHOWN.get(kind)
     body = {name: _forwarding(kind, name) for name in _READ[kind]}
     if kind is Handle:
-        body["follow"] = lambda self, resource: shown(self._of.follow(resource))
+        body["follow"] = lambda self, *asked, **more: shown(self._of.follow(*asked, **more))
         body["profile"] = lambda self: _way_to_show(ProfileView)(self._of.profile())
     face = msgspec.defstruct(kind.__name__, (), bases=(Face,), namespace=body, frozen=True, eq=False)
     return _lasting(face) if kind in _LASTING else face

@@ -4,11 +4,12 @@ import copy
 import random
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from berth.api.custom import CustomResource
 from berth.api.web import WebResource
 from berth.config.feature_gates import FeatureGates
-from berth.framework.custom_resources import CustomObjects, CustomResources, WebDocument
+from berth.framework.custom_resources import CustomObjects, CustomResources, NodeOf, WebDocument
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
@@ -27,6 +28,12 @@ from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_groups import PodGroups
+
+
+class Follow(Protocol):
+    """Follows a resource."""
+
+    def __call__(self, resource: CustomResource, node_of: NodeOf | None = None) -> CustomObjects: ...
 
 
 class Handle:
@@ -71,7 +78,7 @@ class Handle:
         rng: random.Random | None = None,
         tell: Callable[[EmitEvent], None] = lambda _event: None,
         observe: Callable[[Observation], None] = lambda _observation: None,
-        follow: Callable[[CustomResource], CustomObjects] | None = None,
+        follow: "Follow | None" = None,
         poll: Callable[[WebResource], WebDocument] | None = None,
         wall_clock: Callable[[], float] = time.time,
         preempting: "Preempting | None" = None,
@@ -93,8 +100,9 @@ class Handle:
         """Send out an Event, without waiting for it."""
         self.observe = observe
         """Tell metrics, and the other instruments of the core, what only the plugin sees."""
-        self.follow = CustomResources(objects).declare if follow is None else follow
-        """Ask for the objects of a `CustomResource`; to be called when the plugin is made."""
+        self.follow: Follow = CustomResources(objects).declare if follow is None else follow
+        """Ask for the objects of a `CustomResource`; to be called when the plugin is made. With a function that says
+        which node an object tells of, a change makes what is kept of that node stale, as `node_changed` does."""
         self.poll = CustomResources(objects).poll if poll is None else poll
         """Ask for a document from elsewhere than the API server, a `WebResource`; to be called when it is made."""
         self.wall_clock = wall_clock

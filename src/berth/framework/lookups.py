@@ -121,9 +121,7 @@ class WatchedHandle:
     def _watched(self, name: str, value: Any) -> Any:
         note = self._lookups.note
         if name in ("follow", "poll"):
-            return lambda resource: _Watched(
-                value(resource), lambda _what, _asked: note(_kind(resource.name), resource.name)
-            )
+            return lambda *asked, **more: self._followed(value(*asked, **more), *asked, **more)
         if name in ("now", "wall_clock"):
             return lambda: (note(Dependency.UNKNOWN, f"handle.{name}"), value())[1]
         if name == "objects":
@@ -136,6 +134,11 @@ class WatchedHandle:
                 note(fact, f"handle.{name}.{what}".rstrip("."))
 
         return _Watched(value, noted)
+
+    def _followed(self, of: Any, resource: Any, node_of: Any = None) -> _Watched:
+        # What tells of one node is told of in the same way as the pods there.
+        fact = _kind(resource.name) if node_of is None else Dependency.PODS_ON_NODE
+        return _Watched(of, lambda _what, _asked: self._lookups.note(fact, resource.name))
 
     def _note_objects(self, what: str, asked: tuple[Any, ...]) -> None:
         kinds: Iterable[str] = asked[:1] if asked and isinstance(asked[0], str) else asked[0] if asked else ()

@@ -4,7 +4,7 @@ Plugins look claims, services, classes and the like up here; memos remember the 
 A plugin notes what it is about to write in `assumed`, where `latest` looks first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from berth.api.meta import Struct
@@ -20,12 +20,13 @@ CHANGES_KEPT = 4096
 class ObjectStore:
     """Objects by kind, then by `namespace/name` (or name)."""
 
-    __slots__ = ("_changes", "_objects", "_versions", "assumed", "changes")
+    __slots__ = ("_changes", "_heeded", "_objects", "_versions", "assumed", "changes")
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Any]] = {}
         self._versions: dict[str, int] = {}
         self._changes: dict[str, list[str]] = {}
+        self._heeded: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
         self.assumed = Assumptions()
         self.changes = 0
         """How often objects of any kind have changed."""
@@ -38,6 +39,8 @@ class ObjectStore:
         old = objects.get(key)
         objects[key] = obj
         self._note(kind, key, obj)
+        for heed in self._heeded.get(kind, ()):
+            heed(old, obj)
         return old
 
     def remove(self, kind: str, obj: Any) -> Any | None:
@@ -46,7 +49,13 @@ class ObjectStore:
         old = self._objects.get(kind, {}).pop(key, None)
         if old is not None:
             self._note(kind, key, None)
+            for heed in self._heeded.get(kind, ()):
+                heed(old, None)
         return old
+
+    def heed(self, kind: str, heed: Callable[[Any | None, Any | None], None]) -> None:
+        """Have a function called with each object of a kind that changes, as it was and as it is."""
+        self._heeded.setdefault(kind, []).append(heed)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Any | None:
         """Return an object, or None."""

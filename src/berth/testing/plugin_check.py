@@ -66,6 +66,7 @@ def check_plugin(
     nodes: MakesNode | None = None,
     pods: MakesPod | None = None,
     objects: MakesObjects = lambda _rng: (),
+    remembers: bool = False,
     histories: int = 4,
     steps: int = 30,
     seed: int = 0,
@@ -74,7 +75,8 @@ def check_plugin(
 
     `args` are those of its `pluginConfig`. It is enabled beside the default plugins unless there is a `config`. `nodes`
     and `pods` make what the plugin looks at, under the name given; `objects` returns some to be put into the cluster,
-    anew or in a newer state. The same `seed` gives the same histories.
+    anew or in a newer state. A plugin that `remembers` may know more than objects say, such as what it has reserved
+    on a node, and need not say the same when the scheduler is started anew. The same `seed` gives the same histories.
     """
     try:
         plugins_given([plugin])
@@ -87,7 +89,7 @@ def check_plugin(
     found: dict[str, PluginFault] = {}
     for number in range(histories):
         rng = random.Random(f"{seed} {number}")
-        history = _History(plugin, config, rng, nodes or _some_node, pods or _some_pod, objects)
+        history = _History(plugin, config, rng, nodes or _some_node, pods or _some_pod, objects, remembers)
         for fault in history.lived(steps):
             found.setdefault(fault.kind, fault._replace(what=f"{fault.what} (history {number} of seed {seed})"))
     if found:
@@ -127,9 +129,11 @@ class _History:
         make_node: MakesNode,
         make_pod: MakesPod,
         make_objects: MakesObjects,
+        remembers: bool,
     ) -> None:
         self._name: str = plugin.name  # type: ignore[attr-defined]
         self._rng = rng
+        self._remembers = remembers
         self._make_node, self._make_pod, self._make_objects = make_node, make_pod, make_objects
         self._raised = _Faults()
         plugins = {self._name: plugin}
@@ -243,7 +247,7 @@ class _History:
         self._kept.restart()
         for probe, old in zip(probes, said, strict=True):
             new = _Answers(self._kept, self._name, probe)
-            if is_settled and new.by_node != old.by_node:
+            if is_settled and not self._remembers and new.by_node != old.by_node:
                 where = next(each for each in old.by_node if old.by_node[each] != new.by_node.get(each))
                 change = f"of {where} it said {old.by_node[where]}, and says {new.by_node.get(where)} now"
                 yield PluginFault("state", f"the scheduler was started anew, which changed its mind: {change}")

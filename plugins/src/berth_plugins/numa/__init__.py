@@ -8,7 +8,6 @@
 | `scores` | scores one node's zones by a strategy |
 | `fingerprint` | computes the fingerprint of the pods of a node |
 | `cache` | keeps what is known of each node: as reported, less what is reserved, resynced by fingerprints |
-| `columns` | does what `alignment` and `scores` do for many nodes at once |
 | `explanations` | says in numbers why nodes were rejected, and how much less would do |
 | `node_resource_topology_match` | is the plugin |
 """

@@ -9,8 +9,6 @@
 
 Nothing here waits: a report and the pods of its node are compared when either changes. So what is known of a node is a
 matter of what was told, not of when, and everything that may change it is an event that pods can be woken by.
-
-`take_changes` tells `columns` which nodes have changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,21 +48,12 @@ class TopologyCache:
 
     def __init__(self, reports: CustomObjects) -> None:
         self._reports = reports
-        self._version = -1
         self._read: dict[str, tuple[NodeResourceTopology, Topology]] = {}
-        self._changed: set[str] | None = None
         self._touched: set[str] = set()
 
     def known(self, node_name: str) -> Known:
         """Return what is known of a node."""
-        self._renew()
         return Known(self._reported(node_name))
-
-    def take_changes(self) -> set[str] | None:
-        """Return the nodes of which something may have changed since the last call; None for all."""
-        self._renew()
-        changed, self._changed = self._changed, set()
-        return changed
 
     def reserved_on(self, node_name: str) -> int:
         """Return for how many pods something is reserved on a node."""
@@ -76,7 +65,6 @@ class TopologyCache:
 
     def take_touched(self) -> set[str]:
         """Return the nodes that pods, or what is reserved for them, may have changed since the last call."""
-        self._renew()
         touched, self._touched = self._touched, set()
         return touched
 
@@ -91,30 +79,6 @@ class TopologyCache:
 
     def pod_gone(self, pod: PodInfo) -> None:
         """Note that a pod is gone or has finished."""
-
-    def _renew(self) -> None:
-        """Take in the reports that have changed."""
-        if self._version == self._reports.version:
-            return
-        changed = self._reports.changed_since(self._version) if self._version >= 0 else None
-        self._version = self._reports.version
-        if changed is None:
-            names = {report.metadata.name for report in self._reports.list()}
-            self._report_changed(names | self._read.keys())
-            self._changed = None
-        else:
-            self._report_changed(set(changed))
-
-    def _report_changed(self, node_names: set[str]) -> None:
-        self._note(node_names)
-
-    def _note(self, node_names: Iterable[str]) -> None:
-        if self._changed is not None:
-            self._changed.update(node_names)
-
-    def _touch(self, node_name: str) -> None:
-        self._touched.add(node_name)
-        self._note((node_name,))
 
     def _reported(self, node_name: str) -> Topology | None:
         """Return what the last report says."""
@@ -156,7 +120,7 @@ class DiscardReserved(TopologyCache):
     def reserve(self, node_name: str, pod: PodInfo) -> None:
         """Note that a node was chosen for a pod."""
         self._reserved.setdefault(node_name, set()).add(pod.uid)
-        self._touch(node_name)
+        self._touched.add(node_name)
 
     def unreserve(self, node_name: str, pod: PodInfo) -> None:
         """Note that the pod will not go there, or is there."""
@@ -165,7 +129,7 @@ class DiscardReserved(TopologyCache):
             reserved.discard(pod.uid)
             if not reserved:
                 del self._reserved[node_name]
-            self._touch(node_name)
+            self._touched.add(node_name)
 
     def pod_seen(self, pod: PodInfo) -> None:
         """Note that a pod is bound."""
@@ -378,6 +342,7 @@ class OverReserve(TopologyCache):
     ) -> None:
         """`is_own` says whether the scheduler of this name is the one that reserves here."""
         super().__init__(reports)
+        self._version = -1
         self._pods = pods
         self.watches_pods = isinstance(pods, WatchedPods)
         self._settings = settings
@@ -470,21 +435,29 @@ class OverReserve(TopologyCache):
             return False
         return _has_exclusive(pod, node.topology)
 
+    def take_touched(self) -> set[str]:
+        """Return the nodes that pods, or what is reserved for them, may have changed since the last call."""
+        self._renew()
+        return super().take_touched()
+
     def _renew(self) -> None:
-        super()._renew()
+        """Take in what has changed of reports and pods."""
+        if self._version != self._reports.version:
+            changed = self._reports.changed_since(self._version) if self._version >= 0 else None
+            if changed is None:
+                changed = [*(report.metadata.name for report in self._reports.list()), *self._read]
+            self._version = self._reports.version
+            self._stale.update(changed)
         self._stale.update(self._pods.changed_nodes())
         while self._stale:
             self._sync(self._stale.pop())
-
-    def _report_changed(self, node_names: set[str]) -> None:
-        self._stale |= node_names
 
     def _touch(self, node_name: str) -> None:
         """Have what is known of a node worked out again."""
         node = self._nodes.get(node_name)
         if node is not None:
             node.known = None
-        super()._touch(node_name)
+        self._touched.add(node_name)
 
     def _sync(self, node_name: str) -> None:
         """Take the last report over, if it is known to include all that was reserved; else its alignment alone."""

@@ -28,20 +28,15 @@ from berth.plugin import (
     Action,
     ClusterEvent,
     ClusterEventWithHint,
-    ColumnFilterPlugin,
-    ColumnScorePlugin,
     CycleState,
     Dependency,
     EventsPlugin,
     ExplainingPlugin,
-    FilterColumn,
     FilterPlugin,
     Handle,
     LesserRequestsPlugin,
     Node,
-    NodeTable,
     NodeView,
-    Objects,
     PodEventHandlerPlugin,
     PodInfo,
     PodUpdateHandlerPlugin,
@@ -49,11 +44,7 @@ from berth.plugin import (
     Promises,
     QueueingHint,
     ReservePlugin,
-    RowFilterPlugin,
-    Rows,
-    RowScorePlugin,
     ScorePlugin,
-    Scores,
     SignaturePlugin,
     Status,
     invalid,
@@ -79,7 +70,6 @@ from berth_plugins.numa.cache import (
     WatchedPod,
     WatchedPods,
 )
-from berth_plugins.numa.columns import ZoneColumns, scores, verdicts
 from berth_plugins.numa.explanations import RejectedNode, lesser_requests, sentences
 from berth_plugins.numa.requests import Ask, ask_of
 from berth_plugins.numa.scores import LEAST_ALLOCATED, STRATEGIES, Spend, Strategy, score_of
@@ -158,21 +148,15 @@ class NodeResourceTopologyMatchArgs(msgspec.Struct, frozen=True, rename="camel")
                 yield unsupported(f"{path}.cache.{name}", said, allowed)
 
 
-# What pods change, beside what the API server says in objects, is told by `node_changed`, and counts as their doing.
-DEPENDENCIES: frozenset[Dependency | Objects] = frozenset(
-    {Dependency.NODE, Dependency.PODS_ON_NODE, Objects((TOPOLOGIES.name, PODS.name))}
-)
+# What reports and reservations change is told of by node, and counts as the doing of pods there.
+DEPENDENCIES = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
 
 
 @final
 class NodeResourceTopologyMatch(
     FilterPlugin,
-    ColumnFilterPlugin,
-    RowFilterPlugin,
     PodWhatIfPlugin,
     ScorePlugin,
-    ColumnScorePlugin,
-    RowScorePlugin,
     SignaturePlugin,
     ReservePlugin,
     PodEventHandlerPlugin,
@@ -188,8 +172,6 @@ class NodeResourceTopologyMatch(
     promises: ClassVar[Promises] = Promises(
         filter_depends_on=DEPENDENCIES,
         score_depends_on=DEPENDENCIES,
-        filters_by_row=True,
-        scores_by_row=True,
         filters_by_affecting_pods=True,
         hints_by_shape=True,
     )
@@ -201,18 +183,17 @@ class NodeResourceTopologyMatch(
         self._strategy = Strategy(args.scoring_strategy.type, weights)
         self._handle = handle
         self._cache = self._made(args, handle)
-        self._columns = ZoneColumns(self._cache)
 
     def _made(self, args: NodeResourceTopologyMatchArgs, handle: Handle) -> TopologyCache:
         """Return the cache that the args ask for."""
-        reports = handle.follow(TOPOLOGIES)
+        reports = handle.follow(TOPOLOGIES, node_of=lambda report: str(report.metadata.name))
         if args.discard_reserved_nodes:
             return DiscardReserved(reports)
         if (args.cache_resync_period_seconds or 0) <= 0:
             return TopologyCache(reports)
         said = args.cache or NodeResourceTopologyCache()
         settings = Settings(said.foreign_pods_detect or ALL, said.resync_method or AUTODETECT, said.resync_scope or ALL)
-        pods = WatchedPods(handle.follow(PODS)) if said.informer_mode == DEDICATED else PodsOnNodes()
+        pods = WatchedPods(handle.follow(PODS, node_of=_node_of)) if said.informer_mode == DEDICATED else PodsOnNodes()
         return OverReserve(reports, pods, settings, lambda name: name == handle.profile().name)
 
     # -- what is taken --
@@ -270,41 +251,19 @@ class NodeResourceTopologyMatch(
             return Verdict.FITS
         return verdict(ask, known.topology, node.status.allocatable, self._strategy.kind)
 
-    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
-        """Do the same for many rows."""
-        self._columns.renew(table)
-        codes = verdicts(self._columns, ask_of(pod), table, rows, self._strategy.kind)
-        return FilterColumn(codes, STATUSES.__getitem__)
-
-    def filter_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
-        """Do the same for one row."""
-        node = table.nodes[row]
-        return 0 if node is None else int(self._verdict(ask_of(pod), node))
-
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """What zones have is a matter of reports: no what-if changes that."""
         return False
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Score one node."""
-        return self._score(state, ask_of(pod), node.name)
-
-    def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
-        """Do the same for one row."""
-        return self._score(state, ask_of(pod), table.names[row])
-
-    def _score(self, state: CycleState, ask: Ask, node_name: str) -> int:
+        ask = ask_of(pod)
         if not ask.is_guaranteed:
             return MAX_NODE_SCORE
-        known = self._cache.known(node_name)
+        known = self._cache.known(node.name)
         if known.topology is None or not known.is_fresh:
             return 0
         return score_of(ask, known.topology, self._strategy, self._spender(state))
-
-    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
-        """Score many rows."""
-        self._columns.renew(table)
-        return scores(self._columns, ask_of(pod), table, rows, self._strategy, self._spender(state))
 
     def _spender(self, state: CycleState) -> Spend:
         return lambda steps: state.work.spend(self.name, steps, lambda: "which tries sets of NUMA zones")
@@ -369,6 +328,10 @@ class NodeResourceTopologyMatch(
         row = table.row_of.get(node_name)
         node = None if row is None else table.nodes[row]
         return queue_if(node is not None and self._verdict(ask_of(pod), node) is Verdict.FITS)
+
+
+def _node_of(pod: WatchedPod) -> str:
+    return pod.spec.node_name
 
 
 OWN = Action.UPDATE_POD_SCALE_DOWN

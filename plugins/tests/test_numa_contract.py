@@ -1,17 +1,14 @@
-"""NodeResourceTopologyMatch: what it says of many nodes at once is what it says of each, on random topologies."""
-
-import random
+"""NodeResourceTopologyMatch keeps what every plugin has to, on random topologies."""
 
 import pytest
-from topologies import GPU, cluster, plugin_of
+from topologies import GPU
 
-from berth.plugin import CycleState
-from berth.testing import make_node, make_pod
+from berth.testing import check_plugin, make_node, make_pod
+from berth_plugins.numa.node_resource_topology_match import NodeResourceTopologyMatch
 from berth_plugins.numa.scores import STRATEGIES
 from berth_plugins.numa.topology import TOPOLOGIES
 
 POLICIES = ("single-numa-node", "single-numa-node", "single-numa-node", "restricted", "none", "odd")
-NAMES = tuple(f"n{number}" for number in range(12))
 RESOURCES = ("cpu", "memory", GPU, "hugepages-2Mi", "example.com/nic", "ephemeral-storage")
 CACHES = ({}, {"discardReservedNodes": True}, {"cacheResyncPeriodSeconds": 5, "cache": {"informerMode": "Shared"}})
 
@@ -82,45 +79,16 @@ def random_pod(rng, name):
     return pod
 
 
-def both_forms_agree(found, pod):
-    """Compare both forms on all rows, and on some of them; return how many nodes let the pod pass."""
-    plugin, table = plugin_of(found), found.core.cache.table
-    rows, state = table.rows(), CycleState()
-    codes, describe = plugin.filter_columns(state, pod, table, rows)
-    by_column = [describe(code) if code else None for code in codes.tolist()]
-    by_node = [plugin.filter(state, pod, table.view(row)) for row in rows.tolist()]
-    assert by_column == by_node
-    scores = plugin.score_columns(state, pod, table, rows).tolist()
-    assert scores == [plugin.score(state, pod, table.view(row)) for row in rows.tolist()]
-    some = rows[::3]
-    assert plugin.filter_columns(state, pod, table, some).codes.tolist() == codes[::3].tolist()
-    assert plugin.score_columns(state, pod, table, slice(0, table.capacity))[rows].tolist() == scores
-    return by_node.count(None)
-
-
 @pytest.mark.parametrize("caching", CACHES, ids=["passthrough", "discards", "reserves"])
 @pytest.mark.parametrize("kind", STRATEGIES)
-def test_both_forms_agree_on_random_topologies_that_change(config, kind, caching):
-    rng = random.Random(f"{kind} {caching}")
+def test_it_keeps_its_contract_on_random_topologies_that_change(config, kind, caching):
     strategy = {"type": kind, "resources": [{"name": "cpu", "weight": 3}, {"name": GPU, "weight": 2}]}
-    found = cluster(config, scoringStrategy=strategy, **caching)
-    for name in NAMES:
-        found.put(random_node(rng, name))
-    fitting = []
-    for number in range(60):
-        name = rng.choice(NAMES)
-        what = rng.choice(("report", "report", "report", "no report", "node", "no node", "pod", "foreign pod"))
-        if what == "report":
-            found.put(random_report(rng, name))
-        elif what == "no report" and (TOPOLOGIES.name, name) in found.objects:
-            found.delete(TOPOLOGIES.name, name)
-        elif what == "node":
-            found.put(random_node(rng, name))
-        elif what == "no node" and ("Node", name) in found.objects and number < 40:
-            found.delete("Node", name)
-        elif what == "pod":
-            plugin_of(found).reserve(CycleState(), random_pod(rng, f"reserved-{number}").info(), name)
-        elif what == "foreign pod" and rng.random() < 0.2:
-            found.put(random_pod(rng, f"foreign-{number}").scheduler("other").node(name))
-        fitting += [both_forms_agree(found, random_pod(rng, "asks").info()) for _ in range(3)]
-    assert sum(fitting) > 100 and min(fitting) < len(NAMES) - 4
+    check_plugin(
+        NodeResourceTopologyMatch,
+        config=config("NodeResourceTopologyMatch", args={"scoringStrategy": strategy, **caching}),
+        nodes=random_node,
+        pods=random_pod,
+        objects=lambda rng: [random_report(rng, f"n{rng.randrange(4)}") for _ in range(rng.randrange(3))],
+        remembers=bool(caching),
+        histories=2,
+    )
