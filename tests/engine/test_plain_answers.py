@@ -243,3 +243,46 @@ def test_decisions_are_those_without_memos(plugin):
                 cluster.delete("Node", f"n{turn % 12:02d}")
         told.append(cluster.nodes_of())
     assert told[0] == told[1]
+
+
+class ByKind(Promised):
+    promises: ClassVar[Promises] = Promised.promises
+
+    def signature(self, pod):
+        return pod.labels["app"]
+
+    def node_signature(self, node):
+        self.calls["node"] += 1
+        return node.labels["mode"], len(node.pods)
+
+
+def test_of_nodes_that_are_alike_one_is_asked_about():
+    cluster = cluster_of(ByKind, quiet=(3, 7))
+    plugin = plugin_of(cluster)
+
+    def calls_of(name):
+        plugin.calls.clear()
+        placed(cluster, name, app=name)
+        return plugin.calls
+
+    # Filter and Score have kinds of their own. Two kinds are filtered and one is scored; of the few quiet nodes that
+    # are left, each is asked about so that the whole column can be kept.
+    assert calls_of("a") == {"node": 2 * NODES, "filter": 2, "score": 1 + 2}
+    # The node with a pod is of another kind now.
+    assert calls_of("b") == {"node": 2, "filter": 3, "score": 2 + 2}
+    cluster.put(node(39, "quiet"))
+    assert calls_of("c") == {"node": 4, "filter": 3, "score": 2 + 3}
+
+
+def test_decisions_by_kinds_of_nodes_are_those_without_them():
+    told = []
+    for plugin in (ByKind, Promised):
+        cluster = cluster_of(plugin, nodes=60, quiet=range(20))
+        for turn in range(30):
+            placed(cluster, f"p{turn}", app=f"a{turn % 20}")
+            if turn % 3 == 0:
+                cluster.put(node(turn, "quiet" if turn % 2 else "loud"))
+            if turn % 7 == 0:
+                cluster.delete("Node", f"n{turn % 12 + 30:02d}")
+        told.append(cluster.nodes_of())
+    assert told[0] == told[1]

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
+from berth.engine.node_kinds import NodeKinds
 from berth.engine.sums import UNRANKED, BestRows, Blocks, InDomains, Ranking, Standing, Sums
 from berth.framework.blame import PluginBrokenError, ask, contained, described
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, OverDomains, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, OverDomains, RowArray, Rows, Scores
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Status, error
 from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
@@ -280,6 +281,7 @@ class ScoreRunner:
     __slots__ = (
         "_asks_ahead",
         "_columns",
+        "_kinds",
         "_normalize",
         "_plain",
         "domain_form",
@@ -305,6 +307,7 @@ class ScoreRunner:
         self._normalize = None if plugin.normalize_score is None else plugin.normalize_score.normalize_score
         self.row_form: RowForm | None = None if plugin.score_row is None else plugin.score_row.score_row
         self.domain_form = None if plugin.score_domains is None else plugin.score_domains.score_domains
+        self._kinds = None if plugin.node_signature is None else NodeKinds(plugin.node_signature)
         needs = DependencySet(plugin.promises.score_depends_on, self.name, asks_each=self._columns is None)
         self._asks_ahead = needs.is_by_row or needs.goes_by_world
         """Whether plain answers last long enough to ask for some that this pod does not need."""
@@ -341,12 +344,28 @@ class ScoreRunner:
 
     def _asked_quietly(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]) -> Scores:
         """Return the plain scores of rows that may not be feasible: `UNASKED` where there is none, 0 for no node."""
+        asked = rows[table.valid[rows]]
+        scores = np.zeros(len(rows), dtype=np.int64)
+        said, which = self._said_by_kind(state, pod, table, asked)
+        given = [UNASKED if isinstance(score, Status) else score for score in said]
+        scores[table.valid[rows]] = np.array(given, dtype=np.int64)[which]
+        return scores
+
+    def _said_by_kind(
+        self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, *, ends: bool = False
+    ) -> tuple[list[int | Status], RowArray | slice]:
+        """Ask about one node of each kind; return what was said, up to the first error if that `ends` it, and of which
+        of these answers each row's is."""
+        which: RowArray | slice = slice(None)
+        if self._kinds is not None:
+            rows, which = self._kinds.among(table, rows)
         state.work.spend(self.name, STEPS_PER_NODE * len(rows), lambda: "which scores node by node")
-        scores: list[int] = []
+        said: list[int | Status] = []
         for row in rows.tolist():
-            score = self._plain_score(state, pod, table.view(row)) if table.valid[row] else 0
-            scores.append(UNASKED if isinstance(score, Status) else score)
-        return np.array(scores, dtype=np.int64)
+            said.append(self._plain_score(state, pod, table.view(row)))
+            if ends and isinstance(said[-1], Status):
+                break
+        return said, which
 
     def _plain_score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int | Status:
         """Ask the plugin about one node; where it breaks it is an error that names the node."""
@@ -434,14 +453,10 @@ class ScoreRunner:
         self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]
     ) -> Scores | Status:
         """Return the plain scores of feasible rows, or the first error."""
-        state.work.spend(self.name, STEPS_PER_NODE * len(rows), lambda: "which scores node by node")
-        scores: list[int] = []
-        for row in rows.tolist():
-            score = self._plain_score(state, pod, table.view(row))
-            if isinstance(score, Status):
-                return score
-            scores.append(score)
-        return np.array(scores, dtype=np.int64)
+        said, which = self._said_by_kind(state, pod, table, rows, ends=True)
+        if said and isinstance(said[-1], Status):
+            return said[-1]
+        return np.array(said, dtype=np.int64)[which]
 
     def _fill(self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Ask for the scores of feasible rows that a kept column of plain answers lacks; return an error, if any.

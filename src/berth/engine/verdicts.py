@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
 from berth.engine.memo_entry import ColumnSnapshot, DomainEntry, DomainSnapshot, MemoEntry
+from berth.engine.node_kinds import NodeKinds
 from berth.engine.rejections import Rejections
 from berth.engine.sums import Standing, Sums
 from berth.framework.blame import PluginBrokenError, contained, described, origin_of
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import CountedRejections, RejectedNodes
-from berth.framework.interface import Codes, FilterColumn, FilterPlugin, Rows
+from berth.framework.interface import Codes, FilterColumn, FilterPlugin, RowArray, Rows
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Status, error, is_success, merged
 from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
@@ -136,7 +137,7 @@ def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[Re
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_columns", "domain_form", "name", "node_calls", "plain", "plugin", "row_form", "slots")
+    __slots__ = ("_columns", "_kinds", "domain_form", "name", "node_calls", "plain", "plugin", "row_form", "slots")
 
     def __init__(self, plugin: LoadedPlugin) -> None:
         assert plugin.filter is not None, f"{plugin.name} is not run at Filter: it has no plain form"
@@ -150,6 +151,7 @@ class FilterRunner:
         self.row_form: RowForm | None = None if plugin.filter_row is None else plugin.filter_row.filter_row
         self.domain_form = None if plugin.filter_domains is None else plugin.filter_domains.filter_domains
         domain_entry = None if self.domain_form is None else self.domain_entry
+        self._kinds = None if plugin.node_signature is None else NodeKinds(plugin.node_signature)
         needs = DependencySet(plugin.promises.filter_depends_on, self.name, asks_each=columns is None)
         self.slots = Slots(self, (self.name, "filter"), plugin.signature, needs, domain_entry)
 
@@ -159,14 +161,46 @@ class FilterRunner:
         def compute(rows: Rows) -> FilterColumn:
             try:
                 if self._columns is None:
-                    self.node_calls += table.node_count if isinstance(rows, slice) else len(rows)
-                    return plain_column(self.plain, extra, state, pod, table, rows)
+                    return self._plain_column(extra, state, pod, table, rows)
                 return self._columns(state, pod, table, rows)
             except BaseException as raised:
                 bug = contained(raised)
                 raise self.broke(bug) from bug
 
         return compute
+
+    def _plain_column(
+        self, reasons: "PlainReasons | None", state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows
+    ) -> FilterColumn:
+        """Ask about nodes one by one, all or an array of rows; `reasons` are those of the column they belong to."""
+        if reasons is None or isinstance(rows, slice):  # a whole column has codes of its own
+            reasons = PlainReasons()
+        positions = np.arange(table.capacity) if isinstance(rows, slice) else rows
+        codes = np.zeros(len(positions), dtype=np.int32)
+        places = table.valid[positions].nonzero()[0]
+        asked: RowArray = positions[places]
+        which: RowArray | slice = slice(None)
+        if self._kinds is not None:
+            asked, which = self._kinds.among(table, asked)
+        # Paid before the first call, so that an attempt that cannot afford all nodes does not begin with them.
+        state.work.spend(self.name, STEPS_PER_NODE * len(asked), lambda: "which filters node by node")
+        self.node_calls += len(asked)
+        broken = BrokenOnNodes(self.name)
+        said: list[int] = []
+        for row in asked.tolist():
+            view = table.view(row)
+            try:
+                status = self.plain.filter(state, pod, view)
+            # No bug on this node: the budget is the attempt's, which ends.
+            except OutOfBudgetError:
+                raise
+            except Exception as bug:  # a third-party plugin's bug must not stop the scheduler
+                status = broken.on(view.name, bug)
+                reasons.has_broken = True
+            said.append(0 if status is None or is_success(status) else reasons.code_of(status))
+        # A row without a node passes here; `Sums.passing` leaves it out.
+        codes[places] = np.array(said, dtype=np.int32)[which]
+        return FilterColumn(codes, reasons)
 
     def lasts(self, extra: Any) -> bool:
         """Say whether a column may be used again: plain answers only as long as they are few and nothing broke."""
@@ -226,41 +260,6 @@ class PlainReasons:
     def lasts(self) -> bool:
         """Whether the column may be kept: a plugin may have a reason of its own for every node and moment."""
         return not self.has_broken and len(self._statuses) <= REASONS_AT_MOST
-
-
-def plain_column(
-    plugin: FilterPlugin,
-    reasons: PlainReasons | None,
-    state: CycleState,
-    pod: PodInfo,
-    table: NodeTable,
-    rows: Rows,
-) -> FilterColumn:
-    """Ask a plain filter about each valid row, all or an array of them; `reasons` are those of the column that they belong to."""
-    if reasons is None or isinstance(rows, slice):  # a whole column has codes of its own
-        reasons = PlainReasons()
-    asked = (np.arange(table.capacity) if isinstance(rows, slice) else rows).tolist()
-    is_valid = table.valid[rows].tolist()
-    # Paid before the first call, so that an attempt that cannot afford all nodes does not begin with them.
-    state.work.spend(plugin.name, STEPS_PER_NODE * sum(is_valid), lambda: "which filters node by node")
-    # A row without a node passes here; `Sums.passing` leaves it out.
-    codes = np.zeros(len(asked), dtype=np.int32)
-    broken = BrokenOnNodes(plugin.name)
-    for place, row in enumerate(asked):
-        if not is_valid[place]:
-            continue
-        view = table.view(row)
-        try:
-            status = plugin.filter(state, pod, view)
-        # No bug on this node: the budget is the attempt's, which ends.
-        except OutOfBudgetError:
-            raise
-        except Exception as bug:  # a third-party plugin's bug must not stop the scheduler
-            status = broken.on(view.name, bug)
-            reasons.has_broken = True
-        if status is not None and not is_success(status):
-            codes[place] = reasons.code_of(status)
-    return FilterColumn(codes, reasons)
 
 
 class BrokenOnNodes:

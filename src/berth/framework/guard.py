@@ -529,6 +529,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "score_domains": _score_domains,
         "normalize_score": _normalized,
         "signature": _signature,
+        "node_signature": _signature,
         "figures": _figures,
         "explain_rejection": _sentences,
         "explain_score": _sentences,

@@ -492,6 +492,17 @@ class SignaturePlugin(Plugin, Protocol):
     def signature(self, pod: PodInfo) -> Hashable | None: ...
 
 
+class NodeSignaturePlugin(Plugin, Protocol):
+    """Says what of a node and its pods its plain filter and score read: nodes with equal fragments get equal answers.
+
+    So one of them is asked about for all. It is made from the node alone, whatever the pod.
+    """
+
+    __slots__ = ()
+
+    def node_signature(self, node: NodeView) -> Hashable: ...
+
+
 class ReservePlugin(Plugin, Protocol):
     """Takes what the pod needs on the chosen node, and gives it back.
 

@@ -50,6 +50,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     remedies: interface.RemedyPlugin | None = None
     lesser_requests: interface.LesserRequestsPlugin | None = None
     signature: interface.SignaturePlugin | None = None
+    node_signature: Annotated[interface.NodeSignaturePlugin | None, Called(beside=("filter", "score"))] = None
     pre_enqueue: Annotated[interface.PreEnqueuePlugin | None, Called(Point.PRE_ENQUEUE)] = None
     queue_sort: Annotated[interface.QueueSortPlugin | None, Called(Point.QUEUE_SORT)] = None
     sort_key: Annotated[

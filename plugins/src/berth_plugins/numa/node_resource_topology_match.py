@@ -18,7 +18,7 @@ Deviations, in what upstream leaves to time or to crashes:
 - `preemptionMode` is not supported but as `Disabled`, its default.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, final
 
 import msgspec
@@ -36,6 +36,7 @@ from berth.plugin import (
     Handle,
     LesserRequestsPlugin,
     Node,
+    NodeSignaturePlugin,
     NodeView,
     PodEventHandlerPlugin,
     PodInfo,
@@ -158,6 +159,7 @@ class NodeResourceTopologyMatch(
     PodWhatIfPlugin,
     ScorePlugin,
     SignaturePlugin,
+    NodeSignaturePlugin,
     ReservePlugin,
     PodEventHandlerPlugin,
     PodUpdateHandlerPlugin,
@@ -236,6 +238,12 @@ class NodeResourceTopologyMatch(
     def signature(self, pod: PodInfo) -> Ask:
         """Pods that ask for the same get the same answers."""
         return ask_of(pod)
+
+    def node_signature(self, node: NodeView) -> Hashable:
+        """Nodes with the same resources and as much free in their zones are alike."""
+        known = self._cache.known(node.name)
+        topology = None if known.topology is None else known.topology.signature
+        return known.is_fresh, topology, frozenset(node.node.status.allocatable)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Say whether the zones of a node have room for a pod."""

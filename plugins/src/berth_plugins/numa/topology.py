@@ -7,7 +7,7 @@ Zones are in the order of their ids. Upstream goes by the order in which they ar
 agents write. A zone whose name is not `node-ID`, or whose id is 64 or more, counts for nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +25,9 @@ NUMA_ZONE = "Node"
 """The type of those zones that are NUMA zones."""
 MAX_AMOUNT = 1 << 46
 """More of a resource counts as this much, 70 TB of memory: so percentages of it are exact in floating point."""
+
+FREE = "free"
+"""What comes before what is free in the signature of a zone."""
 
 SCOPE_ATTRIBUTE = "topologyManagerScope"
 POLICY_ATTRIBUTE = "topologyManagerPolicy"
@@ -123,6 +126,12 @@ class Topology(NamedTuple):
     def is_regular(self) -> bool:
         """Say whether the ids of the zones are 0, 1, 2 and so on, each once."""
         return all(zone.number == place for place, zone in enumerate(self.zones))
+
+    @property
+    def signature(self) -> Hashable:
+        """Equal for topologies of which everything is equal."""
+        zones = ((zone.number, *zone.costs.items(), FREE, *zone.free.items()) for zone in self.zones)
+        return self.alignment, tuple(zones)
 
     def less(self, taken: Mapping[str, int]) -> "Topology":
         """Return it with this much taken from every zone, as far as there is so much."""
