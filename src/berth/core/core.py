@@ -225,6 +225,8 @@ class Core:
         work = WorkBudget(self._work_limit)
         attempt = Attempt(self.profiles[pod.profile_name], pod, self._stopwatch, work=work)
         self._instrument.attempting(queued)
+        following = self.queue.active.peek()
+        self.memos.more_to_come = following is not None and following.pod.shape is pod.shape
         start_index = self.search.start_index
         try:
             yield from schedule_pod(self.search, attempt)
@@ -263,9 +265,9 @@ class Core:
 
     def _run_after(self, attempt: Attempt) -> "tuple[PodInfo, AlikeRun] | None":
         """Return what a decision left, if it is of use: where the next pod in the queue is of the same shape."""
-        following, pod, found = self.queue.active.peek(), attempt.pod, attempt.found
-        if following is None or following.pod.shape is not pod.shape:
+        if not self.memos.more_to_come:
             return None
+        pod, found = attempt.pod, attempt.found
         run = run_after(attempt.profile, pod, attempt.state, found.verdicts, found.scored)
         return None if run is None else (pod, run)
 

@@ -241,6 +241,9 @@ class Memos:
         """Grows whenever a column is kept for the first time or computed as a whole."""
         self.drops = 0
         """Grows whenever columns are given up."""
+        self.more_to_come = False
+        """Whether the next pod in the queue is of the same shape as the one that is tried: then what is worked out is
+        kept at once, and not from the second time on that it is asked for."""
         self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
 
     @contextmanager
@@ -336,7 +339,7 @@ class Memos:
                 compute = slot.runner.compute(None, state, pod, self._cache.table)
                 entries[place] = self._computed(MemoEntry(), (), compute)
         slots.settled_at, slots.deciding = None, None
-        if slots.is_known and slots.is_kept and self.enabled:
+        if (slots.is_known or self.more_to_come) and slots.is_kept and self.enabled:
             self._settle(slots, entries)
         slots.is_known = True
         return entries

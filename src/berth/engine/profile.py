@@ -601,7 +601,10 @@ class Profile:
             # The first pod of a shape or family asks all plugins: preparing would not pay for a pod like no other.
             family.plans[key] = None
             family = family.wider
-        return None
+        if not self.memos.more_to_come:
+            return None
+        prepared = pod.shape.plans[key] = Preparation(plugins, promised, pod, ask, pod.shape.ignored)
+        return prepared.for_pod(pod, self.memos.world)
 
     def asks(self, point: Point, pod: PodInfo) -> bool:
         """Say whether any plugin is to be asked about one more pod of the shape, in PreFilter or PreScore."""

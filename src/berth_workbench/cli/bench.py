@@ -13,7 +13,7 @@ from berth.cli.output import console_for
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 from berth.cli.table import Table, TableColumn
 from berth_workbench.bench import CheckError, Figures, WorkloadError, run
-from berth_workbench.scheduler_perf.documents import Workload, read_workloads
+from berth_workbench.scheduler_perf.documents import PerfWorkload, read_workloads
 from berth_workbench.scheduler_perf.play import PerfFigures
 from berth_workbench.scheduler_perf.run import play_in_process, play_live
 
@@ -78,7 +78,7 @@ def command(
 
 
 def _played(
-    workloads: Iterator[Workload], kubeconfig: str | None, config_file: str, plugins: tuple[str, ...], gates: str
+    workloads: Iterator[PerfWorkload], kubeconfig: str | None, config_file: str, plugins: tuple[str, ...], gates: str
 ) -> Iterator[PerfFigures]:
     for workload in workloads:
         if kubeconfig is not None:

@@ -31,7 +31,7 @@ class PerfError(UserError, ValueError):
     """A file that cannot be used; the message says which, where in it, and why."""
 
 
-class Template:
+class PerfTemplate:
     """A file that objects are made from, by their number."""
 
     def __init__(self, path: Path) -> None:
@@ -117,14 +117,14 @@ class Operation:
             raise PerfError(f"{self.where}: the workload has no parameter {param}")
         return self._params[key]
 
-    def template(self, name: str) -> Template | None:
+    def template(self, name: str) -> PerfTemplate | None:
         """Return the template that a field names, if it does. Raises `PerfError`."""
         path = self.get(name)
-        return Template(self._folder / path) if path else None
+        return PerfTemplate(self._folder / path) if path else None
 
-    def templates(self, name: str) -> list[Template]:
+    def templates(self, name: str) -> list[PerfTemplate]:
         """Return the templates that a list of paths names. Raises `PerfError`."""
-        return [Template(self._folder / path) for path in self.get(name, ())]
+        return [PerfTemplate(self._folder / path) for path in self.get(name, ())]
 
     def seconds(self, name: str) -> float:
         """Return a duration as Go writes them: `500ms`, `1m30s`."""
@@ -138,7 +138,7 @@ class Operation:
         return Operation(inner, self.number, self._params, self._folder, self.where)
 
 
-class Workload(msgspec.Struct, frozen=True):
+class PerfWorkload(msgspec.Struct, frozen=True):
     """One workload of one test."""
 
     test: str
@@ -164,7 +164,7 @@ class Workload(msgspec.Struct, frozen=True):
         return f"{self.test}/{self.name}"
 
 
-def read_workloads(path: Path) -> Iterator[Workload]:
+def read_workloads(path: Path) -> Iterator[PerfWorkload]:
     """Yield all workloads of a file. Raises `PerfError`."""
     try:
         tests = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
@@ -177,14 +177,14 @@ def read_workloads(path: Path) -> Iterator[Workload]:
             yield _workload(path, test, workload)
 
 
-def _workload(path: Path, test: Document, workload: Document) -> Workload:
+def _workload(path: Path, test: Document, workload: Document) -> PerfWorkload:
     params = workload.get("params") or {}
     title = f"{test.get('name')}/{workload.get('name')}"
     default = {"podTemplatePath": test["defaultPodTemplatePath"]} if test.get("defaultPodTemplatePath") else {}
     documents = [{**default, **each} for each in test.get("workloadTemplate") or ()]
     text = repr(documents)
     config = test.get("schedulerConfigPath")
-    return Workload(
+    return PerfWorkload(
         str(test.get("name")),
         str(workload.get("name")),
         frozenset((*(test.get("labels") or ()), *(workload.get("labels") or ()))),

@@ -25,7 +25,7 @@ from berth.framework.effects import Answer, Effect, EvictPod
 from berth.framework.registry import Registry
 from berth.state.objects import key_of
 from berth_workbench.scheduler_perf.documents import Document, PerfError
-from berth_workbench.scheduler_perf.play import SeenPod
+from berth_workbench.scheduler_perf.play import PlayedPod
 from berth_workbench.simulation.api_calls import ApiCalls
 from berth_workbench.simulation.claims import ClaimTemplate, claim_template, made_claims, released
 
@@ -84,7 +84,7 @@ class _MeasuredCluster(VirtualCluster):
 
 
 class InProcess:
-    """A `Site` in process."""
+    """A `PlayGround` in process."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class InProcess:
         stopwatch: Callable[[], float] = time.thread_time,
     ) -> None:
         """`stopwatch` says what the core's work takes: CPU time, so that others at work on the machine do not count."""
-        self.pods: dict[str, SeenPod] = {}
+        self.pods: dict[str, PlayedPod] = {}
         self.nodes: list[str] = []
-        self.on_bound: Callable[[str, SeenPod], None] = lambda _key, _pod: None
+        self.on_bound: Callable[[str, PlayedPod], None] = lambda _key, _pod: None
         self.left_out: set[str] = set()
         self._cluster = _MeasuredCluster(config, registry, stopwatch)
         self._cluster.heard = self._hear
@@ -188,7 +188,7 @@ class InProcess:
             return
         known = self.pods.get(pod.key)
         if known is None:
-            known = self.pods[pod.key] = SeenPod(pod.metadata.namespace, pod.metadata.labels)
+            known = self.pods[pod.key] = PlayedPod(pod.metadata.namespace, pod.metadata.labels)
         known.attempted = bool(pod.spec.scheduling_gates) or any(
             each.type == "PodScheduled" for each in pod.status.conditions
         )

@@ -15,7 +15,7 @@ from berth.api.errors import ApiError
 from berth.api.resources import RESOURCES, Resource
 from berth.kube.http.client import HttpTransport
 from berth_workbench.scheduler_perf.documents import Document
-from berth_workbench.scheduler_perf.play import NotPlayedError, SeenPod
+from berth_workbench.scheduler_perf.play import NotPlayedError, PlayedPod
 
 AT_ONCE: Final = 32
 """How many requests are under way at a time."""
@@ -33,13 +33,13 @@ AT_ONCE_GONE: Final = b'{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSe
 
 
 class Live:
-    """A `Site` on a cluster."""
+    """A `PlayGround` on a cluster."""
 
     def __init__(self, transport: HttpTransport) -> None:
-        self.pods: dict[str, SeenPod] = {}
+        self.pods: dict[str, PlayedPod] = {}
         self.nodes: list[str] = []
         self.left_out: set[str] = set()
-        self.on_bound: Callable[[str, SeenPod], None] = lambda _key, _pod: None
+        self.on_bound: Callable[[str, PlayedPod], None] = lambda _key, _pod: None
         self._transport = transport
         self._last_bound = 0.0
         self._background: list[asyncio.Task[None]] = []
@@ -141,7 +141,7 @@ class Live:
         if type_ not in ("ADDED", "MODIFIED"):
             self.pods.pop(key, None)
             return
-        known = self.pods.setdefault(key, SeenPod(meta["namespace"], meta.get("labels") or {}))
+        known = self.pods.setdefault(key, PlayedPod(meta["namespace"], meta.get("labels") or {}))
         conditions = (pod.get("status") or {}).get("conditions") or ()
         known.attempted = any(each["type"] == "PodScheduled" for each in conditions)
         if pod["spec"].get("nodeName") and not known.node:

@@ -1,7 +1,7 @@
 """Plays a workload of scheduler_perf: operation by operation, on a cluster that is in process or a real one.
 
-What time is differs between the two, so that a `Site` says it: how long something took, and when the next moment of an
-operation is that goes on in the background. Figures are those of the pods whose metrics are collected.
+What time is differs between the two, so that a `PlayGround` says it: how long something took, and when the next moment
+of an operation is that goes on in the background. Figures are those of the pods whose metrics are collected.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from berth_workbench.scheduler_perf.documents import OPCODES, Document, Operation, PerfError, Template, Workload
+from berth_workbench.scheduler_perf.documents import OPCODES, Document, Operation, PerfError, PerfTemplate, PerfWorkload
 
 CAPACITY = {"pods": "110", "cpu": "4", "memory": "32Gi"}
 NODE: Document = {
@@ -47,7 +47,7 @@ POD: Document = {
 """What pods are where neither the test nor the operation names a template."""
 
 
-class SeenPod(msgspec.Struct):
+class PlayedPod(msgspec.Struct):
     """A pod that was created, as far as operations wait for it."""
 
     namespace: str
@@ -61,15 +61,15 @@ class NotPlayedError(Exception):
     """An operation that cannot be played here; says which, and why."""
 
 
-class Site(Protocol):
+class PlayGround(Protocol):
     """A cluster with a scheduler, and its time."""
 
-    pods: dict[str, SeenPod]
+    pods: dict[str, PlayedPod]
     """The pods that are there, by `namespace/name`."""
     nodes: list[str]
     left_out: set[str]
     """Kinds that the scheduler does not watch, of which objects were to be created."""
-    on_bound: Callable[[str, SeenPod], None]
+    on_bound: Callable[[str, PlayedPod], None]
     """Called with each pod that gets its node."""
 
     async def create(self, documents: Iterable[Document]) -> None:
@@ -128,7 +128,7 @@ class _Collecting(msgspec.Struct):
 class Play:
     """One workload on one site."""
 
-    def __init__(self, workload: Workload, site: Site) -> None:
+    def __init__(self, workload: PerfWorkload, site: PlayGround) -> None:
         self._workload = workload
         self._site = site
         self._serial = itertools.count(1)
@@ -267,7 +267,7 @@ class Play:
         namespace = await self._own_namespace(op, awaited=False)
         self._site.start(self._churning(op, namespace, op.templates("templatePaths")))
 
-    async def _churning(self, op: Operation, namespace: str, templates: list[Template]) -> None:
+    async def _churning(self, op: Operation, namespace: str, templates: list[PerfTemplate]) -> None:
         """Create objects, one of each template an interval, or create them and delete them again in turn."""
         number, recreates = op.get("number") or 0, op.get("mode") == "recreate"
         there: dict[int, list[Document]] = {}
@@ -328,7 +328,7 @@ class Play:
         got: list[str] = []
         note = self._site.on_bound
 
-        def also(key: str, pod: SeenPod) -> None:
+        def also(key: str, pod: PlayedPod) -> None:
             note(key, pod)
             if pod.namespace == namespace:
                 got.append(key)
@@ -387,7 +387,7 @@ class Play:
             self._collected.append(self._collecting)
             self._collecting = None
 
-    def _note(self, _key: str, pod: SeenPod) -> None:
+    def _note(self, _key: str, pod: PlayedPod) -> None:
         collecting = self._collecting
         if collecting is not None and pod.namespace in collecting.namespaces and _has(pod, collecting.labels):
             collecting.pods += 1
@@ -398,7 +398,7 @@ def _count(op: Operation) -> int:
     return int(op.get("count", 0))
 
 
-def _has(pod: SeenPod, labels: Mapping[str, str]) -> bool:
+def _has(pod: PlayedPod, labels: Mapping[str, str]) -> bool:
     return labels.items() <= pod.labels.items()
 
 

@@ -8,13 +8,13 @@ from berth.framework.registry import Registry
 from berth.kube.credentials.access import load_access
 from berth.kube.http.client import HttpTransport
 from berth.kube.http.rate_limit import RateLimit
-from berth_workbench.scheduler_perf.documents import Workload
+from berth_workbench.scheduler_perf.documents import PerfWorkload
 from berth_workbench.scheduler_perf.in_process import InProcess
 from berth_workbench.scheduler_perf.live import live
 from berth_workbench.scheduler_perf.play import PerfFigures, Play
 
 
-def play_in_process(workload: Workload, config: SchedulerConfiguration, registry: Registry) -> PerfFigures:
+def play_in_process(workload: PerfWorkload, config: SchedulerConfiguration, registry: Registry) -> PerfFigures:
     """Play a workload with a core of this configuration. Raises `PerfError`."""
     site = InProcess(config, registry)
     notes = {name: value for name, value in workload.gates.items() if name not in workload.gates_here}
@@ -27,12 +27,12 @@ def play_in_process(workload: Workload, config: SchedulerConfiguration, registry
     return figures
 
 
-def play_live(workload: Workload, kubeconfig: str) -> PerfFigures:
+def play_live(workload: PerfWorkload, kubeconfig: str) -> PerfFigures:
     """Play a workload on a cluster, whose scheduler is configured by somebody else. Raises `PerfError`, `ApiError`."""
     return asyncio.run(_play_live(workload, kubeconfig))
 
 
-async def _play_live(workload: Workload, kubeconfig: str) -> PerfFigures:
+async def _play_live(workload: PerfWorkload, kubeconfig: str) -> PerfFigures:
     transport = HttpTransport(load_access(kubeconfig), rate_limit=RateLimit(qps=-1), user_agent="berth-bench")
     try:
         async with live(transport) as site:

@@ -33,7 +33,7 @@ from berth_workbench.snapshot.header import MAX_HEADER, Header, header_of
 from berth_workbench.snapshot.mistaken import USUAL_KINDS, refuse_chart, refuse_template, refuse_unknown_kind
 from berth_workbench.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_list
 from berth_workbench.snapshot.templates import KIND as TEMPLATE
-from berth_workbench.snapshot.templates import Filled, Template, TemplateError, read_rows, read_template
+from berth_workbench.snapshot.templates import Filled, ReplicaTemplate, ReplicaTemplateError, read_rows, read_template
 from berth_workbench.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, room_of, unpacked
 
 __all__ = [
@@ -247,7 +247,7 @@ def _add(known: list[Document], documents: Iterator[Document], source: str, room
 
 def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) -> Iterator[Document]:
     counted: dict[str, int] = {}
-    templates: list[Template] = []
+    templates: list[ReplicaTemplate] = []
     number = 1
     while line := stream.readline(MAX_LINE):
         number += 1
@@ -267,7 +267,7 @@ def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) ->
             if head.kind == TEMPLATE:
                 templates.append(read_template(line))
                 continue
-        except TemplateError as error:
+        except ReplicaTemplateError as error:
             raise SnapshotError(f"{where}: not readable as objects that are alike: {error}") from None
         document = _document(head, line, where)
         counted[document.kind] = counted.get(document.kind, 0) + 1

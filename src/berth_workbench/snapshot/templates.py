@@ -1,9 +1,9 @@
 """Pods that say the same but for a few texts: what a snapshot file holds of them is said once, with a row for each pod.
 
 A cluster's pods are replicas: name, uid, node and times differ, and the rest is that of the workload. So the file has a
-`Template`, an object in which the places of `DIFFER` are empty, and for each pod the texts that stand there. What reads
-the file need not parse, check and share a hundred thousand objects then, but some thousand: a pod's struct is that of
-its template with other texts (`Template.struct`). Where the whole object is asked for, it is put together again.
+`ReplicaTemplate`, an object in which the places of `DIFFER` are empty, and for each pod the texts that stand there. What
+reads the file need not parse, check and share a hundred thousand objects then, but some thousand: a pod's struct is
+that of its template with other texts (`struct`). Where the whole object is asked for, it is put together again.
 
 The invariant: a filled template is, as JSON, the object that was given, to the order of its fields.
 """
@@ -47,14 +47,14 @@ _encode = msgspec.json.Encoder().encode
 _MARK = re.compile(rb'"\\u0000berth (\d+)\\u0000"')
 
 
-class TemplateError(ValueError):
+class ReplicaTemplateError(ValueError):
     """What a file gives as a template is none; the message says why."""
 
 
 class Filled(msgspec.Struct, frozen=True, gc=False):
     """A template with the texts of one object."""
 
-    template: "Template"
+    template: "ReplicaTemplate"
     texts: list[str]
 
     def __len__(self) -> int:
@@ -66,13 +66,16 @@ class Filled(msgspec.Struct, frozen=True, gc=False):
         return self.template.json(self.texts)
 
 
-class Template:
+class ReplicaTemplate:
     """An object in which some texts are left out."""
 
     __slots__ = ("_made", "_parts", "_places", "_plan", "api_version", "kind", "name_at", "namespace", "paths")
 
     def __init__(self, manifest: Any, paths: Sequence[Path]) -> None:
-        """`paths` say which texts of the manifest are left out, whatever stands there. Raises `TemplateError`."""
+        """`paths` say which texts of the manifest are left out, whatever stands there.
+
+        Raises `ReplicaTemplateError`.
+        """
         marked = manifest
         for place, path in enumerate(paths):
             marked = _with(marked, path, f"\0berth {place}\0")
@@ -80,11 +83,11 @@ class Template:
         parts = _MARK.split(read_deep(_encode, marked))
         self._parts, self._places = parts[::2], [int(place) for place in parts[1::2]]
         if sorted(self._places) != list(range(len(paths))):
-            raise TemplateError("it leaves a place out twice, or has the mark for one in its text")
+            raise ReplicaTemplateError("it leaves a place out twice, or has the mark for one in its text")
         metadata = manifest.get("metadata")
         said = manifest.get("kind"), manifest.get("apiVersion", ""), metadata.get("namespace", "")
         if ("metadata", "name") not in paths or not all(isinstance(each, str) for each in said) or not said[0]:
-            raise TemplateError("it has no kind, or no name is left out")
+            raise ReplicaTemplateError("it has no kind, or no name is left out")
         self.kind, self.api_version, self.namespace = said
         self.paths = tuple(paths)
         self.name_at = self.paths.index(("metadata", "name"))
@@ -178,7 +181,7 @@ def _put(value: Any, path: Sequence[Any], text: str) -> Any:
 
 
 def _with(value: Any, path: Path, text: str) -> Any:
-    """Return JSON with another text in one place. Raises `TemplateError` where there is none."""
+    """Return JSON with another text in one place. Raises `ReplicaTemplateError` where there is none."""
     if not path:
         if isinstance(value, str):
             return text
@@ -186,7 +189,7 @@ def _with(value: Any, path: Path, text: str) -> Any:
         return {**value, path[0]: _with(value[path[0]], path[1:], text)}
     elif isinstance(value, list) and isinstance(path[0], int) and 0 <= path[0] < len(value):
         return [*value[: path[0]], _with(value[path[0]], path[1:], text), *value[path[0] + 1 :]]
-    raise TemplateError("there is no text in a place that is left out")
+    raise ReplicaTemplateError("there is no text in a place that is left out")
 
 
 # -- in a file -------------------------------------------------------------------------------------------------------
@@ -207,24 +210,24 @@ _decode_template = msgspec.json.Decoder(_Line).decode
 _decode_rows = msgspec.json.Decoder(list[tuple[int, list[str]]]).decode
 
 
-def read_template(line: bytes) -> Template:
-    """Return the template of a line. Raises `TemplateError`."""
+def read_template(line: bytes) -> ReplicaTemplate:
+    """Return the template of a line. Raises `ReplicaTemplateError`."""
     try:
         found = read_deep(_decode_template, line)
-        return Template(found.object, [tuple(path) for path in found.differ])
+        return ReplicaTemplate(found.object, [tuple(path) for path in found.differ])
     except UNREADABLE as error:
-        raise TemplateError(problem_of(error)) from None
+        raise ReplicaTemplateError(problem_of(error)) from None
 
 
-def read_rows(line: bytes, templates: Sequence[Template]) -> Iterator[Filled]:
-    """Yield the objects of a line of rows, each a template's number and its texts. Raises `TemplateError`."""
+def read_rows(line: bytes, templates: Sequence[ReplicaTemplate]) -> Iterator[Filled]:
+    """Yield the objects of a line of rows, each a template's number and its texts. Raises `ReplicaTemplateError`."""
     try:
         rows = read_deep(_decode_rows, line)
     except UNREADABLE as error:
-        raise TemplateError(problem_of(error)) from None
+        raise ReplicaTemplateError(problem_of(error)) from None
     for number, texts in rows:
         if not 0 <= number < len(templates) or len(texts) != len(templates[number].paths):
-            raise TemplateError(f"a row that does not fit template {number}")
+            raise ReplicaTemplateError(f"a row that does not fit template {number}")
         yield Filled(templates[number], texts)
 
 

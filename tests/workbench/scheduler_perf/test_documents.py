@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_workbench.scheduler_perf.documents import PerfError, Template, read_workloads
+from berth_workbench.scheduler_perf.documents import PerfError, PerfTemplate, read_workloads
 from tests.workbench.scheduler_perf.documents import measured, nodes, written
 
 
@@ -61,13 +61,13 @@ def test_gates_of_a_workload_go_before_those_of_its_test(tmp_path):
 def test_templates_know_the_number_of_what_they_make(tmp_path, text, value):
     path = tmp_path / "t.yaml"
     path.write_text(f"kind: Pod\nvalue: {text}\n")
-    assert Template(path).made(7, 20)["value"] == value
+    assert PerfTemplate(path).made(7, 20)["value"] == value
 
 
 def test_objects_of_one_template_have_metadata_of_their_own(tmp_path):
     path = tmp_path / "t.yaml"
     path.write_text("kind: Pod\nmetadata: {generateName: p-}\n")
-    template = Template(path)
+    template = PerfTemplate(path)
     template.made(0, 2)["metadata"]["name"] = "changed"
     assert template.made(1, 2)["metadata"] == {"generateName": "p-"}
 
@@ -80,7 +80,7 @@ def test_a_template_that_cannot_be_used(tmp_path, text, why):
     path = tmp_path / "t.yaml"
     path.write_text(text)
     with pytest.raises(PerfError, match=r"t\.yaml") as refused:
-        Template(path).made(0, 1)
+        PerfTemplate(path).made(0, 1)
     assert why in str(refused.value)
 
 
