@@ -1,9 +1,9 @@
 """Pods that say the same but for a few texts: what a snapshot file holds of them is said once, with a row for each pod.
 
-A cluster's pods are replicas: name, uid, node and times differ, and the rest is that of the workload. So the file has a
-`ReplicaTemplate`, an object in which the places of `DIFFER` are empty, and for each pod the texts that stand there.
-What reads the file need not parse, check and share a hundred thousand objects then, but some thousand: a pod's struct is
-that of its template with other texts (`struct`). Where the whole object is asked for, it is put together again.
+A cluster's pods are replicas: name, uid, node and times differ, and the rest is that of the workload. So the file has
+a `ReplicaTemplate`, an object in which the places of `DIFFER` are empty, and for each pod the texts that stand there.
+What reads the file need not parse, check and share a hundred thousand objects then, but some thousand: a pod's struct
+is that of its template with other texts (`struct`). Where the whole object is asked for, it is put together again.
 
 The invariant: a filled template is, as JSON, the object that was given, to the order of its fields.
 """
