@@ -46,7 +46,10 @@ def fitted(mean: Floats, deviation: Floats) -> Fitted:
 
 
 def probability_below(threshold: Floats, distributions: Fitted) -> Floats:
-    """Return how likely a value of at most the threshold is, float64 (nodes,); 0 where there is no distribution."""
+    """Return how likely a value of at most the threshold is, in the thresholds' shape; 0 where there is no distribution.
+
+    Several thresholds may go with each distribution: float64 (thresholds, …) with distributions of the shape (…).
+    """
     alpha, beta, _ = distributions
     inside = distributions.is_there & (threshold > 0) & (threshold < 1)
     x = np.where(inside, threshold, 0.5)
@@ -55,15 +58,16 @@ def probability_below(threshold: Floats, distributions: Fitted) -> Floats:
     a, b, x = np.where(is_upper, beta, alpha), np.where(is_upper, alpha, beta), np.where(is_upper, 1 - x, x)
     log_front = _LOG_GAMMA(a + b) - _LOG_GAMMA(a) - _LOG_GAMMA(b) + a * np.log(x) + b * np.log1p(-x)
     lower = np.exp(log_front) * _fraction(a, b, x) / a
-    found = np.clip(np.where(is_upper, 1 - lower, lower), 0, 1)
+    found = np.where(is_upper, 1 - lower, lower).clip(0, 1)
     found = np.where(threshold >= 1, 1.0, np.where(threshold <= 0, 0.0, found))
     return np.where(distributions.is_there, found, 0.0)
 
 
 def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     """Evaluate the continued fraction until it changes no more."""
-    if len(x) <= FEW:
-        return np.array([_fraction_of_one(*each) for each in zip(a.tolist(), b.tolist(), x.tolist(), strict=True)])
+    if x.size <= FEW:
+        each = zip(a.ravel().tolist(), b.ravel().tolist(), x.ravel().tolist(), strict=True)
+        return np.array([_fraction_of_one(*one) for one in each]).reshape(x.shape)
     c = np.ones_like(x)
     d = 1 / _not_0(1 - (a + b) * x / (a + 1))
     value = d.copy()

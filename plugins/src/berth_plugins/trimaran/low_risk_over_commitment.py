@@ -119,7 +119,7 @@ class PodSums:
         if len(self._versions) != table.capacity:
             self._sums = np.zeros((4, table.capacity), dtype=np.int64)
             self._versions = np.full(table.capacity, -1, dtype=np.int64)
-        there = np.arange(table.capacity)[rows]
+        there = np.arange(table.capacity)[rows] if isinstance(rows, slice) else rows
         for row in there[self._versions[there] != table.version[there]].tolist():
             self._sums[:, row] = summed(table.pods[row])
             self._versions[row] = table.version[row]
@@ -150,7 +150,8 @@ class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Sco
         self._figures = NodeFigures(self._watcher, self._figures_of)
         self._sums = PodSums()
         self._smoothing = float(np.sqrt(args.smoothing_window_size))
-        self._cpu_weight, self._memory_weight = (args.risk_limit_weights[name] for name in ("cpu", "memory"))
+        self._weights = np.array([[args.risk_limit_weights[name]] for name in ("cpu", "memory")])
+        """Of cpu and memory, as all that follows has it: float64 (2, 1), to go with (2, rows)."""
 
     def signature(self, pod: PodInfo) -> Asked:
         """Pods that ask for the same get the same scores."""
@@ -170,41 +171,16 @@ class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Sco
     def _scores(self, asked: Asked, of: Figures, sums: Sums) -> Scores:
         if not any((*asked.requests, *asked.limits)):
             return np.zeros(sums.shape[1], dtype=np.int64)
-        requests, limits = asked
-        cpu = self._risk(
-            of.has_cpu,
-            of.cpu,
-            of.cpu_mean,
-            of.cpu_deviation,
-            sums[0],
-            sums[2],
-            requests[0],
-            limits[0],
-            self._cpu_weight,
-        )
-        memory = self._risk(
-            of.has_memory, of.memory, of.memory_mean, of.memory_deviation, sums[1], sums[3], requests[1], limits[1],
-            self._memory_weight,
-        )  # fmt: skip
-        return np.where(of.is_measured, rounded((1 - np.maximum(cpu, memory)) * 100), 0)
-
-    def _risk(
-        self,
-        is_measured: NDArray[np.bool_],
-        capacity: Sums,
-        mean_percent: Floats,
-        deviation_percent: Floats,
-        requested: Sums,
-        limited: Sums,
-        request: int,
-        limit: int,
-        weight: float,
-    ) -> Floats:
-        """Return the risk for one resource, 0 to 1, float64 (rows,)."""
-        of_limits = self._risk_of_limits(capacity, np.minimum(requested + request, capacity), limited + limit)
-        requested = np.minimum(requested, capacity)
-        of_load = self._risk_of_load(capacity, mean_percent, deviation_percent, requested, limited)
-        return np.clip(weight * of_limits + (1 - weight) * np.where(is_measured, of_load, 0.0), 0, 1)
+        # Both resources in one go: of a single row, what NumPy costs is the number of its calls.
+        capacity = np.array((of.cpu, of.memory))
+        mean, deviation = np.array((of.cpu_mean, of.memory_mean)), np.array((of.cpu_deviation, of.memory_deviation))
+        requested, limited = sums[:2], sums[2:]
+        requests, limits = np.array(asked)[:, :, None]
+        of_limits = self._risk_of_limits(capacity, np.minimum(requested + requests, capacity), limited + limits)
+        of_load = self._risk_of_load(capacity, mean, deviation, np.minimum(requested, capacity), limited)
+        of_load = np.where((of.has_cpu, of.has_memory), of_load, 0.0)
+        risk = (self._weights * of_limits + (1 - self._weights) * of_load).clip(0, 1)
+        return np.where(of.is_measured, rounded((1 - risk.max(axis=0)) * 100), 0)
 
     def _risk_of_limits(self, capacity: Sums, requested: Sums, limited: Sums) -> Floats:
         is_over = limited > capacity
@@ -216,22 +192,19 @@ class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Sco
         """Return how likely the load is above what is requested, given that it is below the limits."""
         is_there = capacity > 0
         divisor = np.where(is_there, capacity, 1).astype(np.float64)
-        mu = np.where(is_there, np.clip(mean_percent * capacity / 100 / divisor, 0, 1), 0.0)
-        sigma = np.where(is_there, np.clip(deviation_percent * capacity / 100 / divisor, 0, 1), 0.0)
+        mu = np.where(is_there, (mean_percent * capacity / 100 / divisor).clip(0, 1), 0.0)
+        sigma = np.where(is_there, (deviation_percent * capacity / 100 / divisor).clip(0, 1), 0.0)
         sigma = np.minimum(sigma * self._smoothing, np.sqrt(largest_variance(mu) * MAX_VARIANCE_ALLOWANCE))
-        distributions = fitted(mu, sigma)
-        threshold = np.where(is_there, np.clip(requested / divisor, 0, 1), 0.0)
+        threshold = np.where(is_there, (requested / divisor).clip(0, 1), 0.0)
+        limit = np.where(is_there, limited / divisor, 0.0)
         is_known = (mu == 0) | (sigma == 0)
-        below = probability_below(threshold, distributions)
-        below = np.where(is_known, ((mu == 0) | (mu <= threshold)).astype(np.float64), below)
+        below, below_limit = probability_below(np.array((threshold, limit)), fitted(mu, sigma))
+        below = np.where(is_known, (mu == 0) | (mu <= threshold), below)
         # Where limits keep the load below what the node has, only that part of the distribution counts.
         is_limited = (limited < capacity) & (requested <= limited)
-        limit = np.where(is_there, limited / divisor, 0.0)
-        below_limit = np.where(is_known, 0.0, probability_below(limit, distributions))
-        within = np.clip(below / np.where(below_limit > 0, below_limit, 1.0), 0, 1)
-        below = np.where(is_limited & (below_limit > 0), within, below)
-        below = np.where(is_limited & (limit == 0), 1.0, below)
-        return 1 - below
+        is_cut = is_limited & ~is_known & (below_limit > 0)
+        below = np.where(is_cut, (below / np.where(is_cut, below_limit, 1.0)).clip(0, 1), below)
+        return 1 - np.where(is_limited & (limit == 0), 1.0, below)
 
     def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
         """Return for each resource the measured load and both risks, of limits beyond the node and of a higher load."""
@@ -241,7 +214,8 @@ class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Sco
         if not any((*asked.requests, *asked.limits)):
             return ["the pod asks for nothing, so all nodes are the same to it"]
         sums = summed({uid: other for uid, other in node.pods.items() if uid != pod.uid})
-        kinds = ((CPU, of.cpu, self._cpu_weight), (MEMORY, of.memory, self._memory_weight))
+        weights = self._weights.ravel().tolist()
+        kinds = ((CPU, of.cpu, weights[0]), (MEMORY, of.memory, weights[1]))
         said = []
         for at, (kind, whole, weight) in enumerate(kinds):
             requested, limited = (np.array([sums[place]], dtype=np.int64) for place in (at, at + 2))
