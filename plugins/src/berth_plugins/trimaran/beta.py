@@ -46,7 +46,7 @@ def fitted(mean: Floats, deviation: Floats) -> Fitted:
 
 
 def probability_below(threshold: Floats, distributions: Fitted) -> Floats:
-    """Return how likely a value of at most the threshold is, in the thresholds' shape; 0 where there is no distribution.
+    """Return how likely a value of at most the threshold is, in their shape; 0 where there is no distribution.
 
     Several thresholds may go with each distribution: float64 (thresholds, …) with distributions of the shape (…).
     """

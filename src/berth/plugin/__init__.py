@@ -1,4 +1,4 @@
-"""Everything that a plugin imports: with `berth.testing`, the only module that is kept stable for plugins.
+"""What most plugins import: with `berth.plugin.advanced` and `berth.testing`, all that is kept stable for them.
 
 `docs/plugins.md` is the tutorial, and has a line for each name in `__all__`, which a test checks. What is not
 here may change from release to release.
@@ -12,48 +12,31 @@ from berth.api.quantity import Quantity, milli_value, value
 from berth.api.selectors import Selector, SelectorError, compile_selector
 from berth.api.web import WebResource
 from berth.config.errors import invalid, required, unsupported
-from berth.framework.custom_resources import CustomObjects, WebDocument
+from berth.framework.custom_resources import CustomObjects
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
-from berth.framework.effects import Answer, ApiCall, Bind, EmitEvent, PodRef, Steps, WaitUntil
-from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, HintFunction, QueueingHint, queue_if
+from berth.framework.effects import Answer, ApiCall, Steps
+from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
 from berth.framework.interface import (
     MAX_NODE_SCORE,
-    MAX_PERMIT_TIMEOUT_S,
     MIN_NODE_SCORE,
-    Assignment,
     BindPlugin,
-    Codes,
     ColumnFilterPlugin,
     ColumnScorePlugin,
-    DomainCodes,
-    DomainFilterPlugin,
-    DomainScorePlugin,
     EventsPlugin,
     ExplainingPlugin,
     FeasibleNodes,
     FiguresPlugin,
     FilterColumn,
     FilterPlugin,
-    GroupQuestion,
     LesserRequestsPlugin,
-    LoadWhatIfPlugin,
     Narrowed,
     NarrowingPlugin,
     NodeSignaturePlugin,
-    NormalizePlacementScorePlugin,
     NormalizeScorePlugin,
-    OverDomains,
     PermitPlugin,
-    Placement,
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
-    Plugin,
     PodEventHandlerPlugin,
-    PodGroupAssignments,
-    PodGroupInfo,
-    PodGroupPostFilterPlugin,
     PodUpdateHandlerPlugin,
     PodWhatIfPlugin,
     PostBindPlugin,
@@ -61,8 +44,6 @@ from berth.framework.interface import (
     PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
-    PreBindPreFlightPlugin,
-    PreBindPreFlightResult,
     PreEnqueuePlugin,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -72,59 +53,38 @@ from berth.framework.interface import (
     RemedyPlugin,
     ReservePlugin,
     RowArray,
-    RowFilterPlugin,
-    RowLoad,
     Rows,
-    RowScorePlugin,
     ScoreExplainingPlugin,
     ScorePlugin,
     Scores,
     SignaturePlugin,
     SortKeyPlugin,
     TenantSortPlugin,
-    VersionedPreFilterPlugin,
-    VersionedPreScorePlugin,
-    same_for_all,
 )
-from berth.framework.preemption import Preemption, VictimBasis, VictimCost, VictimRules, VictimSets
+from berth.framework.preemption import VictimRules, VictimSets
 from berth.framework.promises import Dependency, Objects, Promises
-from berth.framework.readers import (
-    CacheReader,
-    EvictionReader,
-    NominationReader,
-    ObjectReader,
-    PodGroupReader,
-    WaitingPodsView,
-)
-from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
+from berth.framework.readers import ObjectReader
+from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from berth.framework.telling import Figure, Remedy
-from berth.framework.waiting_pods import WaitingPod, WaitingPods
-from berth.framework.work_budget import OutOfBudgetError, WorkBudget
+from berth.framework.waiting_pods import WaitingPod
+from berth.framework.work_budget import OutOfBudgetError
 from berth.state.label_index import LabelColumn
 from berth.state.node_view import NodeView
-from berth.state.pod_groups import GroupKey, group_of
-from berth.state.pod_info import LABELS, REQUESTS, PodInfo
+from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
 
 __all__ = [
-    "LABELS",
     "MAX_NODE_SCORE",
-    "MAX_PERMIT_TIMEOUT_S",
     "MIN_NODE_SCORE",
-    "REQUESTS",
     "SKIP",
     "Action",
     "Answer",
     "ApiCall",
-    "Assignment",
-    "Bind",
     "BindPlugin",
-    "CacheReader",
     "ClusterEvent",
     "ClusterEventWithHint",
     "Code",
-    "Codes",
     "ColumnFilterPlugin",
     "ColumnScorePlugin",
     "CustomObject",
@@ -133,52 +93,31 @@ __all__ = [
     "CycleState",
     "Dependency",
     "Diagnosis",
-    "DomainCodes",
-    "DomainFilterPlugin",
-    "DomainScorePlugin",
-    "EmitEvent",
     "EventsPlugin",
-    "EvictionReader",
     "ExplainingPlugin",
     "FeasibleNodes",
     "Figure",
     "FiguresPlugin",
     "FilterColumn",
     "FilterPlugin",
-    "GroupKey",
-    "GroupQuestion",
     "Handle",
-    "HintFunction",
     "LabelColumn",
     "LabelSelector",
     "LesserRequestsPlugin",
-    "LoadWhatIfPlugin",
     "Narrowed",
     "NarrowingPlugin",
     "Node",
     "NodeSignaturePlugin",
     "NodeTable",
     "NodeView",
-    "NominationReader",
-    "NormalizePlacementScorePlugin",
     "NormalizeScorePlugin",
     "ObjectMeta",
     "ObjectReader",
     "Objects",
     "OutOfBudgetError",
-    "OverDomains",
     "PermitPlugin",
-    "Placement",
-    "PlacementGeneratePlugin",
-    "PlacementScorePlugin",
-    "Plugin",
     "PodEventHandlerPlugin",
-    "PodGroupAssignments",
-    "PodGroupInfo",
-    "PodGroupPostFilterPlugin",
-    "PodGroupReader",
     "PodInfo",
-    "PodRef",
     "PodUpdateHandlerPlugin",
     "PodWhatIfPlugin",
     "PostBindPlugin",
@@ -186,14 +125,11 @@ __all__ = [
     "PostFilterPlugin",
     "PostFilterResult",
     "PreBindPlugin",
-    "PreBindPreFlightPlugin",
-    "PreBindPreFlightResult",
     "PreEnqueuePlugin",
     "PreFilterExtensions",
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
-    "Preemption",
     "Promises",
     "QosClass",
     "Quantity",
@@ -204,9 +140,6 @@ __all__ = [
     "RemedyPlugin",
     "ReservePlugin",
     "RowArray",
-    "RowFilterPlugin",
-    "RowLoad",
-    "RowScorePlugin",
     "Rows",
     "ScoreExplainingPlugin",
     "ScorePlugin",
@@ -218,28 +151,16 @@ __all__ = [
     "Status",
     "Steps",
     "TenantSortPlugin",
-    "VersionedPreFilterPlugin",
-    "VersionedPreScorePlugin",
-    "VictimBasis",
-    "VictimCost",
     "VictimRules",
     "VictimSets",
-    "WaitUntil",
     "WaitingPod",
-    "WaitingPods",
-    "WaitingPodsView",
-    "WebDocument",
     "WebResource",
-    "WorkBudget",
     "compile_selector",
     "error",
-    "group_of",
     "invalid",
-    "is_success",
     "milli_value",
     "queue_if",
     "required",
-    "same_for_all",
     "unresolvable",
     "unschedulable",
     "unsupported",
