@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from berth.testing import VirtualCluster, make_node, make_pod
+from berth.testing import VirtualCluster, check_plugin, make_node, make_pod
 from berth_plugins.trimaran.beta import fitted, largest_variance, probability_below
 from berth_plugins.trimaran.exponential import exponential, fused
 from berth_plugins.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
@@ -18,6 +18,8 @@ from berth_plugins.trimaran.target_load_packing import TargetLoadPacking
 
 WATCHER = {"watcherAddress": "http://watcher:2020"}
 LONG_AGO, NEVER = 1_000_000_000, 4_000_000_000
+POWERS = {"n0": {"k0": 400, "k1": -300, "k2": -0.07}, "n1": {"k0": 100, "k1": -50, "k2": -0.1}}
+PEAKS = {"WatcherAddress": "http://watcher:2020", "NodePowerModel": POWERS}
 PLUGINS = (TargetLoadPacking, LoadVariationRiskBalancing, LowRiskOverCommitment, Peaks)
 
 
@@ -41,17 +43,28 @@ def cluster(config, plugin, load, args=WATCHER, cpu="10"):
 
 
 def scores(found, pod):
-    """The raw scores by node, in both forms."""
-    plugin = next(each.plugin for each in found.core.profiles["default-scheduler"].plugins if each.score_columns)
-    table, info = found.core.cache.table, pod.info()
-    rows = table.rows()
-    columns = next(
-        each for each in found.core.profiles["default-scheduler"].plugins if each.name in {p.name for p in PLUGINS}
-    ).plugin
-    assert plugin is not None
-    by_column = columns.score_columns(None, info, table, rows).tolist()
-    assert by_column == [columns.score(None, info, table.view(row)) for row in rows.tolist()]
-    return dict(zip([table.names[row] for row in rows.tolist()], by_column, strict=True))
+    """The raw scores by node."""
+    names = {plugin.name for plugin in PLUGINS}
+    plugin = next(each.plugin for each in found.core.profiles["default-scheduler"].plugins if each.name in names)
+    table = found.core.cache.table
+    return {table.names[row]: plugin.score(None, pod.info(), table.view(row)) for row in table.rows().tolist()}
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_each_keeps_its_contract_as_nodes_pods_and_loads_change(config, plugin):
+    resource = cluster(config, plugin, None, PEAKS if plugin is Peaks else WATCHER).core.resources.polled
+
+    def some_load(rng):
+        kinds = [f"{kind}_{operator}" for kind in ("CPU", "Memory") for operator in ("AVG", "STD")]
+        nodes = {f"n{number}": {kind: rng.uniform(0, 110) for kind in rng.sample(kinds, 3)} for number in range(3)}
+        return [next(iter(resource)).read(measured(**nodes))]
+
+    check_plugin(
+        plugin,
+        config=config(plugin.name, args=PEAKS if plugin is Peaks else WATCHER),
+        objects=some_load,
+        remembers=plugin is TargetLoadPacking,
+    )
 
 
 def test_every_plugin_asks_the_load_watcher_every_half_minute(config):

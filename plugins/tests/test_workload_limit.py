@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from berth.testing import VirtualCluster, make_node, make_object, make_pod
+from berth.testing import VirtualCluster, check_plugin, make_node, make_object, make_pod
 from berth_plugins.workload_limit import WorkloadLimit
 
 PLUGINS = {"WorkloadLimit": WorkloadLimit}
@@ -162,7 +162,7 @@ def test_pods_go_where_counting_by_hand_allows_it(config, seed):
             pod.annotation(MOST, str(rng.randint(0, 4)))
         allowed = allowed_by_hand(cluster, pod.build(), limits)
         plugin = next(p.plugin for p in cluster.core.profiles["default-scheduler"].plugins if p.name == "WorkloadLimit")
-        check_forms(plugin, cluster.core.cache.table, pod.info(), allowed)
+        check_filter(plugin, cluster.core.cache.table, pod.info(), allowed)
         cluster.put(pod)
         chosen = cluster.run().nodes_of()[f"p{number}"]
         assert chosen in allowed if allowed else chosen == ""
@@ -178,18 +178,26 @@ class State(dict):
     write, read = dict.__setitem__, dict.__getitem__
 
 
-def check_forms(plugin, table, pod, allowed):
-    """Both forms say what counting by hand says, in the same words."""
+def check_filter(plugin, table, pod, allowed):
+    """It says what counting by hand says."""
     state = State()
     rows = table.rows()
     if plugin.pre_filter(state, pod) is not None:  # it skips
         assert len(allowed) == len(rows)
         return
-    column = plugin.filter_columns(state, pod, table, rows)
     plain = [plugin.filter(state, pod, table.view(row)) for row in rows.tolist()]
-    assert [column.describe(code) if code else None for code in column.codes.tolist()] == plain
     assert {table.names[row] for row, status in zip(rows, plain, strict=True) if status is None} == allowed
-    assert plugin.filter_columns(state, pod, table, slice(None)).codes[rows].tolist() == column.codes.tolist()
+
+
+def test_it_keeps_its_contract(config):
+    limits = [{"topologyKey": ZONE, "max": 3}, {"topologyKey": HOST, "max": 1, "labelKeys": ["app"]}]
+    check_plugin(
+        WorkloadLimit,
+        config=config("WorkloadLimit", args={"limits": limits}),
+        nodes=lambda rng, name: node(name, rng.choice(("", "z1", "z2"))),
+        pods=lambda rng, name: owned(name, rng.choice("ab")).label("app", rng.choice("cd")),
+        histories=6,
+    )
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,8 @@ class _History:
                     explained = _called(plugin.explain_rejection.explain_rejection, queued.pod)
                     if isinstance(explained, PluginFault):
                         yield explained
-                    elif not explained:
+                    # What it was rejected for may be over, and what PreFilter says of a pod may say it all.
+                    elif not explained and _Answers(self._kept, self._name, queued.pod).rejects:
                         yield PluginFault("explanations", f"nothing explains why pod {queued.pod.key} was rejected")
 
     def _in_the_end(self) -> Iterator[PluginFault]:
@@ -302,6 +303,12 @@ class _Answers:
             scores = self._scores(plugin, state, pod, table, rows)
         for row, score in scores.items():
             self.by_node[table.names[row]] = (*self.by_node.get(table.names[row], ("Success",)), score)
+
+    @property
+    def rejects(self) -> bool:
+        """Whether it looks at nodes, and lets the pod pass on none."""
+        said = self.by_node.values()
+        return self.is_searched and bool(said) and not any(each[0] == "Success" for each in said)
 
     def _scores(
         self, plugin: LoadedPlugin, state: CycleState, pod: PodInfo, table: Any, rows: list[int]

@@ -140,7 +140,8 @@ class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugi
         if least == most == 0:
             return scores
         above = (scores - least).astype(np.float64)
-        shares = MAX_NODE_SCORE * above / float(most - least) if most != least else above
+        with np.errstate(over="ignore"):  # differences wrap around, as upstream's do
+            shares = MAX_NODE_SCORE * above / float(most - least) if most != least else above
         turned: Scores = MAX_NODE_SCORE - shares.astype(np.int64)
         return turned
 
