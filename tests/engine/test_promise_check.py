@@ -51,6 +51,7 @@ def suspect(**methods):
         (lambda self, node: [*self.handle.objects.list("Service")],
          "handle.objects.list('Service') (promise Objects(('Service',)))"),
         (lambda self, node: self.handle.cache.states(), "handle.cache.states (promise Dependency.PODS_ANYWHERE)"),
+        (lambda self, node: len(self.handle.nodes()), "handle.nodes (promise Dependency.PODS_ANYWHERE)"),
         (lambda self, node: self.handle.now(), "handle.now (which nothing promises)"),
         (lambda self, node: self.handle.nominator.pods_on(node.name),
          "handle.nominator.pods_on (which nothing promises)"),

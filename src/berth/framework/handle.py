@@ -25,6 +25,7 @@ from berth.framework.readers import (
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
+from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_groups import PodGroups
@@ -116,6 +117,11 @@ class Handle:
         self._preempting = preempting
         self.profile: Callable[[], ProfileView] = _no_profile
         """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""
+
+    def nodes(self) -> list[NodeView]:
+        """Return all nodes with their pods, as they are now."""
+        table = self.cache.table
+        return [table.view(row) for row in table.rows().tolist()]
 
     def preemption(
         self,

@@ -112,7 +112,7 @@ class WatchedHandle:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._of, name)
-        if name not in _WATCHED and name not in ("follow", "poll", "objects", "now", "wall_clock"):
+        if name not in _WATCHED and name not in ("follow", "poll", "nodes", "objects", "now", "wall_clock"):
             return value
         if name not in self._seen:
             self._seen[name] = self._watched(name, value)
@@ -122,8 +122,9 @@ class WatchedHandle:
         note = self._lookups.note
         if name in ("follow", "poll"):
             return lambda *asked, **more: self._followed(value(*asked, **more), *asked, **more)
-        if name in ("now", "wall_clock"):
-            return lambda: (note(Dependency.UNKNOWN, f"handle.{name}"), value())[1]
+        if name in ("nodes", "now", "wall_clock"):
+            fact = _ANYWHERE if name == "nodes" else Dependency.UNKNOWN
+            return lambda: (note(fact, f"handle.{name}"), value())[1]
         if name == "objects":
             return _Watched(value, lambda what, asked: self._note_objects(what, asked))
         whole, facts = _WATCHED[name]
