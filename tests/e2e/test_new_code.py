@@ -75,7 +75,7 @@ def test_new_code_comes_and_goes_with_sighup(cluster, scheduler):
     create("first")
     eventually(lambda: "no rack" in str(found("first")["status"]))
     scheduler.change("def broken(:\n")
-    scheduler.wait_until_it_says("SyntaxError in line 1")
+    scheduler.wait_until_it_says("racks.py:1: SyntaxError")
     assert "the old one stays in force" in scheduler.said()
     scheduler.change(PASSES)
     eventually(lambda: found("first")["spec"].get("nodeName"))

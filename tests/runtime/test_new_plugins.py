@@ -6,6 +6,7 @@ Expectations are those of docs/living-with-plugins.md.
 import asyncio
 import logging
 import sys
+from importlib.metadata import EntryPoint
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from berth.config.errors import ConfigError
-from berth.framework.loader import plugins_named
+from berth.framework.loader import installed_plugins, plugins_named
 from berth.framework.plugin_code import PluginCode
 from berth.framework.registry import Registry
 from berth.plugin import (
@@ -449,7 +450,7 @@ async def test_code_that_does_not_load_leaves_the_old_one_in_force(directory, ca
     ) as scheduler:
         files, core, module = Files(directory, scheduler), scheduler.core, sys.modules["racks"]
         for text, complaint in (
-            ("def broken(:", "SyntaxError in line 1"),
+            ("def broken(:", f"{directory}/racks.py:1: SyntaxError: "),
             (
                 PLUGIN.format(body="return None").replace("__init__(self, args, handle)", "__init__(self)"),
                 "cannot be made",
@@ -467,6 +468,27 @@ async def test_code_that_does_not_load_leaves_the_old_one_in_force(directory, ca
         await files.file.look(at_once=True)
         world.add_pod("web")
         await until(lambda: world.node_of("web"))
+
+
+async def test_an_installed_plugin_that_does_not_load_is_one_complaint(directory, caplog, monkeypatch):
+    """Not a second one about points that it may take part in, of which nothing is known."""
+    monkeypatch.syspath_prepend(str(directory))
+
+    def installed():
+        return in_tree_registry().beside(installed_plugins([EntryPoint("Racks", "racks:Racks", "berth.plugins")]))
+
+    registry, config = installed(), configuration(profiles=[profile("Racks")])
+    async with scheduling(World(nodes=1), config, registry=registry) as scheduler:
+        reader = SetupReader(
+            lambda: config, PluginCode(registry, installed), scheduler.reconfigure, lambda: scheduler.config
+        )
+        file, module = ConfigFile(None, reader.load, reader.apply, has_more=reader.has_new_code), sys.modules["racks"]
+        (directory / "racks.py").write_text("import there_is_no_such_module\n")
+        await file.look(at_once=True)
+        assert sys.modules["racks"] is module
+        assert "No module named 'there_is_no_such_module'" in messages(caplog)[-1]
+        assert f"({directory}/racks.py:1)" in messages(caplog)[-1]
+        assert "queueSort" not in messages(caplog)[-1]
 
 
 async def test_code_that_breaks_at_work_is_taken_back(directory, monkeypatch):

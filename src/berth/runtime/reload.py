@@ -10,7 +10,7 @@ put in force is in `reconfiguration`.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -22,7 +22,7 @@ from berth.config.errors import ConfigError
 from berth.config.profiles import names_enabled
 from berth.config.types import SchedulerConfiguration
 from berth.extender.http_extender import kinds_sent_whole
-from berth.framework.plugin_code import Loaded, PluginCode
+from berth.framework.plugin_code import Loaded, PluginCode, modules_of
 from berth.framework.registry import Registry
 from berth.runtime.observing.tallies import CounterTally
 
@@ -33,6 +33,7 @@ Setup = TypeVar("Setup")
 """What is loaded, and put in force."""
 
 LOOK_EVERY_S = 3.0
+CODE = "the code of the plugins"
 APPLIED, REFUSED, POSTPONED, UNDONE = "applied", "refused", "postponed", "undone"
 
 FIXED_FIELDS = {
@@ -101,10 +102,23 @@ class SetupReader:
     def load(self) -> NewSetup:
         """Read both as at the start; the changed modules of the plugins that are enabled are imported afresh.
 
-        Raises `ConfigError`; then the modules are those of before.
+        Raises `ConfigError` with what is wrong with the code alone, before anything is made of it: what follows from
+        that would be a second complaint about the same fault. Then the modules are those of before.
         """
         config = self._read()
-        return NewSetup(config, self._code.load(names_enabled(config)))
+        names = names_enabled(config)
+        _parse(self.files())
+        code = self._code.load(names)
+        unusable = code.registry.unusable
+        if faults := [told for name in unusable if name in names for told in unusable[name].told(name)]:
+            code.undo()
+            raise ConfigError(faults, CODE)
+        return NewSetup(config, code)
+
+    def files(self) -> list[Path]:
+        """Return the sources of the plugins in force, sorted."""
+        modules = modules_of(self._code.registry, names_enabled(self._in_force()))
+        return sorted({Path(file) for each in modules.values() if (file := each.__file__)})
 
     async def apply(self, new: NewSetup, on_undone: Callable[[str], None]) -> list[str]:
         """Put both in force. Raises `ConfigError` and `ReloadPostponed`; then the modules are those of before."""
@@ -126,6 +140,17 @@ class SetupReader:
     def has_new_code(self) -> bool:
         """Say whether the code of a plugin that the configuration in force enables has changed."""
         return self._code.has_changed(names_enabled(self._in_force()))
+
+
+def _parse(files: Iterable[Path]) -> None:
+    """Raise `ConfigError` for the first source that is no Python, with its place in it."""
+    for file in files:
+        try:
+            compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+        except SyntaxError as error:
+            raise ConfigError([f"SyntaxError: {error.msg}"], f"{file}:{error.lineno}") from None
+        except (OSError, ValueError):  # the loader says what is wrong, if it still wants the file
+            continue
 
 
 class ConfigFile(Collector, Generic[Setup]):
@@ -186,7 +211,11 @@ class ConfigFile(Collector, Generic[Setup]):
 
     @property
     def _what(self) -> str:
-        return "the code of the plugins" if self._path is None else str(self._path)
+        return CODE if self._path is None else str(self._path)
+
+    @property
+    def _change(self) -> str:
+        return "the changed code of the plugins" if self._path is None else f"the changed configuration {self._path}"
 
     async def _reload(self, found: str) -> None:
         try:
@@ -196,12 +225,12 @@ class ConfigFile(Collector, Generic[Setup]):
             problem = error.located(error.source or self._what)
             _log.error("the changed configuration is refused, and the old one stays in force: %s", problem)
         except ReloadPostponed as why:
-            _log.warning("the changed configuration %s is not in force yet, and is tried again: %s", self._what, why)
+            _log.warning("%s is not in force yet, and is tried again: %s", self._change, why)
             self.reloads.add((POSTPONED,))
             return
         else:
             result = APPLIED
-            _log.info("the changed configuration %s is in force", self._what)
+            _log.info("%s is in force", self._change)
             if fixed:
                 _log.warning("%s: %s cannot change without a restart", self._what, ", ".join(fixed))
         self._settled = found
