@@ -40,7 +40,9 @@ def setup_followed(
         return None
     code = PluginCode(setup.registry, lambda: registry_of(plugins)[0])
     reader = SetupReader(load, code, scheduler.reconfigure, lambda: scheduler.config)
-    file = ConfigFile(Path(path) if path else None, reader.load, reader.apply, has_more=reader.has_new_code)
+    file = ConfigFile(
+        Path(path) if path else None, reader.load, reader.apply, has_more=reader.has_new_code, more=reader.files
+    )
     metrics.registry.register(file)
     return file
 

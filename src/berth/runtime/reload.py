@@ -169,13 +169,15 @@ class ConfigFile(Collector, Generic[Setup]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
         has_more: Callable[[], bool] = lambda: False,
+        more: Callable[[], Iterable[Path]] = tuple,
     ) -> None:
-        """Without a `path` there is only what `has_more` tells of."""
+        """Without a `path` there is only what `has_more` tells of; `more` are the files that it looks at."""
         self._path = path
         self._load = load
         self._apply = apply
         self._sleep = sleep
         self._has_more = has_more
+        self._more = more
         self._settled = self._seen = fingerprint(path)
         self._looking = asyncio.Lock()
         self.reloads = CounterTally(
@@ -191,6 +193,16 @@ class ConfigFile(Collector, Generic[Setup]):
         """The counters."""
         yield from self.reloads.collect()
         yield from self.undone.collect()
+
+    def sources(self) -> list[Path]:
+        """Return all files that matter, for whoever wants to know when to look.
+
+        After a refusal these are also the files beside them: one that is not loaded yet may be what is wrong.
+        """
+        files = list(self._more())
+        if self._has_more():
+            files = sorted({*files, *(each for file in files for each in file.parent.glob("*.py"))})
+        return files if self._path is None else [self._path, *files]
 
     async def run(self) -> None:
         """Look every few seconds, until cancelled."""

@@ -41,7 +41,7 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @only_with(ui_port="with_page")
 @never_with(
     "no_scheduler",
-    *("scheduler_port", "decision_log_file", "decision_log_size", "with_page"),
+    *("scheduler_port", "decision_log_file", "decision_log_size", "with_page", "watch"),
     because="which leaves nobody to tell of pods",
 )
 @click.option(
@@ -92,6 +92,12 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @config_option
 @plugin_option
 @gates_option
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Put plugins and --config in force as soon as a file of theirs is saved, and show what that changes for pods "
+    "that are pending.",
+)
 @decision_log_options
 @recording_options
 @click.option("--ui", "with_page", is_flag=True, help="Serve the page of `berth ui`, too; its link is printed.")
@@ -122,6 +128,7 @@ def command(
     config_file: str,
     plugins: tuple[str, ...],
     feature_gates: str,
+    watch: bool,
     server: ServerOptions,
     decision_log: DecisionLogOptions,
     recording: RecordingOptions,
@@ -146,6 +153,8 @@ def command(
         if scheduler_port == 0:
             raise click.UsageError("--ui asks the scheduler where it serves; leave out --scheduler-port 0")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
+    if watch and setup is not None and not (config_file or setup.registry.out_of_tree().names):
+        raise click.UsageError("--watch has no file to look at: add --plugin or --config")
     documents = _documents_of(from_files)
     objects = [document.manifest for document in documents]
     if (from_files or pool_texts or pools_files) and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
@@ -174,6 +183,7 @@ def command(
                     logs=logs,
                     build=build,
                     page_port=page,
+                    watch=watch,
                 )
             )
     except PortTaken as error:
@@ -262,6 +272,7 @@ async def _run(
     logs: tuple[DecisionLogOptions, Path],
     build: Build,
     page_port: int | None,
+    watch: bool,
 ) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.local_record import ServedLocally, record_directory, recorded
@@ -312,7 +323,8 @@ async def _run(
             await scheduler.wait_until_ready()
             if (file := scheduler.followed(typed)) is not None:
                 on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
-                ending.push_async_callback(_cancelled, asyncio.create_task(file.run(), name="configuration file"))
+                looking = scheduler.watching(file, click.echo).run() if watch else file.run()
+                ending.push_async_callback(_cancelled, asyncio.create_task(looking, name="configuration file"))
         if controllers := installed_controllers():
             writer = StatusWriter(StoreTransport(cluster.store), controllers, report=_untold)
             cluster.store.subscribe(on_definition(writer.ask_again))
