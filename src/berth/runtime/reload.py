@@ -33,7 +33,6 @@ Setup = TypeVar("Setup")
 """What is loaded, and put in force."""
 
 LOOK_EVERY_S = 3.0
-CODE = "the code of the plugins"
 APPLIED, REFUSED, POSTPONED, UNDONE = "applied", "refused", "postponed", "undone"
 
 FIXED_FIELDS = {
@@ -112,7 +111,7 @@ class SetupReader:
         unusable = code.registry.unusable
         if faults := [told for name in unusable if name in names for told in unusable[name].told(name)]:
             code.undo()
-            raise ConfigError(faults, CODE)
+            raise ConfigError(faults)
         return NewSetup(config, code)
 
     def files(self) -> list[Path]:
@@ -223,7 +222,7 @@ class ConfigFile(Collector, Generic[Setup]):
 
     @property
     def _what(self) -> str:
-        return CODE if self._path is None else str(self._path)
+        return "the code of the plugins" if self._path is None else str(self._path)
 
     @property
     def _change(self) -> str:
@@ -234,8 +233,9 @@ class ConfigFile(Collector, Generic[Setup]):
             fixed = await self._apply(await asyncio.to_thread(self._load), self._was_undone)
         except ConfigError as error:
             result = REFUSED
-            problem = error.located(error.source or self._what)
-            _log.error("the changed configuration is refused, and the old one stays in force: %s", problem)
+            problem = error.located(error.source or ("" if self._path is None else str(self._path)))
+            what = self._change if self._path is None else "the changed configuration"
+            _log.error("%s is refused, and the old one stays in force: %s", what, problem)
         except ReloadPostponed as why:
             _log.warning("%s is not in force yet, and is tried again: %s", self._change, why)
             self.reloads.add((POSTPONED,))

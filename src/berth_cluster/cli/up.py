@@ -10,9 +10,10 @@ import logging
 import os
 import signal
 import string
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.core import ParameterSource
@@ -21,6 +22,7 @@ from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_option
 from berth.cli.option_rules import never_with, only_with
 from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.runtime.observing.logs import legible
 from berth_cluster.cli.server_options import ServerOptions, server_options
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_NODES = 100_000
 MAX_DEVICES = 128  # what one ResourceSlice holds
+CLEARED = "\r\x1b[K"
+"""Has a terminal forget the line that it is in."""
 
 
 @click.command("up", short_help="An embedded cluster with hollow nodes and the scheduler.")
@@ -249,15 +253,18 @@ def zone_names(count: int) -> tuple[str, ...]:
     return tuple(f"zone-{letters[i] if i < len(letters) else i}" for i in range(count))
 
 
-def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, served: str = "") -> str:
+def ready_text(
+    cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, served: str = "", watched: Sequence[Path] = ()
+) -> str:
     """What `up` says when everything is there."""
     path = cluster.kubeconfig.absolute()
     scheduler = "scheduler running" if with_scheduler else "no scheduler"
     explain = "  berth explain POD\n" if served else ""
+    watching = f"  watching    {shortened([str(each) for each in watched])}\n" if watched else ""
     return (
         f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"
         f"  kubeconfig  {path}\n"
-        f"  export KUBECONFIG={path}\n{explain}"
+        f"  export KUBECONFIG={path}\n{explain}{watching}"
         "Ctrl-C ends it."
     )
 
@@ -287,11 +294,11 @@ async def _run(
     from berth_cluster.serving.transport import StoreTransport
     from berth_workbench.cli.ui import LocalPage
 
-    handler = logging.StreamHandler()
+    handler = _LinesOfTheirOwn()
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("berth.scheduler.reload").setLevel(logging.INFO)
-    served, place = "", None
+    served, place, watched = "", None, list[Path]()
     async with contextlib.AsyncExitStack() as ending:
         stop = stop_on_signals()
         kept = cluster.store.kept
@@ -323,7 +330,8 @@ async def _run(
             await scheduler.wait_until_ready()
             if (file := scheduler.followed(typed)) is not None:
                 on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
-                looking = scheduler.watching(file, click.echo).run() if watch else file.run()
+                looking = scheduler.watching(file, _said).run() if watch else file.run()
+                watched = file.sources() if watch else []
                 ending.push_async_callback(_cancelled, asyncio.create_task(looking, name="configuration file"))
         if controllers := installed_controllers():
             writer = StatusWriter(StoreTransport(cluster.store), controllers, report=_untold)
@@ -335,12 +343,26 @@ async def _run(
             page = LocalPage(place, str(cluster.kubeconfig), page_port)
             ending.push_async_callback(page.close)
             click.echo(await page.open())
-        click.echo(ready_text(cluster, nodes, with_scheduler=setup is not None, served=served))
+        with_scheduler = setup is not None
+        click.echo(ready_text(cluster, nodes, with_scheduler=with_scheduler, served=served, watched=watched))
         telling = asyncio.create_task(tell(PodCensus(cluster.store)), name="telling")
         ending.push_async_callback(_cancelled, telling)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if kept is not None and kept.failure is not None:
         raise kept.failure
+
+
+class _LinesOfTheirOwn(logging.StreamHandler[TextIO]):
+    """Logs to standard error; on a terminal not behind the line that says how the pods are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream.isatty():
+            self.stream.write(CLEARED)
+        super().emit(record)
+
+
+def _said(line: str) -> None:
+    click.echo(f"{CLEARED if sys.stdout.isatty() else ''}{legible(line)}")
 
 
 def _untold(_trouble: "InformerTrouble") -> None:

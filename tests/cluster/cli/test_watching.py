@@ -119,7 +119,7 @@ async def test_broken_code_is_one_message_and_the_old_stays_at_work(directory, c
         assert await author.saves("", text="class Racks\n", looks=5) == []
         (told,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         assert told == (
-            "the changed configuration is refused, and the old one stays in force: "
+            "the changed code of the plugins is refused, and the old one stays in force: "
             f"{author.plugin}:1: SyntaxError: expected ':'"
         )
         assert scheduler.core is core
