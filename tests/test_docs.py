@@ -15,7 +15,7 @@ from berth.cli import main
 from berth.core.builders import make_node, make_pod
 from berth.framework import interface
 from berth.framework.registry import Registry
-from berth.library import ScheduleResult
+from berth.library.result import ScheduleResult
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import replay
 from tests.paths import ROOT

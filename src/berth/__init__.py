@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from berth.api.codec import ObjectError
     from berth.config.errors import ConfigError
-    from berth.library import Scheduler, ScheduleResult
+    from berth.library.result import ScheduleResult
+    from berth.library.scheduler import Scheduler
 
 __version__ = "0.1.0"
 __all__ = ["ConfigError", "ObjectError", "ScheduleResult", "Scheduler"]
@@ -23,8 +24,8 @@ def __getattr__(name: str) -> Any:
     homes = {
         "ConfigError": "berth.config.errors",
         "ObjectError": "berth.api.codec",
-        "ScheduleResult": "berth.library",
-        "Scheduler": "berth.library",
+        "ScheduleResult": "berth.library.result",
+        "Scheduler": "berth.library.scheduler",
     }
     if name not in homes:
         raise AttributeError(f"module 'berth' has no attribute {name!r}")

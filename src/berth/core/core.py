@@ -155,14 +155,6 @@ class Core:
         self._announce_room()
         return self._dispatcher.take_effects()
 
-    def bind_at_once_by(self, bind: BindAtOnce | None) -> None:
-        """Have pods bound within their attempts, without effects, answers and events; None: as they are by default.
-
-        For whoever is the API server as well, refuses nothing, and need not be told. Pods with which plugins or an
-        instrument have anything to do after their attempt are bound as by default even so.
-        """
-        self._bind_at_once, self._run = bind, None
-
     def load(self, pods: Iterable[Pod]) -> None:
         """Take in pods that have a node, many at once: what `handle` would do of each, as long as nobody waits.
 
@@ -198,6 +190,14 @@ class Core:
         self._settle()
         self._announce_room()
         return self._dispatcher.take_effects()
+
+    def let_bind(self, bind: BindAtOnce | None) -> None:
+        """Have pods bound by a function, which stores that a pod is bound and returns it as it is then; None ends that.
+
+        For whoever is the API server as well, refuses nothing, and need not be told: a pod with which no plugin has
+        anything to do any more is then bound within its attempt, without effects, answers and events.
+        """
+        self._bind_at_once, self._run = bind, None
 
     def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
         """Take over what another core's queue remembers of the pods that both have."""
@@ -260,8 +260,8 @@ class Core:
 
     @property
     def _is_nobody_told(self) -> bool:
-        is_watched = type(self._instrument) is not Instrument or self._keeps_health or self._has_shadows
-        return not is_watched and self.intake.handlers is None
+        is_watched = type(self._instrument) is not Instrument and not self._instrument.leaves_out_plain
+        return not (is_watched or self._keeps_health or self._has_shadows) and self.intake.handlers is None
 
     def _run_after(self, attempt: Attempt) -> "tuple[PodInfo, AlikeRun] | None":
         """Return what a decision left, if it is of use: where the next pod in the queue is of the same shape."""

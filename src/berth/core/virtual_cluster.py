@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from berth.api.meta import Condition
 from berth.api.pod import Pod, PodCondition
+from berth.api.shared_parts import shallow_copy
 from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
 from berth.config.types import GenerationName, SchedulerConfiguration
@@ -45,6 +47,7 @@ from berth.framework.registry import Registry
 from berth.framework.work_budget import DEFAULT_STEPS
 from berth.plugins.registry import in_tree_registry
 from berth.state.objects import key_of
+from berth.state.pod_info import PodInfo
 
 MAX_STEPS = 10_000
 """A core that is still busy after this many steps is taken to be stuck."""
@@ -188,6 +191,17 @@ class VirtualCluster:
 
     def bound(self, pod: Pod) -> None:
         """Take note that a pod has got its node."""
+
+    def bind_at_once(self, pod: PodInfo, node_name: str) -> Pod:
+        """Store that a pod is bound to a node, and return it as it is then; for `Core.let_bind`."""
+        known: Pod = self.objects["Pod", pod.key]
+        spec = shallow_copy(known.spec)
+        force_setattr(spec, "node_name", node_name)
+        bound: Pod = shallow_copy(known)
+        force_setattr(bound, "spec", spec)
+        self.objects["Pod", pod.key] = bound
+        self.bound(bound)
+        return bound
 
     def evicted(self, pod: Pod, eviction: EvictPod) -> None:
         """Take note that a preempted pod is gone."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.node import Node
-from berth.api.pod_resources import CPU
+from berth.api.pod_resources import CPU, PODS
 from berth.api.pools import pool_of
 from berth.state.table import NodeTable
 
@@ -159,3 +159,17 @@ def _is_tainted(node: Node) -> bool:
         taint.effect in ("NoSchedule", "NoExecute") and taint.key != "node.kubernetes.io/unschedulable"
         for taint in node.spec.taints
     )
+
+
+def utilisation(table: NodeTable, rows: NDArray[np.intp]) -> dict[str, float]:
+    """Return by resource what the pods of these nodes request together, as a share of what the nodes have together.
+
+    `pods` is the number of pods, as a share of how many the nodes take. What no node of them has is left out.
+    """
+    found = {}
+    for resource, index in sorted(table.resource_index.items()):
+        total = int(table.allocatable[index, rows].sum())
+        if total:
+            found[resource] = int(table.requested[index, rows].sum()) / total
+    slots = int(table.allowed_pods[rows].sum())
+    return found | ({PODS: int(table.pod_count[rows].sum()) / slots} if slots else {})

@@ -24,12 +24,13 @@ def zone_of(labels: Mapping[str, str]) -> tuple[str, str]:
 class NodeTree:
     """Rows by zone, and their interleaved order."""
 
-    __slots__ = ("_order", "_zone_of_row", "_zones")
+    __slots__ = ("_noted", "_order", "_zone_of_row", "_zones")
 
     def __init__(self) -> None:
         self._zones: dict[tuple[str, str], dict[int, None]] = {}
         self._zone_of_row: dict[int, tuple[str, str]] = {}
         self._order: list[int] | None = None
+        self._noted: Zones | None = None
 
     def put(self, row: int, labels: Mapping[str, str]) -> None:
         """Add a row, or move it where its zone has changed."""
@@ -40,7 +41,7 @@ class NodeTree:
         self.remove(row)
         self._zone_of_row[row] = zone
         self._zones.setdefault(zone, {})[row] = None
-        self._order = None
+        self._order = self._noted = None
 
     def remove(self, row: int) -> None:
         """Take a row out; a zone without rows is forgotten."""
@@ -50,7 +51,7 @@ class NodeTree:
         del self._zones[zone][row]
         if not self._zones[zone]:
             del self._zones[zone]
-        self._order = None
+        self._order = self._noted = None
 
     def order(self) -> list[int]:
         """Return all rows, one of each zone in turn."""
@@ -59,15 +60,17 @@ class NodeTree:
         return self._order
 
     def zones(self) -> Zones:
-        """Return the rows of each zone, in the order in which they came."""
-        return {zone: tuple(rows) for zone, rows in self._zones.items()}
+        """Return the rows of each zone, in the order in which they came; the same object until one of them changes."""
+        if self._noted is None:
+            self._noted = {zone: tuple(rows) for zone, rows in self._zones.items()}
+        return self._noted
 
     def put_in_order(self, zones: Zones) -> None:
         """Let the same rows stand as in an earlier order."""
         put_in_order(self._zones, zones)
         for zone, rows in zones.items():
             put_in_order(self._zones.get(zone, {}), rows)
-        self._order = None
+        self._order = self._noted = None
 
     def _interleaved(self) -> list[int]:
         queues = [iter(rows) for rows in self._zones.values()]

@@ -20,10 +20,12 @@ CHANGES_KEPT = 4096
 class ObjectStore:
     """Objects by kind, then by `namespace/name` (or name)."""
 
-    __slots__ = ("_changes", "_heeded", "_objects", "_versions", "assumed", "changes")
+    __slots__ = ("_changes", "_heeded", "_objects", "_orders", "_versions", "assumed", "changes")
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Any]] = {}
+        self._orders: dict[str, tuple[str, ...]] = {}
+        """The keys of each kind as somebody has noted them, until one comes or goes."""
         self._versions: dict[str, int] = {}
         self._changes: dict[str, list[str]] = {}
         self._heeded: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
@@ -37,6 +39,8 @@ class ObjectStore:
         objects = self._objects.setdefault(kind, {})
         key = key_of(obj)
         old = objects.get(key)
+        if old is None:
+            self._orders.pop(kind, None)
         objects[key] = obj
         self._note(kind, key, obj)
         for heed in self._heeded.get(kind, ()):
@@ -48,6 +52,7 @@ class ObjectStore:
         key = key_of(obj)
         old = self._objects.get(kind, {}).pop(key, None)
         if old is not None:
+            self._orders.pop(kind, None)
             self._note(kind, key, None)
             for heed in self._heeded.get(kind, ()):
                 heed(old, None)
@@ -72,12 +77,17 @@ class ObjectStore:
 
     def order(self) -> dict[str, tuple[str, ...]]:
         """Return the keys of the objects of each kind, in the order in which they came."""
-        return {kind: tuple(objects) for kind, objects in self._objects.items()}
+        for kind, objects in self._objects.items():
+            if kind not in self._orders:
+                self._orders[kind] = tuple(objects)
+        return dict(self._orders)
 
     def put_in_order(self, order: Mapping[str, Iterable[str]]) -> None:
         """Let objects stand as in an earlier order."""
         for kind, keys in order.items():
-            put_in_order(self._objects[kind], keys)
+            if self._orders.get(kind) is not keys:
+                self._orders.pop(kind, None)
+                put_in_order(self._objects[kind], keys)
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ DOUBLED_BELOW = 1024
 class TableOrder(NamedTuple):
     """What stands where in a table, which the objects alone do not say."""
 
+    capacity: int
     rows: Mapping[str, int]
     free: tuple[int, ...]
     zones: Zones
@@ -81,6 +82,8 @@ class NodeTable:
         self._free_columns: list[int] = []
         # Descending, as rows are taken from the end: the lowest first.
         self._free = list(range(capacity - 1, -1, -1))
+        self._order: TableOrder | None = None
+        """What stands where, once somebody has noted it, until a node comes, goes, or changes its zone."""
         self._orders: list[dict[int, tuple[str, ...]]] = []
         """For each `note_order` under way: of the rows that have changed, the uids of their pods as they stood."""
         self._views: dict[int, tuple[int, NodeView]] = {}
@@ -168,6 +171,7 @@ class WritableNodeTable(NodeTable):
         """Return the row of a name; a new one, not yet valid, where a pod names a node that has not been seen yet."""
         row = self.row_of.get(name)
         if row is None:
+            self._order = None
             row = self.row_of[name] = self._take_row()
             list.__setitem__(self.names, row, name)
         return row
@@ -258,7 +262,9 @@ class WritableNodeTable(NodeTable):
         `put_in_order` or `keep_order` ends that; one may begin inside another.
         """
         self._orders.append({})
-        return TableOrder(dict(self.row_of), tuple(self._free), self.tree.zones())
+        if self._order is None or self._order.zones is not self.tree.zones():
+            self._order = TableOrder(self.capacity, dict(self.row_of), tuple(self._free), self.tree.zones())
+        return self._order
 
     def keep_order(self) -> None:
         """Let everything stand as it does."""
@@ -273,6 +279,11 @@ class WritableNodeTable(NodeTable):
 
     def reserve_rows(self, order: TableOrder) -> None:
         """Let the names of an earlier order that have no row have their old ones, which are free, when they come."""
+        if order is self._order:  # no row was taken or given up since
+            return
+        self._order = None
+        if self.capacity < order.capacity:  # another table's order: it has grown, as this one has not yet
+            self._grow(order.capacity)
         for name, row in order.rows.items():
             if name not in self.row_of and not self.names[row]:
                 self.row_of[name] = row
@@ -281,10 +292,13 @@ class WritableNodeTable(NodeTable):
 
     def put_in_order(self, order: TableOrder) -> None:
         """Let nodes, free rows and the pods of each row stand as in an earlier order, now that the same are there."""
-        put_in_order(self.row_of, order.rows)
-        self.tree.put_in_order(order.zones)
-        known = set(order.free)
-        self._free = [*(row for row in self._free if row not in known), *(r for r in order.free if not self.names[r])]
+        if order is not self._order or order.zones is not self.tree.zones():
+            self._order = None
+            put_in_order(self.row_of, order.rows)
+            self.tree.put_in_order(order.zones)
+            known = set(order.free)
+            others = (row for row in self._free if row not in known)
+            self._free = [*others, *(row for row in order.free if not self.names[row])]
         for row, uids in self._orders.pop().items():
             if put_in_order(self.pods[row], uids):
                 self.touch_pods(row)
@@ -338,6 +352,7 @@ class WritableNodeTable(NodeTable):
             return
         # All that was counted on the row has been taken off, and each step was logged. The node that takes the row next
         # logs it again, so nothing that was derived for the old node outlives it.
+        self._order = None
         del self.row_of[self.names[row]]
         list.__setitem__(self.names, row, "")
         self._free.append(row)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from berth.decisions.node_columns import utilisation
 from berth.framework.setup import Setup
 from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, Load
 from berth_workbench.simulation.measures import (
@@ -16,7 +17,6 @@ from berth_workbench.simulation.measures import (
     fragmentation,
     measure,
     usual_requests,
-    utilisation,
 )
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.site import Site

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from berth.api.meta import Struct
 from berth.api.node import Node, PodDisruptionBudget, PriorityClass
 from berth.api.pod import Pod
-from berth.api.shared_parts import shallow_copy
 from berth.api.storage import PersistentVolumeClaim, StorageClass
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
+from berth.core.undoable import UndoableCluster
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Effect, EvictPod, PatchPodStatus
 from berth.framework.registry import Registry
@@ -32,7 +31,6 @@ from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_ac
 from berth_workbench.simulation.claims import claims_again, has_own_claims, released
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
 from berth_workbench.simulation.followed import take_followed
-from berth_workbench.simulation.undoable import UndoableCluster
 from berth_workbench.simulation.volumes import with_default_class
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.snapshot.documents import Document
@@ -107,7 +105,7 @@ class SimulatedCluster(UndoableCluster):
         )
         self._api_calls = ApiCalls(self)
         self.answer_api = self._api_calls
-        self.core.bind_at_once_by(self._bind_at_once)
+        self.core.let_bind(self.bind_at_once)
         self.evictions: list[Eviction] = []
         self.messages: dict[str, str] = {}
         """Why each pending pod that was tried has no node, by `namespace/name`."""
@@ -413,16 +411,11 @@ class SimulatedCluster(UndoableCluster):
         if isinstance(effect, PatchPodStatus) and effect.condition_status == "False":
             self.messages[effect.pod.key] = effect.message
 
-    def _bind_at_once(self, pod: PodInfo, node_name: str) -> Pod:
-        known: Pod = self.objects["Pod", pod.key]
-        spec = shallow_copy(known.spec)
-        force_setattr(spec, "node_name", node_name)
-        bound: Pod = shallow_copy(known)
-        force_setattr(bound, "spec", spec)
-        self.objects["Pod", pod.key] = bound
+    def bind_at_once(self, pod: PodInfo, node_name: str) -> Pod:
+        """Store that a pod is bound to a node."""
+        bound = super().bind_at_once(pod, node_name)
         self._without_node.pop(pod.key, None)
         self.budgets.note(bound)
-        self.bound(bound)
         return bound
 
     def bound(self, pod: Pod) -> None:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from berth.api.meta import ObjectMeta
 from berth.api.pod import Pod
-from berth.api.pod_resources import CPU, MEMORY, PODS
+from berth.api.pod_resources import CPU, MEMORY
 from berth.api.pools import pool_of
+from berth.decisions.node_columns import utilisation
 from berth.plugins.resources.names import is_extended
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo, PodShape
@@ -189,20 +190,6 @@ def told_resources(names: Iterable[str]) -> list[str]:
 
 
 # -- capacity --------------------------------------------------------------------------------------------------------
-
-
-def utilisation(table: NodeTable, rows: Rows) -> dict[str, float]:
-    """Return by resource what the pods of these nodes request together, as a share of what the nodes have together.
-
-    `pods` is the number of pods, as a share of how many the nodes take. What no node of them has is left out.
-    """
-    found = {}
-    for resource, index in sorted(table.resource_index.items()):
-        total = int(table.allocatable[index, rows].sum())
-        if total:
-            found[resource] = int(table.requested[index, rows].sum()) / total
-    slots = int(table.allowed_pods[rows].sum())
-    return found | ({PODS: int(table.pod_count[rows].sum()) / slots} if slots else {})
 
 
 Shape = tuple[tuple[str, int], ...]

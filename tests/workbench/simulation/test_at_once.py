@@ -118,7 +118,7 @@ def told_of(cluster: SimulatedCluster) -> dict[str, Any]:
 
 def the_long_way(**options: Any) -> SimulatedCluster:
     cluster = SimulatedCluster(**options)
-    cluster.core.bind_at_once_by(None)
+    cluster.core.let_bind(None)
     return cluster
 
 

@@ -13,6 +13,7 @@ plugins remember for a while, such as a group that rests after a failure, must n
 import math
 from typing import Any, NamedTuple
 
+from berth.api.pod import Pod
 from berth.core.rewinding import CoreMark, leave, remember, reserve_rows, rewind
 from berth.core.virtual_cluster import VirtualCluster
 
@@ -30,9 +31,16 @@ class _Journal(dict[Key, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.before: list[dict[Key, Any]] = []
+        self._places: dict[Key, int] = {}
+        """A number for each object; those that came first have lower ones, also where a trial has moved them."""
+        self._places_before: list[tuple[int, dict[Key, int]]] = []
+        self._next = 0
 
     def __setitem__(self, key: Key, value: Any) -> None:
         self._note(key)
+        if key not in self:
+            self._places[key] = self._next
+            self._next += 1
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Key) -> None:
@@ -43,9 +51,36 @@ class _Journal(dict[Key, Any]):
         self._note(key)
         return super().pop(key, *default)
 
+    def in_order(self) -> list[Any]:
+        """Return the objects in the order in which they came."""
+        return [obj for _, obj in sorted(self.items(), key=lambda item: self._places[item[0]])]
+
+    def stand_as(self, other: "_Journal") -> None:
+        """Let the same objects, by key, stand in the order of another journal."""
+        self._places, self._next = dict(other._places), other._next  # noqa: SLF001
+
+    def begin(self) -> None:
+        """Note from now on what each object was."""
+        self.before.append({})
+        self._places_before.append((self._next, {}))
+
+    def end(self, *, is_undone: bool) -> dict[Key, Any]:
+        """Note no more for the innermost trial, and return what was noted; what was undone stands where it stood."""
+        next_place, places = self._places_before.pop()
+        if is_undone:
+            self._next = next_place
+            self._places.update(places)
+        elif self._places_before:
+            outer = self._places_before[-1][1]
+            for key, place in places.items():
+                outer.setdefault(key, place)
+        return self.before.pop()
+
     def _note(self, key: Key) -> None:
         if self.before and key not in self.before[-1]:
             self.before[-1][key] = self.get(key, _ABSENT)
+            if key in self:
+                self._places_before[-1][1][key] = self._places[key]
 
 
 class _Began(NamedTuple):
@@ -70,14 +105,14 @@ class UndoableCluster(VirtualCluster):
     def begin(self) -> None:
         """Begin a trial."""
         others = self._remember()  # first, since it may store what is out of date
-        self.objects.before.append({})
+        self.objects.begin()
         self._began.append(_Began(self.now, remember(self.core), self.rng.getstate(), others))
 
     def keep(self) -> None:
         """End the innermost trial, and leave everything as it is."""
         self._began.pop()
         leave(self.core)
-        before = self.objects.before.pop()
+        before = self.objects.end(is_undone=False)
         if self.objects.before:
             for key, value in before.items():
                 self.objects.before[-1].setdefault(key, value)
@@ -115,7 +150,7 @@ class UndoableCluster(VirtualCluster):
             for each, was in list(before.items()):
                 if (each[0] == "Pod") == is_pod and was is not _ABSENT and self.objects.get(each) is not was:
                     self._put_back(was, began.others)
-        self.objects.before.pop()
+        self.objects.end(is_undone=True)
         self._began.pop()
         later_s = HOUR_S * (1 + math.ceil((self.now - began.at) / HOUR_S))
         self.now = began.at + later_s
@@ -127,6 +162,26 @@ class UndoableCluster(VirtualCluster):
         """End all trials that have begun, and put everything back as it was before the first."""
         while self._began:
             self.undo()
+
+    def copy_into(self, other: "UndoableCluster") -> None:
+        """Let an empty cluster of the same configuration be as this one is; trials that have begun stay here.
+
+        What plugins remember of their own is not copied, as it is not taken back either. No pod may wait for Permit.
+        """
+        mark = remember(self.core)
+        leave(self.core)
+        table = self.core.cache.table
+        other.now = self.now
+        remember(other.core)  # `rewind` ends what this begins
+        reserve_rows(other.core, mark)
+        objects = self.objects.in_order()
+        by_key = {obj.key: obj for obj in objects if isinstance(obj, Pod)}
+        counted = [by_key.pop(pod.key) for row in mark.table.rows.values() for pod in table.pods[row].values()]
+        for obj in (*(obj for obj in objects if not isinstance(obj, Pod)), *counted, *by_key.values()):
+            other.put(obj)
+        other.objects.stand_as(self.objects)
+        other.rng.setstate(self.rng.getstate())
+        rewind(other.core, mark, other.now, 0.0)
 
     def _put_back(self, obj: Any, others: Any) -> None:
         """Put an object as it was when this was remembered."""
