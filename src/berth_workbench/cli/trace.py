@@ -31,11 +31,11 @@ def _out_option(command: Command) -> Command:
 
 
 @command.command("import", short_help="Turn a published trace into a workload.")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--format",
     "of",
-    type=click.Choice(["alibaba-2018", "google-2019"]),
+    type=click.Choice(["alibaba-2018", "alibaba-gpu-2023", "google-2019", "philly", "swf", "audit", "watch"]),
     required=True,
     help="Whose tables they are.",
 )
@@ -44,14 +44,14 @@ def _out_option(command: Command) -> Command:
     default="512Gi",
     show_default=True,
     metavar="QUANTITY",
-    help="The memory of the largest machine, which the traces have as 100 or 1.",
+    help="The memory of the largest machine, which the traces have as 100 or 1; philly, swf: of each.",
 )
 @click.option(
     "--largest-node-cpu",
     default="64",
     show_default=True,
     metavar="QUANTITY",
-    help="The CPUs of the largest machine, which google-2019 has as 1.",
+    help="The CPUs of the largest machine, which google-2019 has as 1; philly: of each.",
 )
 @click.option(
     "--begin",
@@ -71,7 +71,7 @@ def _out_option(command: Command) -> Command:
 )
 @_out_option
 def import_(
-    directory: Path,
+    source: Path,
     of: str,
     largest_node_memory: str,
     largest_node_cpu: str,
@@ -80,34 +80,61 @@ def import_(
     sample: float,
     out: str,
 ) -> None:
-    """Turn the tables in DIRECTORY into a workload.
+    """Turn the tables in the directory SOURCE, or the file SOURCE, into a workload.
 
     \b
-    alibaba-2018  machine_meta, and container_meta or batch_task (CSV)
-    google-2019   machine_events and instance_events (JSON lines or CSV)
+    alibaba-2018      machine_meta, and container_meta or batch_task (CSV)
+    alibaba-gpu-2023  openb_node_list and openb_pod_list (CSV)
+    google-2019       machine_events and instance_events (JSON lines or CSV)
+    philly            cluster_job_log (JSON) and cluster_machine_list (CSV)
+    swf               a file in the Standard Workload Format
+    audit             audit logs of an API server (JSON lines), a file or several
+    watch             watch events as for `berth observe --events`, a file or several
 
     Tables may be split into several files, and compressed with gzip. What the pods waited for then is not in the
     workload, only what they asked for and for how long they ran.
     """
-    from berth_workbench.traces.alibaba_2018 import read_alibaba_2018
-    from berth_workbench.traces.google_2019 import read_google_2019
-
-    if of == "alibaba-2018" and is_typed(click.get_current_context(), "largest_node_cpu"):
-        raise click.UsageError(
-            "--largest-node-cpu has no effect on alibaba-2018, which counts CPUs itself: leave it out"
-        )
-    memory = _amount("--largest-node-memory", largest_node_memory)
+    context = click.get_current_context()
+    for option, formats in _USED_BY.items():
+        if is_typed(context, option) and of not in formats:
+            flag = "--" + option.replace("_", "-")
+            raise click.UsageError(
+                f"{flag} has no effect on {of}, which says by itself what it stands for: leave it out"
+            )
     until = float("inf") if end is None else end
     if until <= begin:
         raise click.BadParameter(f"{until:g} is not after --begin {begin:g}", param_hint="--end")
+    memory = _amount("--largest-node-memory", largest_node_memory)
+    cpu = _amount("--largest-node-cpu", largest_node_cpu, thousandths=True)
+    _write(_imported(source, of, cpu, memory, begin, until, sample), out)
+
+
+_USED_BY = {
+    "largest_node_memory": ("alibaba-2018", "google-2019", "philly", "swf"),
+    "largest_node_cpu": ("google-2019", "philly"),
+    "begin": ("alibaba-2018", "alibaba-gpu-2023", "google-2019", "philly", "swf"),
+}
+"""Which formats have a use for an option."""
+
+
+def _imported(
+    source: Path, of: str, cpu: int, memory: int, begin: float, until: float, sample: float
+) -> "TimedWorkload":
+    from berth_workbench.traces import alibaba_2018, alibaba_gpu_2023, cluster_events, google_2019, philly, swf
+
+    span: dict[str, Any] = {"begin_s": begin, "end_s": until, "sample": sample}
     if of == "alibaba-2018":
-        trace = read_alibaba_2018(directory, largest_memory=memory, begin_s=begin, end_s=until, sample=sample)
-    else:
-        cpu = _amount("--largest-node-cpu", largest_node_cpu, thousandths=True)
-        trace = read_google_2019(
-            directory, largest_cpu=cpu, largest_memory=memory, begin_s=begin, end_s=until, sample=sample
-        )
-    _write(trace, out)
+        return alibaba_2018.read_alibaba_2018(source, largest_memory=memory, **span)
+    if of == "alibaba-gpu-2023":
+        return alibaba_gpu_2023.read_alibaba_gpu_2023(source, **span)
+    if of == "google-2019":
+        return google_2019.read_google_2019(source, largest_cpu=cpu, largest_memory=memory, **span)
+    if of == "philly":
+        return philly.read_philly(source, cpu=cpu, memory=memory, **span)
+    if of == "swf":
+        return swf.read_swf(source, node_memory=memory, **span)
+    read = cluster_events.read_audit_log if of == "audit" else cluster_events.read_watch_events
+    return read(source, end_s=until, sample=sample)
 
 
 @command.command("generate", short_help="Draw a day: services that follow the sun, jobs, several teams.")

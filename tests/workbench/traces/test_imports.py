@@ -1,0 +1,258 @@
+"""Traces of GPU clusters, of parallel machines, and of one's own cluster: each format, and what is wrong with it."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from berth.agreement.stream import StreamError
+from berth.cli import main
+from berth_workbench.traces.alibaba_gpu_2023 import GPU, GPU_MILLI, MODEL, read_alibaba_gpu_2023
+from berth_workbench.traces.cluster_events import read_audit_log, read_watch_events
+from berth_workbench.traces.philly import read_philly
+from berth_workbench.traces.run import TraceRun
+from berth_workbench.traces.swf import read_swf
+from berth_workbench.traces.trace import JobStarts, NodeComes, NodeGoes, TraceError, read_trace, write_trace
+
+GIB = 2**30
+OPENB_NODES = "sn,cpu_milli,memory_mib,gpu,model\nopenb-node-0000,64000,262144,2,P100\nopenb-node-0001,32000,65536,0,\n"
+OPENB_HEAD = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+)
+
+
+def openb(directory, *pods):
+    (directory / "openb_node_list_all_node.csv").write_text(OPENB_NODES)
+    (directory / "openb_pod_list_default.csv").write_text(OPENB_HEAD + "".join(f"{pod}\n" for pod in pods))
+    return read_alibaba_gpu_2023(directory)
+
+
+def of(trace, kind):
+    return [record for record in trace.records if isinstance(record, kind)]
+
+
+def test_openbs_nodes_and_pods_with_whole_gpus_and_shares_of_one(tmp_path):
+    trace = openb(
+        tmp_path,
+        "openb-pod-0000,12000,16384,1,1000,P100|V100M16,LS,Running,0,500,100",
+        "openb-pod-0001,6000,12288,1,460,,BE,Failed,20,120,70",
+        "openb-pod-0002,1000,1024,0,0,,Burstable,Pending,30,90,",
+    )
+    with_gpus, without = of(trace, NodeComes)
+    assert (with_gpus.cpu, with_gpus.memory) == (64_000, 256 * GIB)
+    assert (with_gpus.resources, with_gpus.labels[MODEL]) == ({GPU: 2, GPU_MILLI: 2000}, "P100")
+    assert (without.resources, MODEL in without.labels) == ({}, False)
+    whole, share, none = of(trace, JobStarts)
+    assert (whole.at, whole.runs, whole.shape.resources) == (0, (400,), {GPU: 1, GPU_MILLI: 1000})
+    assert whole.shape.spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": MODEL, "operator": "In", "values": ["P100", "V100M16"]}]}]
+    }
+    assert (share.runs, share.shape.resources, share.shape.labels) == ((50,), {GPU_MILLI: 460}, {"qos": "BE"})
+    assert (none.runs, none.shape.resources) == ((60,), {})
+    result = TraceRun(trace).live()
+    assert (result.made, result.bound) == (3, 3)
+    assert result.resources[GPU_MILLI] > 0
+
+
+@pytest.mark.parametrize(
+    ("pod", "problem"),
+    [
+        ("p,x,1,0,0,,LS,Running,0,1,0", r"openb_pod_list_default.csv:2: cpu_milli is 'x', not a number"),
+        ("p,1,1,1,1460,,LS,Running,0,1,0", r":2: gpu_milli is 1460; a GPU has 1000"),
+        ("p,1,1,1,460,,LS,Running,0,1,5", r":2: deletion_time 1 is before 5"),
+        ("p,1,1,-3,0,,LS,Running,0,1,0", r":2: num_gpu is '-3'; it should be from 0 to 1024"),
+        (",1,1,0,0,,LS,Running,0,1,0", r":2: name is empty"),
+    ],
+)
+def test_what_is_wrong_with_openbs_tables_is_told_with_its_line(tmp_path, pod, problem):
+    with pytest.raises(TraceError, match=problem):
+        openb(tmp_path, pod)
+
+
+def philly_job(**given):
+    attempts = [
+        {
+            "start_time": "2017-10-07 01:12:09",
+            "end_time": "2017-10-07 01:13:09",
+            "detail": [{"ip": "m1", "gpus": ["g"]}],
+        },
+        {
+            "start_time": "2017-10-07 01:20:00",
+            "end_time": "2017-10-07 01:20:30",
+            "detail": [{"ip": each, "gpus": ["gpu0", "gpu1"]} for each in ("m1", "m2")],
+        },
+    ]
+    job = {"status": "Pass", "vc": "ee9e8c", "jobid": "application_1", "submitted_time": "2017-10-07 01:11:39"}
+    return {**job, "attempts": attempts, "user": "ce2f4c", **given}
+
+
+def philly(directory, *jobs):
+    (directory / "cluster_machine_list").write_text(
+        "machineId,number of GPUs, single GPU mem\nm1,2, 12GB\nm2,8, 24GB\n"
+    )
+    (directory / "cluster_job_log").write_text(json.dumps(jobs))
+    return read_philly(directory, cpu=64_000, memory=512 * GIB)
+
+
+def test_phillys_jobs_have_a_pod_for_each_machine_of_their_last_attempt(tmp_path):
+    trace = philly(
+        tmp_path,
+        philly_job(submitted_time="2017-10-07 01:12:39", jobid="application_2"),
+        philly_job(),
+        philly_job(jobid="never", attempts=[{"start_time": None, "end_time": None, "detail": []}]),
+    )
+    assert [(node.name, node.resources[GPU]) for node in of(trace, NodeComes)] == [("m1", 2), ("m2", 8)]
+    first, second = of(trace, JobStarts)
+    assert (first.name, first.namespace, first.at, second.at) == ("application_1", "ee9e8c", 0, 60)
+    assert (first.pods, first.runs, first.shape.resources[GPU]) == (2, (90,), 2)
+
+
+@pytest.mark.parametrize(
+    ("job", "problem"),
+    [
+        ({"submitted_time": "yesterday"}, "cluster_job_log: job 0, application_1: 'yesterday' is no time"),
+        ({"attempts": 3}, "cluster_job_log: .*attempts"),
+        ({"vc": "a/b"}, "job 0, application_1: vc is no name"),
+    ],
+)
+def test_what_is_wrong_with_phillys_log_is_told_with_the_job(tmp_path, job, problem):
+    with pytest.raises(TraceError, match=problem):
+        philly(tmp_path, philly_job(**job))
+
+
+SWF = """; Computer: A small machine
+; MaxNodes: 3
+; MaxProcs: 8
+  1 0 10 100 4 -1 2048 4 120 -1 1 7 1 1 1 1 -1 -1
+  2 50 0 -1 4 -1 -1 4 120 -1 5 7 1 1 1 1 -1 -1
+  3 60 0 30 2 -1 -1 -1 -1 -1 1 -1 1 1 1 1 -1 -1
+"""
+
+
+def test_the_standard_workload_format(tmp_path):
+    file = tmp_path / "a.swf"
+    file.write_text(SWF)
+    trace = read_swf(file, node_memory=GIB)
+    assert trace.header.source == "A small machine"
+    assert sum(node.cpu for node in of(trace, NodeComes)) == 8000
+    assert len(of(trace, NodeComes)) == 3
+    first, third = of(trace, JobStarts)
+    assert (first.name, first.namespace, first.at, first.pods, first.runs) == ("job-1", "user-7", 0, 4, (100,))
+    assert (first.shape.cpu, first.shape.memory) == (1000, 2048 * 1024)
+    assert (third.name, third.namespace, third.pods) == ("job-3", "unknown", 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("1 2 3", r"a.swf:4: 3 fields, and 18 are expected"),
+        ("1 0 10 x 4 -1 2048 4 120 -1 1 7 1 1 1 1 -1 -1", r"a.swf:4: could not convert"),
+        ("1 0 10 nan 4 -1 2048 4 120 -1 1 7 1 1 1 1 -1 -1", r"a.swf:4: a field is no finite number"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_told_with_its_line(tmp_path, line, problem):
+    file = tmp_path / "a.swf"
+    file.write_text("".join(SWF.splitlines(keepends=True)[:3]) + line)
+    with pytest.raises(TraceError, match=problem):
+        read_swf(file, node_memory=GIB)
+    file.write_text("; Computer: x\n")
+    with pytest.raises(TraceError, match="neither MaxProcs nor MaxNodes"):
+        read_swf(file, node_memory=GIB)
+
+
+def a_node(name="n1", version="1"):
+    metadata = {"name": name, "resourceVersion": version, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10", GPU: "2"}}
+    return {"kind": "Node", "apiVersion": "v1", "metadata": {**metadata, "labels": {"disk": "ssd"}}, "status": status}
+
+
+def a_pod(version, node="", created="2026-01-01T00:00:10Z", scheduled=None, phase="Pending"):
+    metadata = {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": version, "creationTimestamp": created}
+    requests = {"cpu": "500m", "memory": "1Gi", GPU: "1"}
+    spec = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "resources": {"requests": requests}}]}
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled}] if scheduled else []
+    spec |= {"nodeName": node} if node else {}
+    status = {"phase": phase, "conditions": conditions}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
+
+
+def test_a_week_of_ones_own_cluster_from_the_streams_of_observe(tmp_path):
+    (tmp_path / "nodes.json").write_text(json.dumps({"type": "ADDED", "object": a_node()}))
+    events = [
+        ("ADDED", a_pod("10")),
+        ("MODIFIED", a_pod("20", "n1", scheduled="2026-01-01T00:00:15Z")),
+        (
+            "ADDED",
+            {**a_pod("40", created="2026-01-01T00:01:15Z"), "metadata": {**a_pod("40")["metadata"], "name": "q"}},
+        ),
+        ("DELETED", a_pod("50", "n1", scheduled="2026-01-01T00:00:15Z")),
+    ]
+    text = "\n".join(json.dumps({"type": type_, "object": obj}) for type_, obj in events)
+    (tmp_path / "pods.json").write_text(text)
+    trace = read_watch_events(tmp_path)
+    (node,) = of(trace, NodeComes)
+    assert (node.name, node.cpu, node.memory, node.pods, node.resources) == ("n1", 4000, 8 * GIB, 10, {GPU: 2})
+    (job,) = of(trace, JobStarts)  # the other one never had a node
+    assert (job.name, job.namespace, job.shape.cpu, job.shape.resources) == ("p", "team", 500, {GPU: 1})
+    assert job.shape.spec == {"nodeSelector": {"disk": "ssd"}}
+    assert round(job.at) == 10
+    (tmp_path / "out").mkdir()
+    file = tmp_path / "out" / "out.jsonl"
+    write_trace(file, trace.header, trace.records)
+    assert TraceRun(read_trace(file)).live().bound == 1
+    (tmp_path / "pods.json").write_text('{"type": "ADDED", "object": {"kind": "Pod", "spec": 3}}')
+    with pytest.raises(StreamError, match=r"pods.json:1: "):
+        read_watch_events(tmp_path)
+
+
+def audit(verb, resource, at, name="p", code=200, part="", asked=None, answered=None):
+    ref = {"resource": resource, "name": name, "namespace": "team" if resource == "pods" else "", "subresource": part}
+    event = {"kind": "Event", "apiVersion": "audit.k8s.io/v1", "stage": "ResponseComplete", "verb": verb}
+    event |= {"objectRef": ref, "responseStatus": {"code": code}, "stageTimestamp": f"2026-01-01T00:{at}.500000Z"}
+    return json.dumps({**event, "requestObject": asked, "responseObject": answered})
+
+
+def test_an_audit_log(tmp_path):
+    binding = {"kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
+    file = tmp_path / "audit.log"
+    lines = [
+        audit("patch", "nodes", "00:00", "n1", part="status", answered=a_node()),
+        audit("create", "pods", "00:05", "", 409, asked=a_pod("")),
+        audit("create", "pods", "00:10", asked=a_pod("")),
+        audit("create", "pods", "00:20", part="binding", code=201, asked=binding),
+        audit("get", "secrets", "00:25"),
+        audit("delete", "pods", "01:00"),
+        audit("delete", "nodes", "02:00", "n1"),
+    ]
+    file.write_text("\n".join(lines))
+    trace = read_audit_log(file)
+    (job,) = of(trace, JobStarts)
+    assert (job.at, job.runs, job.shape.cpu) == (10, (40,), 500)
+    assert [(node.at, node.name) for node in of(trace, NodeComes)] == [(0, "n1")]
+    assert [(node.at, node.name) for node in of(trace, NodeGoes)] == [(120, "n1")]
+    assert trace.header.seconds == 120
+    for line, problem in (("{", ":8: "), ('{"kind": "Pod"}', ":8: 'Pod' is no Event of an audit log")):
+        file.write_text("\n".join([*lines, line]))
+        with pytest.raises(TraceError, match=problem):
+            read_audit_log(file)
+
+
+@pytest.mark.parametrize("of_format", ["swf", "philly", "alibaba-gpu-2023", "audit", "watch"])
+def test_every_format_is_imported_by_the_command(tmp_path, of_format):
+    source = tmp_path / "in"
+    source.mkdir()
+    if of_format == "swf":
+        source = source / "a.swf"
+        source.write_text(SWF)
+    elif of_format == "philly":
+        philly(source, philly_job())
+    elif of_format == "alibaba-gpu-2023":
+        openb(source, "openb-pod-0000,12000,16384,1,1000,,LS,Running,0,500,100")
+    elif of_format == "audit":
+        (source / "a.log").write_text(audit("patch", "nodes", "00:00", "n1", part="status", answered=a_node()))
+    else:
+        (source / "nodes.json").write_text(json.dumps({"type": "ADDED", "object": a_node()}))
+    out = tmp_path / "out.jsonl"
+    done = CliRunner().invoke(main, ["trace", "import", str(source), "--format", of_format, "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert of(read_trace(out), NodeComes)
