@@ -39,7 +39,7 @@ def test_options_can_be_copied_from_the_page():
 def test_a_page_has_everything_that_the_command_has():
     text = man("trace", "import").replace("\\-", "-")
     assert '.TH "BERTH-TRACE-IMPORT" "1"' in text
-    assert "\\fBberth trace import\\fR [OPTIONS] DIRECTORY" in text
+    assert "\\fBberth trace import\\fR [OPTIONS] SOURCE" in text
     assert "--largest-node-memory QUANTITY" in text
     assert "\\fBberth-trace\\fR(1)" in text
     assert ".SH COMMANDS" in man()

@@ -1,5 +1,6 @@
 """`berth simulate`: a workload over time, lived through with a scheduler in virtual time."""
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from berth.cli.setup import config_option, gates_option, plugin_option, read_set
 from berth_workbench.cli.asking import answered, asks, request_values, tell
 from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.questions.simulate import QUESTION, SimulateRequest
+from berth_workbench.traces.result import Placement
 from berth_workbench.traces.trace import read_trace
 
 
@@ -22,6 +24,7 @@ from berth_workbench.traces.trace import read_trace
     click.option(
         "--timeline", default="", metavar="FILE", help="Write what every node carried over time, for `berth ui`."
     ),
+    click.option("--placements", default="", metavar="FILE", help="Write who was bound where and when, as CSV."),
     plot_option,
     output_option,
     short_help="Live through a workload in virtual time: waits, utilisation, fairness.",
@@ -32,6 +35,7 @@ def command(
     plugins: tuple[str, ...],
     feature_gates: str,
     timeline: str,
+    placements: str,
     plot: str,
     output: Output,
     **typed: Any,
@@ -45,4 +49,10 @@ def command(
             lived.time_line.write(timeline, lived.result)
         except OSError as error:
             raise click.ClickException(f"--timeline {timeline}: cannot be written: {error.strerror}") from None
+    if placements:
+        try:
+            with Path(placements).open("w", newline="") as file:
+                csv.writer(file).writerows([Placement._fields, *lived.placements])
+        except OSError as error:
+            raise click.ClickException(f"--placements {placements}: cannot be written: {error.strerror}") from None
     tell(QUESTION, lived, output, plot)

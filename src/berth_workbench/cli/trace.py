@@ -88,8 +88,8 @@ def import_(
     google-2019       machine_events and instance_events (JSON lines or CSV)
     philly            cluster_job_log (JSON) and cluster_machine_list (CSV)
     swf               a file in the Standard Workload Format
-    audit             audit logs of an API server (JSON lines), a file or several
-    watch             watch events as for `berth observe --events`, a file or several
+    audit             audit logs of an API server (JSON lines)
+    watch             watch events, as berth observe --events reads them
 
     Tables may be split into several files, and compressed with gzip. What the pods waited for then is not in the
     workload, only what they asked for and for how long they ran.
@@ -158,6 +158,8 @@ def _imported(
     type=click.IntRange(0),
     help="Services that are scaled.",
 )
+@click.option("--gpu-nodes", default=0, show_default=True, type=click.IntRange(0), help="How many nodes have GPUs.")
+@click.option("--node-gpus", default=8, show_default=True, type=click.IntRange(1), help="GPUs of each of these.")
 @click.option("--seed", default=0, show_default=True, help="Another seed is another day.")
 @_out_option
 def generate(
@@ -169,6 +171,8 @@ def generate(
     hours: float,
     teams: int,
     services: int | None,
+    gpu_nodes: int,
+    node_gpus: int,
     seed: int,
     out: str,
 ) -> None:
@@ -184,6 +188,8 @@ def generate(
         services=min(60, pods // 20) if services is None else services,
         node_cpu=node_cpu,
         node_memory_gib=node_memory_gib,
+        gpu_nodes=gpu_nodes,
+        node_gpus=node_gpus,
     )
     try:
         trace = daily_pattern(pattern, seed)

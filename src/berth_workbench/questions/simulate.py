@@ -1,6 +1,6 @@
 """`berth simulate`: a workload over time, lived through with a scheduler in virtual time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import WaitingTimes
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
-from berth_workbench.traces.result import SimulatedTime, TimeLine
+from berth_workbench.traces.result import Placement, SimulatedTime, TimeLine
 from berth_workbench.traces.run import STEPS, TraceRun
 from berth_workbench.traces.trace import TimedWorkload
 
@@ -36,6 +36,8 @@ class LivedThrough(NamedTuple):
 
     result: SimulatedTime
     time_line: TimeLine
+    placements: Sequence[Placement]
+    """Who was bound where, by time."""
     notes: tuple[str, ...]
     is_complete: bool = True
     """False where it was stopped: the answer is about the time up to then, which it tells."""
@@ -48,7 +50,7 @@ def answer(_situation: Situation | None, request: SimulateRequest, watch: WorkWa
     watch.begin("living through the workload", STEPS)
     result = run.live(watch)
     notes = (EXTENDERS_LEFT_OUT,) if run.cluster.leaves_out_extenders else ()
-    return LivedThrough(result, run.time_line, notes, not watch.is_stopped)
+    return LivedThrough(result, run.time_line, run.placements, notes, not watch.is_stopped)
 
 
 def told(result: SimulatedTime) -> Iterator[Section]:
@@ -64,6 +66,9 @@ def told(result: SimulatedTime) -> Iterator[Section]:
     used = listed([f"{name} {share:.1%}" for name, share in shares.items()])
     cost = f"; the nodes cost {result.cost:g}" if result.cost else ""
     yield Sentence(f"{used} requested on average; fairness {result.fairness:.2f}{cost}.")
+    if result.stranded:
+        lost = listed([f"{share:.1%} of {name}" for name, share in result.stranded.items()])
+        yield Sentence(f"Of what was free, {lost} was of no use to the pods that ask for it.")
     if result.evicted_again_and_again:
         again = "would come back and be evicted again and again by the same other; they waited until it had a node"
         yield Sentence(f"{counted(result.evicted_again_and_again, 'pod')} {again}.")

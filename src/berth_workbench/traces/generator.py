@@ -5,19 +5,26 @@ afternoon, jobs come as a Poisson process whose rate follows the day (for half o
 and durations that have the long tails of real clusters (log-normal). Then requests are scaled so that the demand at its
 highest is the load that was asked for: what the cluster would have to run if nobody ever waited. All of it is drawn
 from one seed.
+
+Nodes may have GPUs, of several models. Jobs are made to ask for them, one after the other in an order that is drawn,
+until together they ask for the load's share of all GPUs over the time: for a share of one, for whole ones, or for
+several. A job of several such pods is a gang: a PodGroup, which counts where the scheduler's feature gates say so.
 """
 
 import math
 import random
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import msgspec
 
+from berth_workbench.traces.alibaba_gpu_2023 import GPU_MILLI, MODEL, MOST_GPUS, gpus_of, of_models
 from berth_workbench.traces.trace import (
     AnyRecord,
     JobStarts,
     NodeComes,
+    ObjectComes,
     PodShapeGiven,
     ServiceScales,
     TimedWorkload,
@@ -38,6 +45,11 @@ TYPICAL_RUN_S = 1500.0
 LONGEST_RUN_S = 6 * HOUR_S
 LARGEST_SHARE = 0.25
 """No pod asks for more of a node than this."""
+MODELS = ("V100", "A10", "T4")
+GPU_SIZES, GPU_WEIGHTS = (0, 1000, 2000, 4000, 8000), (38, 48, 3, 3, 8)
+"""What pods of single jobs ask for, in thousandths of a GPU, and how often: roughly as in openb; 0 is a share."""
+CHOOSY = 0.3
+"""The share of jobs that want one model only."""
 MOST_PODS = 10_000_000
 MOST_SERVICES = 100_000
 MOST_SCALINGS = 10_000_000
@@ -59,6 +71,9 @@ class DailyPattern(msgspec.Struct, frozen=True, rename="camel"):
     node_memory_gib: int = 128
     failing: float = 0.02
     """The share of jobs' pods that fail once."""
+    gpu_nodes: int = 0
+    """How many of the nodes have GPUs; their models alternate."""
+    node_gpus: int = 8
 
 
 _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(DailyPattern)}
@@ -95,6 +110,7 @@ def daily_pattern(pattern: DailyPattern, seed: int = 0) -> TimedWorkload:
     jobs = list(_jobs(pattern, rng, max(0, pattern.pods - made)))
     cpu_of_weight, memory_of_weight = _scales(pattern, services, jobs)
     records: list[AnyRecord] = list(_nodes(pattern))
+    on_gpus = dict(_gpu_jobs(pattern, jobs, random.Random(f"gpus {seed}")))
     for number, (team, curve, weight, ratio) in enumerate(services):
         shape = _shape(pattern, weight * cpu_of_weight, weight * ratio * memory_of_weight, f"service-{number}", 1000)
         records += [
@@ -104,6 +120,12 @@ def daily_pattern(pattern: DailyPattern, seed: int = 0) -> TimedWorkload:
     for number, (team, job, runs, fails) in enumerate(jobs):
         memory = job.weight * job.memory_per_cpu * memory_of_weight
         shape = _shape(pattern, job.weight * cpu_of_weight, memory, f"job-{number}", 0)
+        if number in on_gpus:
+            asked = on_gpus[number]
+            group = f"job-{number}" if job.pods > 1 and asked.milli >= 1000 else ""
+            if group:
+                records.append(_gang(job.at, f"team-{team}", group, job.pods))
+            shape = msgspec.structs.replace(shape, resources=asked.resources, spec=asked.spec(group))
         records.append(
             JobStarts(
                 at=job.at,
@@ -128,6 +150,8 @@ def check_pattern(pattern: DailyPattern) -> None:
         ("nodeMemoryGib", pattern.node_memory_gib, 1, 1_000_000),
         ("teams", pattern.teams, 1, 1_000),
         ("services", pattern.services, 0, MOST_SERVICES),
+        ("gpuNodes", pattern.gpu_nodes, 0, pattern.nodes),
+        ("nodeGpus", pattern.node_gpus, 1, MOST_GPUS),
     ):
         if not least <= value <= most:
             raise PatternError(field, f"{value} is not from {least} to {most}")
@@ -148,12 +172,16 @@ def check_pattern(pattern: DailyPattern) -> None:
 def _nodes(pattern: DailyPattern) -> Iterator[NodeComes]:
     for number in range(pattern.nodes):
         labels = {"topology.kubernetes.io/zone": ZONES[number % len(ZONES)], "kubernetes.io/hostname": f"node-{number}"}
+        has_gpus = number < pattern.gpu_nodes
+        if has_gpus:
+            labels[MODEL] = MODELS[number % len(MODELS)]
         yield NodeComes(
             at=0.0,
             name=f"node-{number}",
             cpu=1000 * pattern.node_cpu,
             memory=pattern.node_memory_gib * GIB,
             labels=labels,
+            resources=gpus_of(pattern.node_gpus) if has_gpus else {},
             price=1.0,
         )
 
@@ -213,6 +241,44 @@ def _jobs(pattern: DailyPattern, rng: random.Random, pods: int) -> Iterator[_Job
         fails = tuple(index for index in range(size) if rng.random() < pattern.failing)
         drawn = _Drawn(round(at, 3), at + max(runs), size, rng.lognormvariate(0, 0.8), rng.uniform(1, 8))
         yield team, drawn, runs, fails
+
+
+class _GpusAsked(NamedTuple):
+    """What each pod of a job asks for."""
+
+    milli: int
+    """In thousandths of a GPU; from 1,000 on it is whole ones."""
+    models: tuple[str, ...]
+
+    @property
+    def resources(self) -> dict[str, int]:
+        return gpus_of(self.milli // 1000) if self.milli >= 1000 else {GPU_MILLI: self.milli}
+
+    def spec(self, group: str) -> dict[str, object]:
+        """What stands in the spec, for a member of a group where one is named."""
+        return of_models(list(self.models)) | ({"schedulingGroup": {"podGroupName": group}} if group else {})
+
+
+def _gpu_jobs(pattern: DailyPattern, jobs: list[_Job], rng: random.Random) -> Iterator[tuple[int, _GpusAsked]]:
+    """Yield the jobs that ask for GPUs, by number."""
+    left = pattern.load * pattern.gpu_nodes * pattern.node_gpus * 1000 * pattern.seconds
+    models = MODELS[: pattern.gpu_nodes]
+    for number in rng.sample(range(len(jobs)), len(jobs)) if left else ():
+        _, job, runs, _ = jobs[number]
+        milli = rng.choices(GPU_SIZES, GPU_WEIGHTS)[0] if job.pods == 1 else rng.choice((1000, 1000, 2000, 8000))
+        milli = min(milli or 10 * rng.randrange(10, 90), 1000 * pattern.node_gpus)
+        asked = sum(min(run, max(0.0, pattern.seconds - job.at)) for run in runs) * milli
+        # What would ask for more than all GPUs, or for more than is left, goes without.
+        if asked <= left and job.pods * milli <= pattern.gpu_nodes * pattern.node_gpus * 1000 / 2:
+            left -= asked
+            yield number, _GpusAsked(milli, tuple(rng.sample(models, 1)) if rng.random() < CHOOSY else ())
+
+
+def _gang(at: float, namespace: str, name: str, pods: int) -> ObjectComes:
+    metadata = {"name": name, "namespace": namespace}
+    spec = {"schedulingPolicy": {"gang": {"minCount": pods}}}
+    manifest = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    return ObjectComes(at=at, manifest=manifest)
 
 
 def _scales(pattern: DailyPattern, services: list[_Service], jobs: list[_Job]) -> tuple[float, float]:

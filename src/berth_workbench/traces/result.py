@@ -6,7 +6,7 @@
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -74,6 +74,20 @@ class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods would have come back and been evicted again and again by the same other pod."""
     resources: dict[str, float] = {}
     """The mean over the samples, of each other resource that nodes have, such as GPUs."""
+    stranded: dict[str, float] = {}
+    """Of each extended resource, such as GPUs, what share of what was free was of no use to the pods that ask for it:
+    the mean over the samples (`berth_workbench.simulation.measures.fragmentation`)."""
+
+
+class Placement(NamedTuple):
+    """A binding."""
+
+    at: float
+    """In seconds since the beginning."""
+    pod: str
+    """`namespace/name`."""
+    node: str
+    waited: float
 
 
 class TimeLine:

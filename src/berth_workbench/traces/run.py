@@ -22,11 +22,19 @@ from berth.core.intake import ObjectEvent, ShardsHeld
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Answer, EvictPod
 from berth.framework.registry import Registry
+from berth.plugins.resources.names import is_extended
 from berth.state.table import NodeTable
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
-from berth_workbench.simulation.measures import WaitingTimes, jain_index, told_resources, waiting_times
+from berth_workbench.simulation.measures import (
+    WaitingTimes,
+    fragmentation,
+    jain_index,
+    told_resources,
+    usual_requests,
+    waiting_times,
+)
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
-from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
+from berth_workbench.traces.result import Placement, Sample, SimulatedTime, TimeLine
 from berth_workbench.traces.trace import (
     JobStarts,
     NodeComes,
@@ -117,6 +125,9 @@ class TraceRun:
         self._prices: dict[str, float] = {}
         self._used: dict[str, Counter[str]] = {}
         """What the running pods of each team request, by resource."""
+        self.placements: list[Placement] = []
+        """All bindings, by time."""
+        self._stranded: dict[str, list[float]] = {}
         self._waits: list[float] = []
         self._waits_by_team: dict[str, list[float]] = {}
         self._made = self._bound = self._finished = self._failed = self._returned = 0
@@ -276,6 +287,7 @@ class TraceRun:
         key, namespace = pod.key, pod.metadata.namespace
         self._bound += 1
         waited = round(self.cluster.now - self._arrived.pop(key, self.cluster.now), 6)
+        self.placements.append(Placement(self.cluster.now, key, pod.spec.node_name, waited))
         self._waits.append(waited)
         self._waits_by_team.setdefault(namespace, []).append(waited)
         self._first.pop(key, None)
@@ -349,6 +361,10 @@ class TraceRun:
                 resources=shares,
             )
         )
+        if any(map(is_extended, whole)):
+            for name, share in fragmentation(table, usual_requests(table)).items():
+                if is_extended(name):
+                    self._stranded.setdefault(name, []).append(share)
         if len(dominant) > 1:  # what one namespace has alone is neither fair nor unfair
             self._fairness.append(self._samples[-1].fairness)
         shares_of = [_share(table, rows, name) for name in told_resources(table.resource_index)]
@@ -402,6 +418,7 @@ class TraceRun:
                 name: _mean([sample.resources.get(name, 0.0) for sample in self._samples])
                 for name in sorted({name for sample in self._samples for name in sample.resources})
             },
+            stranded={name: _mean(shares) for name, shares in sorted(self._stranded.items())},
         )
 
 

@@ -7,12 +7,23 @@ from click.testing import CliRunner
 
 from berth.agreement.stream import StreamError
 from berth.cli import main
+from berth.config.feature_gates import feature_gates
+from berth.config.load import document_enabling, load_config
 from berth_workbench.traces.alibaba_gpu_2023 import GPU, GPU_MILLI, MODEL, read_alibaba_gpu_2023
 from berth_workbench.traces.cluster_events import read_audit_log, read_watch_events
+from berth_workbench.traces.generator import DailyPattern, daily_pattern
 from berth_workbench.traces.philly import read_philly
 from berth_workbench.traces.run import TraceRun
 from berth_workbench.traces.swf import read_swf
-from berth_workbench.traces.trace import JobStarts, NodeComes, NodeGoes, TraceError, read_trace, write_trace
+from berth_workbench.traces.trace import (
+    JobStarts,
+    NodeComes,
+    NodeGoes,
+    ObjectComes,
+    TraceError,
+    read_trace,
+    write_trace,
+)
 
 GIB = 2**30
 OPENB_NODES = "sn,cpu_milli,memory_mib,gpu,model\nopenb-node-0000,64000,262144,2,P100\nopenb-node-0001,32000,65536,0,\n"
@@ -256,3 +267,44 @@ def test_every_format_is_imported_by_the_command(tmp_path, of_format):
     done = CliRunner().invoke(main, ["trace", "import", str(source), "--format", of_format, "-o", str(out)])
     assert done.exit_code == 0, done.output
     assert of(read_trace(out), NodeComes)
+
+
+def test_a_generated_day_with_gpus_shares_models_and_gangs(tmp_path):
+    pattern = DailyPattern(pods=400, nodes=10, services=4, seconds=4 * 3600.0, gpu_nodes=6)
+    trace = daily_pattern(pattern, 1)
+    with_gpus = [node for node in of(trace, NodeComes) if node.resources]
+    assert (len(with_gpus), {node.resources[GPU] for node in with_gpus}) == (6, {8})
+    assert len({node.labels[MODEL] for node in with_gpus}) == 3
+    jobs = [job for job in of(trace, JobStarts) if job.shape.resources]
+    shared, whole = ([job for job in jobs if (GPU in job.shape.resources) == is_whole] for is_whole in (False, True))
+    assert shared and whole
+    assert all(0 < job.shape.resources[GPU_MILLI] < 1000 for job in shared)
+    assert all(job.shape.resources[GPU_MILLI] == 1000 * job.shape.resources[GPU] for job in whole)
+    gangs = {each.manifest["metadata"]["name"]: each.manifest["spec"] for each in of(trace, ObjectComes)}
+    assert gangs == {job.name: {"schedulingPolicy": {"gang": {"minCount": job.pods}}} for job in whole if job.pods > 1}
+    plain = daily_pattern(DailyPattern(pods=400, nodes=10, services=4, seconds=4 * 3600.0), 1)
+    assert [job.at for job in of(plain, JobStarts)] == [job.at for job in of(trace, JobStarts)]
+
+    gates = feature_gates({"GenericWorkload": True, "GangScheduling": True})
+    config = load_config(document_enabling(()), "a test", gates)
+    for run in (TraceRun(trace), TraceRun(trace, config=config)):
+        result = run.live()
+        assert result.resources[GPU] > 0 and 0 <= result.stranded[GPU] <= 1
+        assert [each.pod for each in run.placements if each.waited == 0]
+    begun = {}
+    for each in run.placements:  # the members of a gang begin together
+        begun.setdefault(each.pod.rpartition("-")[0].partition("/")[2], []).append(each.at)
+    assert begun.keys() & gangs.keys()
+    for name in begun.keys() & gangs.keys():
+        members = gangs[name]["schedulingPolicy"]["gang"]["minCount"]
+        assert len(set(begun[name][:members])) == 1
+
+
+def test_simulate_writes_who_went_where(tmp_path):
+    trace = openb(tmp_path, "openb-pod-0000,12000,16384,1,1000,P100,LS,Running,0,500,100")
+    write_trace(tmp_path / "t.jsonl", trace.header, trace.records)
+    out = tmp_path / "placements.csv"
+    done = CliRunner().invoke(main, ["simulate", str(tmp_path / "t.jsonl"), "--placements", str(out)])
+    assert done.exit_code == 0, done.output
+    assert out.read_text().splitlines() == ["at,pod,node,waited", "0.0,openb/openb-pod-0000-0,openb-node-0000,0.0"]
+    assert "nvidia.com/gpu" in done.output and "was of no use" in done.output
