@@ -88,6 +88,7 @@ def build_core(
     make_core: Callable[[CoreParts], Core] = Core,
     watches_plugins: bool = False,
     check_promises: int = 0,
+    make_runner: Callable[[str], PointRunner] | None = None,
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
@@ -101,7 +102,8 @@ def build_core(
     reads it itself. `work_limit` is how many steps of work one attempt may take. `wall_clock` is for plugins that
     compare with timestamps of objects. `make_core` puts the parts together, for a core that is recorded. With
     `watches_plugins` the health of all other people's plugins is kept, and not only of those that are optional. One
-    attempt in `check_promises` is used to hold them to what they promise of their answers; 0 is for none.
+    attempt in `check_promises` is used to hold them to what they promise of their answers; 0 is for none. `make_runner`
+    makes what runs the points and plugins of a profile, in place of what would with these instruments.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -154,8 +156,8 @@ def build_core(
     extenders = build_extenders(config.extenders, whole)
     health = HealthBook(dispatcher.now, observer.plugin_health, watches_all=watches_plugins)
     made = build_profiles(
-        config, plugins, handle, kept, extenders, make_runner=runner_of, report=observer.plugin_broke, health=health,
-        promise_check=PromiseCheck(check_promises, observer.promise_broken) if check_promises else None,
+        config, plugins, handle, kept, extenders, make_runner=make_runner or runner_of, report=observer.plugin_broke,
+        health=health, promise_check=PromiseCheck(check_promises, observer.promise_broken) if check_promises else None,
     )  # fmt: skip
     # A shadow is no profile to anybody but `Shadows`: no pod can ask for it.
     shadows = [

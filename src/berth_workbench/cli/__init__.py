@@ -261,5 +261,9 @@ COMMANDS = CommandTable(
             ),
         ),
     },
-    extensions={"explain": "berth_workbench.cli.what_would_help", "observe": "berth_workbench.cli.observed"},
+    extensions={
+        "explain": "berth_workbench.cli.what_would_help",
+        "observe": "berth_workbench.cli.observed",
+        "plugins": "berth_workbench.cli.plugin_profile",
+    },
 )

@@ -6,7 +6,7 @@ placements. `berth.core.questions` asks about pods without changing anything.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +17,8 @@ from berth.api.pod import Pod
 from berth.api.storage import PersistentVolumeClaim, StorageClass
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
+from berth.core.assembly import build_core
+from berth.core.core import Core
 from berth.core.undoable import UndoableCluster
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Effect, EvictPod, PatchPodStatus
@@ -91,8 +93,11 @@ class SimulatedCluster(UndoableCluster):
         seed: int = 0,
         memos: bool = True,
         instrument: Instrument | None = None,
+        build: Callable[..., Core] = build_core,
     ) -> None:
         """Take the objects in, nodes and all before pods. Raises `ConfigError`, `RegistryError`.
+
+        `build` makes the core, with the arguments of `build_core`.
 
         Extenders are left out of the configuration: nobody answers for them, and pods would wait for that for ever.
         """
@@ -101,7 +106,13 @@ class SimulatedCluster(UndoableCluster):
         if config is not None:
             config = msgspec.structs.replace(config, extenders=())
         super().__init__(
-            registry=registry or full_registry(), config=config, seed=seed, memos=memos, instrument=instrument
+            registry=registry or full_registry(),
+            config=config,
+            seed=seed,
+            memos=memos,
+            instrument=instrument,
+            check_promises=0,
+            build=build,
         )
         self._api_calls = ApiCalls(self)
         self.answer_api = self._api_calls
