@@ -203,6 +203,28 @@ def test_a_hangup_puts_a_changed_configuration_in_force(up, tmp_path):
     assert cluster.end()[0] == 0
 
 
+def test_a_saved_plugin_is_put_in_force(up, tmp_path):
+    file = tmp_path / "locked.py"
+    file.write_text(LOCKED)
+    cluster = up("--nodes", "1", "--scheduler-port", "0", "--plugin", f"{file}:Locked", "--watch")
+    assert f"  watching    {file}\n" in cluster.wait_until_ready()
+    file.write_text(LOCKED.replace("class Locked:", "class Locked"))
+    assert f"{file}:6: SyntaxError: " in cluster.next_line()
+    file.write_text(LOCKED.replace("locked", "shut"))
+    said = [cluster.next_line() for _ in range(3)]
+    assert said[-1] == "no pod is pending"
+    assert cluster.end()[0] == 0
+
+
+def test_there_has_to_be_something_to_watch():
+    for options, why in (
+        (["--no-scheduler", "--plugin", "x"], "--watch has no effect with --no-scheduler"),
+        ([], "--watch has no file to look at: add --plugin or --config"),
+    ):
+        done = CliRunner().invoke(main, ["up", "--watch", *options])
+        assert done.exit_code == 2 and why in done.output, done.output
+
+
 def test_pods_run_once_bound_and_the_deployment_knows(up):
     cluster = up("--nodes", "2", "--no-scheduler", "--node-cpu", "1")
     cluster.wait_until_ready()

@@ -157,7 +157,7 @@ def command(
         if scheduler_port == 0:
             raise click.UsageError("--ui asks the scheduler where it serves; leave out --scheduler-port 0")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
-    if watch and setup is not None and not (config_file or setup.registry.out_of_tree().names):
+    if watch and not (config_file or plugins):
         raise click.UsageError("--watch has no file to look at: add --plugin or --config")
     documents = _documents_of(from_files)
     objects = [document.manifest for document in documents]

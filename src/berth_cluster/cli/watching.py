@@ -6,60 +6,42 @@ where the pod would go, or why it would not.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from berth.core.core import Core
 from berth.core.questions import choose, search_beside
 from berth.framework.blame import described
-from berth.runtime.reload import APPLIED, fingerprint
+from berth.runtime.reload import APPLIED, POSTPONED, ConfigFile, NewSetup, fingerprint
+from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.turns import CycleBusy
 
-if TYPE_CHECKING:
-    from berth.runtime.reload import ConfigFile, NewSetup
-    from berth.runtime.scheduler import LiveScheduler
-
-LOOK_EVERY_S = 0.5
-ASKED_WITHIN_S = 5.0
-MOST_PODS = 200
-"""About so many pending pods plugins are asked."""
-MOST_LINES, MOST_NAMES = 10, 3
-"""So many changes are shown, each with the names of so many pods."""
+LOOK_EVERY_S, ASKED_WITHIN_S = 0.5, 5.0
+MOST_PODS, MOST_LINES, MOST_NAMES = 200, 10, 3
+"""About so many pending pods plugins are asked; so many changes are shown, each with the names of so many pods."""
 
 
 class Prospect(NamedTuple):
-    """What would come of a pending pod now."""
+    """What would come of a pending pod now, which is called `namespace/name`: a node, or why there is none."""
 
     pod: str
-    """`namespace/name`."""
     node: str
     reason: str
-    """Why it would have no node; empty where it would."""
 
 
 class Watch:
     """Has saved files put in force; `tell` prints a line."""
 
-    __slots__ = ("_file", "_live", "_seen", "_settled", "_sleep", "_tell")
-
-    def __init__(
-        self,
-        file: "ConfigFile[NewSetup]",
-        live: "LiveScheduler",
-        tell: Callable[[str], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._file = file
-        self._live = live
-        self._tell = tell
-        self._sleep = sleep
-        self._settled = self._seen = {path: fingerprint(path) for path in file.sources()}
+    def __init__(self, file: ConfigFile[NewSetup], live: LiveScheduler, tell: Callable[[str], None]) -> None:
+        self._file, self._live, self._tell = file, live, tell
+        self._settled = self._seen = self._read()
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
-            await self._sleep(LOOK_EVERY_S)
+            await asyncio.sleep(LOOK_EVERY_S)
             await self.look()
 
     async def look(self) -> None:
@@ -68,26 +50,28 @@ class Watch:
         before, self._seen = self._seen, found
         # A file that is new here was loaded as it is, by code that was.
         changed = [path for path, content in found.items() if self._settled.setdefault(path, content) != content]
-        if changed and all(before.get(path) == found[path] for path in changed):
+        if changed and all(before.get(path) == found[path] for path in changed) and await self._put_in_force():
             self._settled.update(found)
-            await self._put_in_force(changed)
 
     def _read(self) -> dict[Path, str]:
         return {path: fingerprint(path) for path in self._file.sources() if path.exists()}
 
-    async def _put_in_force(self, changed: Iterable[Path]) -> None:
-        applied = self._file.reloads.value((APPLIED,))
-        try:
-            before = await self._live.ask(prospects, ASKED_WITHIN_S)
-            await self._file.look(at_once=True)
-            if self._file.reloads.value((APPLIED,)) == applied:
-                return  # what is in the way was told
-            after = await self._live.ask(lambda core: prospects(core, before), ASKED_WITHIN_S)
-        except CycleBusy as busy:
-            self._tell(f"what changes for pending pods is not known: {busy}")
-            return
-        for line in differences(before, after):
-            self._tell(line)
+    async def _put_in_force(self) -> bool:
+        """Say whether that is done with, well or badly; what was wrong has been told."""
+        applied, postponed = (self._file.reloads.value((result,)) for result in (APPLIED, POSTPONED))
+        before = await self._ask(None)
+        await self._file.look(at_once=True)
+        if self._file.reloads.value((APPLIED,)) > applied and before is not None:
+            after = await self._ask(before)
+            for line in () if after is None else differences(before, after):
+                self._tell(line)
+        return self._file.reloads.value((POSTPONED,)) == postponed
+
+    async def _ask(self, uids: Iterable[str] | None) -> "dict[str, Prospect] | None":
+        """Return prospects; None where the scheduler is too busy to be asked, as with a plugin that never ends."""
+        with contextlib.suppress(CycleBusy):
+            return await self._live.ask(lambda core: prospects(core, uids), ASKED_WITHIN_S)
+        return None
 
 
 def prospects(core: Core, uids: Iterable[str] | None = None) -> dict[str, Prospect]:

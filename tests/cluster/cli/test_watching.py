@@ -11,6 +11,7 @@ import pytest
 from berth.framework.loader import plugins_named
 from berth.framework.plugin_code import PluginCode
 from berth.plugins.registry import in_tree_registry
+from berth.runtime import reconfiguration
 from berth.runtime.reload import ConfigFile, SetupReader
 from berth_cluster.cli.watching import Prospect, Watch, differences, prospects
 from tests.runtime.world import World, configuration, scheduling
@@ -159,6 +160,24 @@ async def test_pods_that_are_held_back_or_wait_are_told_apart(directory):
         await until(
             lambda: [each.reason for each in prospects(scheduler.core).values()] == ["waits at Permit for Racks"]
         )
+
+
+async def test_what_cannot_be_put_in_force_yet_is_tried_again(directory, monkeypatch):
+    monkeypatch.setattr(reconfiguration, "RELOAD_WAIT_S", 0.02)
+    monkeypatch.setattr(reconfiguration, "RELOAD_POLL_S", 0.001)
+    (directory / "racks.py").write_text(PLUGIN.format(body="return None"))
+    world = World(nodes=1, cpu="8")
+    gate = world.transport.hold("bind")
+    async with starting(directory, world) as scheduler:
+        author, core = Author(directory, scheduler), scheduler.core
+        world.add_pod("web")
+        await until(lambda: world.transport.count("bind"))
+        assert await author.saves("return  None") == []
+        assert scheduler.core is core
+        gate.set()
+        await author.watch.look()
+        assert author.said == ["no pod is pending"]
+        assert scheduler.core is not core
 
 
 def test_many_changes_are_summed_up():
