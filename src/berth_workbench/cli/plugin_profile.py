@@ -7,7 +7,7 @@ is kept where Filter or Score needed a plugin's answer about it and did not ask,
 import copy
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,11 +54,10 @@ class PluginCost(msgspec.Struct, frozen=True, rename="camel"):
     cpu_ms_per_pod: float
     cpu_ms_per_pod_by_point: dict[str, float]
     nodes_needed: int
-    """About how many nodes, all pods together, Filter and Score needed the plugin's answer."""
     nodes_asked: int
-    """About how many it was asked."""
+    """About how many nodes, all pods together, Filter and Score needed the plugin's answer, and asked for it."""
     kept: float | None
-    """The part of the answers needed that was not asked for; None where none was needed."""
+    """The part that was not asked for; None where none was needed."""
 
 
 class PluginProfile(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,13 +75,14 @@ class _Meter(Instrument):
     """Adds up what plugins cost, by plugin and point."""
 
     def __init__(self) -> None:
-        self.calls, self.asked, self.seconds = Counter[Any](), Counter[Any](), Counter[Any]()
+        self.calls, self.asked = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.needed: list[tuple[str, tuple[str, ...], Times]] = []
         self.pods: set[str] = set()
         self.attempts = 0
 
     def attached(self, observed: Observed) -> None:
-        self.observed = observed
+        self.core = observed
 
     def decided(self, decision: Decision, seconds: float) -> None:
         self.attempts += 1
@@ -99,8 +99,8 @@ class _Meter(Instrument):
     def cost(self, name: str, origin: str) -> PluginCost:
         """Return what a plugin has cost."""
         calls, asked = Counter(self.calls), Counter(self.asked)
-        for profile in self.observed.profiles.values():
-            for point, runners in zip(BY_NODE, (profile.filters, profile.scorers), strict=True):
+        for profile in self.core.profiles.values():
+            for point, runners in (("Filter", profile.filters), ("Score", profile.scorers)):
                 for runner in runners:
                     if runner.name == name and runner.node_calls:  # in its plain form
                         calls[name, point] = asked[name, point] = runner.node_calls
@@ -140,7 +140,7 @@ class _EachTime(TimedRunner):
         elif isinstance(about, int):
             self._meter.asked[name, point] += 1
         elif isinstance(about, slice | np.ndarray):
-            self._meter.asked[name, point] += int(np.count_nonzero(self._meter.observed.table.valid[about]))
+            self._meter.asked[name, point] += int(np.count_nonzero(self._meter.core.table.valid[about]))
         return super().time_plugin(name, point, run, args)
 
 
