@@ -36,6 +36,7 @@ def command(
     context: str,
     manifests: tuple[str, ...],
     trace: str,
+    events: tuple[str, ...],
     replace_all: bool,
     plugins: tuple[str, ...],
     a_plugins: tuple[str, ...],
@@ -46,13 +47,13 @@ def command(
     **typed: Any,
 ) -> None:
     """Place the same pods with both."""
-    refuse_beside_trace(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
+    refuse_beside_trace(trace, events, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     sources = [read_configuration(a, (*plugins, *a_plugins), feature_gates),
                read_configuration(b, (*plugins, *b_plugins), feature_gates)]  # fmt: skip
     values = request_values(QUESTION, typed)
     load: Load
-    if trace:
-        load = read_workload(trace)
+    if trace or events:
+        load = read_workload(trace, events)
     else:
         custom = [each for source in sources for each in followed_by(source.load())]
         snapshot = read_cluster_given(cluster, kubeconfig, context, custom=custom)

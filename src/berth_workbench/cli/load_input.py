@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from berth.cli.option_rules import never_with
 from berth.cli.setup import BadConfigurationError
 from berth_workbench.cli.cluster_input import read_manifests
 
@@ -24,24 +25,45 @@ DEFAULT = "default"
 """What stands for the configuration that applies without a file."""
 
 
+def events_option(command: Command) -> Command:
+    """`--events`, received as `events: tuple[str, ...]`."""
+    decorate = click.option(
+        "--events",
+        multiple=True,
+        metavar="FILE|-",
+        help="Watch events as `berth observe` reads them, as a workload over time; a file for each kind.",
+    )
+    return decorate(command)
+
+
 def load_options(command: Command) -> Command:
-    """`--trace` and `--replace-all`, received as `trace: str` and `replace_all: bool`."""
+    """`--trace`, `--events` and `--replace-all`, received as `trace: str`, `events: tuple` and `replace_all: bool`."""
     for decorate in (
+        never_with("trace", "events", because="which is a workload, too"),
         click.option("--replace-all", is_flag=True, help="Place all running pods anew that a controller owns."),
         click.option(
             "--trace", default="", metavar="FILE", help="A workload over time, of `berth trace`, instead of a cluster."
         ),
+        events_option,
     ):
         command = decorate(command)
     return command
 
 
 def refuse_beside_trace(
-    trace: str, cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
+    trace: str,
+    events: Sequence[str],
+    cluster: Sequence[str],
+    kubeconfig: str,
+    context: str,
+    manifests: Sequence[str],
+    *,
+    replaces_all: bool,
 ) -> None:
     """Raise `click.UsageError` for what a workload over time has of its own."""
-    if trace and (cluster or kubeconfig or context or manifests or replaces_all):
-        raise click.UsageError("--trace has nodes and pods of its own: leave out --cluster, -f and --replace-all")
+    if (trace or events) and (cluster or kubeconfig or context or manifests or replaces_all):
+        given = "--trace" if trace else "--events"
+        raise click.UsageError(f"{given} has nodes and pods of its own: leave out --cluster, -f and --replace-all")
 
 
 def read_configuration(path: str, plugins: Sequence[str], feature_gates: str) -> "ConfigurationSource":
@@ -59,10 +81,13 @@ def read_configuration(path: str, plugins: Sequence[str], feature_gates: str) ->
         raise BadConfigurationError(str(error)) from None
 
 
-def read_workload(path: str) -> "TimedWorkload":
-    """Return a workload over time. Raises `click.ClickException`, `UserError`."""
+def read_workload(path: str, events: Sequence[str] = ()) -> "TimedWorkload":
+    """Return the workload over time of a trace, or else of watch events. Raises `click.ClickException`, `UserError`."""
+    from berth_workbench.traces.recorded import recorded_workload
     from berth_workbench.traces.trace import TraceError, read_trace
 
+    if events:
+        return recorded_workload(events)
     try:
         return read_trace(path)
     except TraceError as error:

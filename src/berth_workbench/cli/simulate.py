@@ -9,15 +9,18 @@ import click
 from berth.cli.output import Output, output_option
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
 from berth_workbench.cli.asking import answered, asks, request_values, tell
+from berth_workbench.cli.load_input import events_option
 from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.questions.simulate import QUESTION, SimulateRequest
 from berth_workbench.traces.result import Placement
+from berth_workbench.traces.recorded import recorded_workload
 from berth_workbench.traces.trace import read_trace
 
 
 @asks(
     QUESTION,
-    click.argument("trace", type=click.Path(path_type=Path)),
+    click.argument("trace", default="", metavar="[TRACE]"),
+    events_option,
     config_option,
     plugin_option,
     gates_option,
@@ -30,7 +33,8 @@ from berth_workbench.traces.trace import read_trace
     short_help="Live through a workload in virtual time: waits, utilisation, fairness.",
 )
 def command(
-    trace: Path,
+    trace: str,
+    events: tuple[str, ...],
     config_file: str,
     plugins: tuple[str, ...],
     feature_gates: str,
@@ -41,8 +45,11 @@ def command(
     **typed: Any,
 ) -> None:
     """Live through the workload of a file."""
+    if bool(trace) == bool(events):
+        raise click.UsageError("which workload? Give either TRACE or --events")
     setup = read_setup(config_file, plugins, feature_gates)
-    request = SimulateRequest(read_trace(trace), setup, **request_values(QUESTION, typed))
+    workload = recorded_workload(events) if events else read_trace(trace)
+    request = SimulateRequest(workload, setup, **request_values(QUESTION, typed))
     lived = answered(QUESTION, None, request)
     if timeline:
         try:

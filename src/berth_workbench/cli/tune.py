@@ -39,6 +39,7 @@ def command(
     context: str,
     manifests: tuple[str, ...],
     trace: str,
+    events: tuple[str, ...],
     replace_all: bool,
     config_file: str,
     tuned: str,
@@ -50,11 +51,11 @@ def command(
     **typed: Any,
 ) -> None:
     """Search, and write or print the best configuration."""
-    refuse_beside_trace(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
+    refuse_beside_trace(trace, events, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     load: Load
     assumed = ""
-    if trace:
-        base, load = read_configuration(config_file or "default", plugins, feature_gates), read_workload(trace)
+    if trace or events:
+        base, load = read_configuration(config_file or "default", plugins, feature_gates), read_workload(trace, events)
     else:
         snapshot, base, _, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
         load = load_on(snapshot, manifests, replaces_all=replace_all)

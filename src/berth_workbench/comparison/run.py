@@ -79,7 +79,7 @@ class MeasuredRun(TraceRun):
     """A run through a trace that is measured as clusters are: what is free, and what the used nodes cost."""
 
     def __init__(self, trace: TimedWorkload, prices: Prices | None, **options: Any) -> None:
-        super().__init__(trace, sample_s=SAMPLE_S, **options)
+        super().__init__(trace, sample_s=trace.header.sample_s or SAMPLE_S, **options)
         self._node_prices = prices or _prices_of(trace)
         self._figures: defaultdict[str, list[float]] = defaultdict(list)
 
@@ -89,6 +89,7 @@ class MeasuredRun(TraceRun):
         used = np.flatnonzero(table.valid & (table.pod_count > 0))
         self._note("nodesUsed", len(used))
         self._note("nodes", len(table))
+        self._note("pendingMean", len(self._arrived))
         for name, shares in (
             ("utilisation", utilisation(table, table.rows())),
             ("packing", utilisation(table, used)),

@@ -9,6 +9,7 @@ _WORDS: Final = {
     "nodesUsed": "nodes used",
     "pods": "pods on nodes",
     "pending": "pending pods",
+    "pendingMean": "pending pods on average",
     "neverPlaced": "pods that never got a node",
     "bound": "pods that got a node",
     "preemptions": "preemptions",

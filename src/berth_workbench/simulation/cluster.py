@@ -280,7 +280,7 @@ class SimulatedCluster(UndoableCluster):
             found: Struct | None = self.objects.get((of_kind, name))
             return found
 
-        if has_own_claims(obj) and _is_replaced(obj):
+        if has_own_claims(obj) and is_replaced(obj):
             self._own_claims[key] = claims_again(obj, pending_again(obj), lookup)
         self._delete_pod(key)
         given_up = released(obj, lookup)
@@ -313,7 +313,7 @@ class SimulatedCluster(UndoableCluster):
         """Evict a pod by `namespace/name`: its controller replaces it by a pending one, without one it is gone."""
         pod: Pod = self.objects["Pod", key]
         self.delete("Pod", key)
-        if _is_replaced(pod):
+        if is_replaced(pod):
             self._returning.append(self._replacement(pod))
         self._return()
 
@@ -441,7 +441,7 @@ class SimulatedCluster(UndoableCluster):
         self.changes += 1
         by = eviction.preemptor.key
         self.evictions.append(Eviction(pod.key, pod.spec.node_name, by))
-        if not _is_replaced(pod):
+        if not is_replaced(pod):
             return
         replacement = self._replacement(pod)
         if not self._comebacks.is_to_stay_away(pod, by):
@@ -467,7 +467,7 @@ class SimulatedCluster(UndoableCluster):
         return {pod.key for pod in returning}
 
 
-def _is_replaced(pod: Pod) -> bool:
+def is_replaced(pod: Pod) -> bool:
     """Say whether a controller makes another pod in place of one that is gone; a kubelet restarts its own.
 
     In place of one that has ended, or is being deleted, there is another already.

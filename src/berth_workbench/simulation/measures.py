@@ -391,6 +391,7 @@ _BETTER: Final[Mapping[str, int]] = MappingProxyType(
         "nodesUsed": LOWER,
         "pods": HIGHER,
         "pending": LOWER,
+        "pendingMean": LOWER,
         "neverPlaced": LOWER,
         "bound": HIGHER,
         "preemptions": LOWER,

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.core.intake import ObjectEvent, ShardsHeld
@@ -24,7 +25,8 @@ from berth.framework.effects import Answer, EvictPod
 from berth.framework.registry import Registry
 from berth.plugins.resources.names import is_extended
 from berth.state.table import NodeTable
-from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+from berth_workbench.simulation.budgets import follows_its_node
+from berth_workbench.simulation.cluster import SimulatedCluster, is_replaced, pending_again
 from berth_workbench.simulation.measures import (
     WaitingTimes,
     fragmentation,
@@ -40,6 +42,7 @@ from berth_workbench.traces.trace import (
     NodeComes,
     NodeGoes,
     ObjectComes,
+    ObjectGoes,
     PodShapeGiven,
     Record,
     ServiceScales,
@@ -119,6 +122,8 @@ class TraceRun:
         """When each pod that waits for a node began to wait."""
         self._first: dict[str, float] = {}
         """When each pod that has not been bound yet was made."""
+        self._lost: set[str] = set()
+        """The uids of pods that had to leave and are replaced by nobody."""
         self._running: dict[str, _Running] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._tokens = count()
@@ -195,19 +200,33 @@ class TraceRun:
         elif isinstance(record, ServiceScales):
             self._scale(record)
         elif isinstance(record, NodeComes):
-            self._add_node(record)
+            self._add_node(record.node(), record.price)
         elif isinstance(record, NodeGoes):
             self._remove_node(record.name)
+        elif isinstance(record, ObjectGoes):
+            if record.kind == "Pod" and ("Pod", record.key) in self.cluster.objects:
+                self._remove(record.key)
+                self._ends.pop(record.key, None)
+            elif (record.kind, record.key) in self.cluster.objects:
+                self.cluster.delete(record.kind, record.key)
         elif isinstance(record, ObjectComes):
+            self._take(record)
+
+    def _take(self, record: ObjectComes) -> None:
+        if record.is_of("Node"):
+            self._add_node(record.document().struct())  # type: ignore[arg-type]  # which is what it is of
+        elif record.is_of("Pod"):
+            self._take_pod(record.document().struct(), record.runs)  # type: ignore[arg-type]
+        else:
             left = self.cluster.add_followed([record.document()])
             self.cluster.create(each.struct() for each in left if each.is_read_by_scheduler)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def _add_node(self, node: NodeComes) -> None:
-        self.cluster.put(node.node())
-        self._prices[node.name] = node.price
-        self._on_node.setdefault(node.name, {})
+    def _add_node(self, node: Node, price: float = 0.0) -> None:
+        self.cluster.put(node)
+        self._prices[node.metadata.name] = price
+        self._on_node.setdefault(node.metadata.name, {})
 
     def _remove_node(self, name: str) -> None:
         if ("Node", name) not in self.cluster.objects:
@@ -216,11 +235,33 @@ class TraceRun:
             pod: Pod = self.cluster.objects["Pod", key]
             self.cluster.delete("Pod", key)
             self._off_node(key)
-            self._comes_back(pod)
+            if follows_its_node(pod) or not is_replaced(pod):
+                self._lost.add(pod.metadata.uid)
+            else:
+                self._comes_back(pod)
         self.cluster.delete("Node", name)
         self._prices.pop(name, None)
 
     # -- pods --------------------------------------------------------------------------------------------------------
+
+    def _take_pod(self, pod: Pod, runs: float | None) -> None:
+        """A pod comes, with a node where it has one already; or one that is here changes, and stays where it is."""
+        key = pod.key
+        if pod.metadata.uid in self._lost:
+            return
+        if (known := self.cluster.objects.get(("Pod", key))) is not None:
+            metadata = msgspec.structs.replace(pod.metadata, uid=known.metadata.uid)
+            spec = msgspec.structs.replace(pod.spec, node_name=known.spec.node_name)
+            self.cluster.put(msgspec.structs.replace(pod, metadata=metadata, spec=spec))
+            return
+        if runs is not None:
+            self._ends[key] = (runs, False)
+        self._made += 1
+        if not pod.spec.node_name:
+            self._first[key] = self._arrived[key] = self.cluster.now
+        self.cluster.put(pod)
+        if pod.spec.node_name:
+            self._runs(pod)
 
     def _start_job(self, job: JobStarts) -> None:
         fails = frozenset(job.fails)
@@ -291,17 +332,25 @@ class TraceRun:
         self._waits.append(waited)
         self._waits_by_team.setdefault(namespace, []).append(waited)
         self._first.pop(key, None)
+        self._runs(pod)
+
+    def _runs(self, pod: Pod) -> None:
+        key, namespace = pod.key, pod.metadata.namespace
         requests = self._requests(key)
         token = next(self._tokens)
         self._running[key] = _Running(token, pod.spec.node_name, namespace, requests)
-        self._on_node[pod.spec.node_name][key] = None
+        self._on_node.setdefault(pod.spec.node_name, {})[key] = None
         self._used.setdefault(namespace, Counter()).update(requests)
         if key in self._ends:
             self._later(self._ends[key][0], lambda: self._end(key, token))
 
     def pod_evicted(self, pod: Pod) -> None:
-        """A pod was preempted; the cluster has put a pending one in its place."""
+        """A pod was preempted; the cluster has put a pending one in its place, unless nobody replaces it."""
         self._off_node(pod.key)
+        if not is_replaced(pod):
+            self._lost.add(pod.metadata.uid)
+            self._ends.pop(pod.key, None)
+            return
         self._returned += 1
         self._arrived[pod.key] = self.cluster.now
 

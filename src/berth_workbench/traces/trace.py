@@ -45,6 +45,8 @@ class TraceHeader(msgspec.Struct, frozen=True, rename="camel"):
     """Where it comes from, in words."""
     seconds: float = 0.0
     """How long the time is that it covers."""
+    sample_s: float | msgspec.UnsetType = msgspec.UNSET
+    """How often the cluster is to be measured, where the workload is no day."""
 
 
 class _Start(msgspec.Struct):
@@ -156,17 +158,34 @@ class ServiceScales(Record, frozen=True, kw_only=True, tag="service"):
 
 
 class ObjectComes(Record, frozen=True, kw_only=True, tag="object"):
-    """Any other object is there from now on, or is changed: a claim, a class, what a plugin follows."""
+    """An object is there from now on, or is changed: a claim, a class, what a plugin follows.
+
+    Those of watch events are nodes and pods as well.
+    """
 
     manifest: dict[str, Any]
+    runs: float | None = None
+    """For how many seconds a pod runs from when it is bound; None for one that ends when it is told to."""
 
     def document(self) -> Document:
         """Return the object as manifests have it."""
         kind, api_version = (str(self.manifest.get(each) or "") for each in ("kind", "apiVersion"))
         return Document(kind, self.manifest, f"the object at {self.at:g}", api_version)
 
+    def is_of(self, kind: str) -> bool:
+        """Whether it is an object of a kind."""
+        return bool(self.manifest.get("kind") == kind)
 
-AnyRecord = NodeComes | NodeGoes | JobStarts | ServiceScales | ObjectComes
+
+class ObjectGoes(Record, frozen=True, kw_only=True, tag="objectGone"):
+    """An object that came so is gone, if it is still there."""
+
+    kind: str
+    key: str
+    """`namespace/name`, or its name where it has no namespace."""
+
+
+AnyRecord = NodeComes | NodeGoes | JobStarts | ServiceScales | ObjectComes | ObjectGoes
 
 
 class TimedWorkload(msgspec.Struct, frozen=True):
@@ -179,7 +198,7 @@ class TimedWorkload(msgspec.Struct, frozen=True):
     @property
     def pods(self) -> int:
         """How many pods its jobs and the growth of its services make; those that are replaced count once."""
-        made, replicas = 0, dict[tuple[str, str], int]()
+        made, replicas, named = 0, dict[tuple[str, str], int](), set[str]()
         for record in self.records:
             if isinstance(record, JobStarts):
                 made += record.pods
@@ -187,7 +206,9 @@ class TimedWorkload(msgspec.Struct, frozen=True):
                 key = record.namespace, record.name
                 made += max(0, record.replicas - replicas.get(key, 0))
                 replicas[key] = record.replicas
-        return made
+            elif isinstance(record, ObjectComes) and record.is_of("Pod") and not record.manifest["spec"]["nodeName"]:
+                named.add(record.manifest["metadata"]["uid"])
+        return made + len(named)
 
 
 def durations_of(records: Iterable[AnyRecord]) -> dict[str, float]:
@@ -256,7 +277,7 @@ class _Checks:
             return f"at {record.at:g}: " + (
                 most if late else f"records are sorted by time, and the one before is at {before:g}"
             )
-        if isinstance(record, NodeGoes):
+        if isinstance(record, NodeGoes | ObjectGoes):
             return ""
         if isinstance(record, ObjectComes):
             return _manifest_problem(record.document())
