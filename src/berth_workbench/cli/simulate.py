@@ -12,8 +12,8 @@ from berth_workbench.cli.asking import answered, asks, request_values, tell
 from berth_workbench.cli.load_input import events_option
 from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.questions.simulate import QUESTION, SimulateRequest
-from berth_workbench.traces.result import Placement
 from berth_workbench.traces.recorded import recorded_workload
+from berth_workbench.traces.result import Placement
 from berth_workbench.traces.trace import read_trace
 
 
