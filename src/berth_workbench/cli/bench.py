@@ -55,10 +55,11 @@ def command(
     A FILE.yaml is one of scheduler_perf's, kube-scheduler's own benchmark, with its templates beside it. Its workloads
     are played in process or, with --kubeconfig, on a cluster; beside each figure is what upstream's CI demands.
     """
-    if file.name.endswith(DOCUMENTS):
+    name = getattr(file, "name", "") or "standard input"  # what stands in for standard input may have none
+    if name.endswith(DOCUMENTS):
         chosen = (
             workload
-            for workload in read_workloads(Path(file.name))
+            for workload in read_workloads(Path(name))
             if fnmatchcase(workload.title, pattern) and workload.labels.issuperset(labels)
         )
         _tell(_played(chosen, kubeconfig, config_file, plugins, feature_gates), as_json)
@@ -67,7 +68,7 @@ def command(
     try:
         figures = run(file, registry, config=config, check=check, seed=seed, memos=not no_memos)
     except WorkloadError as error:
-        raise click.ClickException(f"{file.name}: {error}") from error
+        raise click.ClickException(f"{name}: {error}") from error
     except CheckError as error:
         click.echo(f"check failed: {error}", err=True)
         sys.exit(1)
