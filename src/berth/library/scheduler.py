@@ -147,6 +147,14 @@ class Scheduler:
         nodes = attempt.found.nodes
         return np.zeros(core.cache.table.capacity, dtype=np.bool_) if nodes is None else nodes.mask.copy()
 
+    def requests_of(self, pod: Any) -> Mapping[str, int]:
+        """Return what a pod requests by resource, as the scheduler counts it: CPU in thousandths."""
+        return self._cluster.core.intake.info(self._pod_of(pod)).requests
+
+    def __contains__(self, pod: object) -> bool:
+        """Say whether there is a pod of this `namespace/name`."""
+        return ("Pod", pod) in self._cluster.objects
+
     def _pods(self) -> list[Pod]:
         return [obj for obj in self._cluster.objects.in_order() if isinstance(obj, Pod)]
 
