@@ -66,7 +66,7 @@ class NodeShares(Observation):
 
     def of(self, env: "TraceEnv") -> Array:
         """Return the matrix."""
-        columns = [env.action_masks()[:-1].astype(np.float32)]
+        columns: list[Array] = [env.action_masks()[:-1].astype(np.float32)]
         requests = env.requests
         for name in self._resources:
             has, used = env.amounts(name)

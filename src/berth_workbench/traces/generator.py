@@ -47,7 +47,9 @@ LARGEST_SHARE = 0.25
 """No pod asks for more of a node than this."""
 MODELS = ("V100", "A10", "T4")
 GPU_SIZES, GPU_WEIGHTS = (0, 1000, 2000, 4000, 8000), (38, 48, 3, 3, 8)
-"""What pods of single jobs ask for, in thousandths of a GPU, and how often: roughly as in openb; 0 is a share."""
+"""What pods of single jobs ask for, in thousandths of a GPU, and how often; 0 is a share of one.
+
+Shares and single GPUs are most, as in openb; larger pods are more frequent than there, so that a day has some."""
 CHOOSY = 0.3
 """The share of jobs that want one model only."""
 MOST_PODS = 10_000_000

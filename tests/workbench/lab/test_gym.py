@@ -1,10 +1,8 @@
 """The environment: Gymnasium's own checks, masks that are the filters' word, and waits that a person can count."""
 
+import gymnasium
 import numpy as np
 import pytest
-
-gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed")
-
 from gymnasium.utils.env_checker import check_env
 
 from berth_workbench.lab.gym import NodeShares, TraceEnv, vector_env
