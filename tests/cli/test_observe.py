@@ -1,5 +1,6 @@
 """`berth observe` with a stream: what programs read, the lines that people read, candidates, and bad input."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -72,3 +73,34 @@ def test_the_file_of_a_wrong_configuration_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["observe", "--events", str(STREAM), "--config", str(config)])
     assert result.exit_code == 2
     assert str(config) in result.output and 'plugin "NodeResourcesFat" does not exist' in result.output
+
+
+def test_the_measures_under_a_candidate_are_those_of_compare(tmp_path: Path) -> None:
+    """The beginning of a stream, so that it takes a second: 90 nodes, and the first pods."""
+    header, *lines = gzip.decompress(STREAM.read_bytes()).splitlines()[:200]
+    stream, packing, theirs = (tmp_path / name for name in ("events", "packing.yaml", "theirs.yaml"))
+    stream.write_bytes(b"\n".join([header, *lines]))
+    packing.write_text(PACKING)
+    theirs.write_text(json.dumps(json.loads(header)["configuration"]))
+    told = ("--events", stream, "--candidate", packing, "--measures")
+    (measures,) = json.loads(run(*told, "--report", "-o", "json"))["measures"].values()
+    compared = CliRunner().invoke(
+        main, ["compare", str(theirs), str(packing), "--events", str(stream), "-o", "json"], catch_exceptions=False
+    )
+    assert measures == json.loads(compared.stdout)["measures"]
+    used = next(each for each in measures if each["name"] == "nodesUsed")
+    assert used["b"] < used["a"] and used["better"] == "b"
+    assert {"utilisation.cpu", "utilisation.example.com/gpu", "fragmentation.memory", "pendingMean"} <= {
+        each["name"] for each in measures
+    }
+    lines_told = run(*told).splitlines()
+    assert any(line.startswith("packing would have decided otherwise") for line in lines_told)
+    assert any(line.startswith("nodes used") and line.endswith("B") for line in lines_told)
+
+
+@pytest.mark.parametrize(
+    "beside", [(), ("--candidate", "packing.yaml"), ("--events", "-", "--candidate", "packing.yaml")]
+)
+def test_measures_need_a_candidate_and_events_that_can_be_read_twice(beside: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, ["observe", "--measures", *beside])
+    assert result.exit_code == 2 and "--measures goes with --candidate" in result.output

@@ -7,7 +7,7 @@ for it under `/debug/agreement`.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -56,6 +56,8 @@ class AgreementReport(msgspec.Struct, frozen=True, rename="camel"):
     otherwise_failures: tuple[JudgedFailure, ...] = ()
     candidates: tuple[ShadowReport, ...] = ()
     """What other configurations would have decided about the same pods."""
+    measures: Mapping[str, tuple[Mapping[str, Any], ...]] = {}
+    """By candidate, the cluster's measures if it had decided all of them, where somebody has tried that."""
     pending: Mapping[str, int] = {}
     """What keeps the pods that are pending now, the most frequent first, and how many."""
 
@@ -78,7 +80,9 @@ def report_of(core: ObservingCore, wall_time: WallTime) -> AgreementReport:
         tuple(agreement.latest_sampled)[-LATEST_TOLD:],
         tuple(agreement.latest_failures)[-LATEST_TOLD:],
         tuple(shadow_reports(core, wall_time)),
-        {group.reason: group.pods for group in pending_report(core, wall_time, lambda _uid: "").groups[:PENDING_TOLD]},
+        pending={
+            group.reason: group.pods for group in pending_report(core, wall_time, lambda _uid: "").groups[:PENDING_TOLD]
+        },
     )
 
 

@@ -20,6 +20,7 @@ from berth.cli.run import Started, serve
 from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse
 from berth.cli.setup import BadConfigurationError, plugin_option, read_registry
 from berth.decisions.stories import rfc3339
+from berth.framework.setup import Setup
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 LOOKAHEAD_S = 0.1
 """How long a binding is held back beside a cluster: many times what one takes to reach the API server."""
+COMPLETE_REPORT = "berth.cli.observe.complete"
+"""Under this name the context of the command may have a function that is given the report of a stream, whose setup was
+observed, and the candidates; it returns the report with more."""
 AFTER_REPORT = "berth.cli.observe"
 """Under this name the context of the command may have a function to be called with the report when it was printed."""
 MOMENT_S = 0.02
@@ -116,11 +120,12 @@ def command(
     judged: list[Judgement] = []
     keeps = is_structured(output) and not reports
     observing = observing._replace(keeps_totals=keeps, on_judged=judged.append if keeps else observing.on_judged)
-    core = observed(EventStream(events), flags, plugins, observing)
+    core, setup = observed(EventStream(events), flags, plugins, observing)
     if keeps:
         print_structured(summary_of(core.agreement, judged), output)
         return
-    tell(report_of(core, rfc3339), output)
+    complete = click.get_current_context().meta.get(COMPLETE_REPORT, lambda report, *_: report)
+    tell(complete(report_of(core, rfc3339), setup, configured), output)
 
 
 def tell(report: "AgreementReport", output: Output) -> None:
@@ -147,8 +152,8 @@ def _candidate(file: str) -> "SchedulerConfiguration":
 
 def observed(
     stream: "EventStream", flags: SchedulerFlags, plugins: Sequence[str], observing: "Observing"
-) -> "ObservingCore":
-    """Observe a stream with the configuration that is given, or else its own, or else the default one."""
+) -> "tuple[ObservingCore, Setup]":
+    """Observe a stream with the configuration that is given, or else its own, or else the default one; return it."""
     from berth.agreement.settings import observe_recorded
     from berth.config.errors import ConfigError
     from berth.config.load import load_config
@@ -160,7 +165,8 @@ def observed(
             config = load_config(header.configuration, "the configuration in the stream")
         else:
             config = load_configuration(flags, named)
-        return observe_recorded(config, registry, () if header is None else header.objects, stream, observing)
+        known = () if header is None else header.objects
+        return observe_recorded(config, registry, known, stream, observing), Setup(config, registry)
     except ConfigError as error:
         where = error.source or flags.get("config", "") or "the configuration"
         raise BadConfigurationError(str(error.located(where))) from None
