@@ -72,7 +72,8 @@ class NodeShares(Observation):
             has, used = env.amounts(name)
             largest = max(float(has.max()), 1.0)
             columns += [(has - used) / largest, np.full(len(has), requests.get(name, 0) / largest)]
-        return np.clip(np.stack(columns, axis=1), -1.0, 1.0).astype(np.float32)
+        matrix: Array = np.clip(np.stack(columns, axis=1), -1.0, 1.0).astype(np.float32)
+        return matrix
 
 
 def hours_waited(env: "TraceEnv") -> float:
