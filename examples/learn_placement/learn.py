@@ -1,6 +1,6 @@
 """Learns where to put pods on a GPU cluster, on one core in minutes, and says whether that was worth it.
 
-    pip install 'berth-scheduler[gym]' -r requirements.txt
+    pip install -r requirements.txt  # beside Berth with its extra gym
     python learn.py --minutes 3
 
 A policy is a small network that scores each node on which a pod fits; the best one gets the pod. CMA-ES (the library
@@ -15,7 +15,6 @@ import math
 import time
 from pathlib import Path
 
-import cma
 import numpy as np
 
 from berth_workbench.lab.gym import NodeShares, TraceEnv
@@ -82,6 +81,8 @@ def interval(values):
 
 def learn(seconds, seed=1):
     """Return the weights that were best on average, and the curve: seconds, and the mean of each generation."""
+    import cma  # only learning needs it
+
     search = cma.CMAEvolutionStrategy(np.zeros(SIZE), 0.5, {"seed": seed, "verbose": -9, "popsize": 12})
     began, curve, generation = time.process_time(), [], 0
     while time.process_time() - began < seconds:

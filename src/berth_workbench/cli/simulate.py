@@ -13,7 +13,7 @@ from berth_workbench.cli.load_input import events_option
 from berth_workbench.cli.plot_flag import plot_option
 from berth_workbench.questions.simulate import QUESTION, SimulateRequest
 from berth_workbench.traces.recorded import recorded_workload
-from berth_workbench.traces.result import Placement
+from berth_workbench.traces.result import TimedBinding
 from berth_workbench.traces.trace import read_trace
 
 
@@ -59,7 +59,7 @@ def command(
     if placements:
         try:
             with Path(placements).open("w", newline="") as file:
-                csv.writer(file).writerows([Placement._fields, *lived.placements])
+                csv.writer(file).writerows([TimedBinding._fields, *lived.placements])
         except OSError as error:
             raise click.ClickException(f"--placements {placements}: cannot be written: {error.strerror}") from None
     tell(QUESTION, lived, output, plot)

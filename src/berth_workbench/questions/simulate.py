@@ -14,7 +14,7 @@ from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import WaitingTimes
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
-from berth_workbench.traces.result import Placement, SimulatedTime, TimeLine
+from berth_workbench.traces.result import SimulatedTime, TimedBinding, TimeLine
 from berth_workbench.traces.run import STEPS, TraceRun
 from berth_workbench.traces.trace import TimedWorkload
 
@@ -36,7 +36,7 @@ class LivedThrough(NamedTuple):
 
     result: SimulatedTime
     time_line: TimeLine
-    placements: Sequence[Placement]
+    placements: Sequence[TimedBinding]
     """Who was bound where, by time."""
     notes: tuple[str, ...]
     is_complete: bool = True

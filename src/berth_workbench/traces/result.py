@@ -79,7 +79,7 @@ class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
     the mean over the samples (`berth_workbench.simulation.measures.fragmentation`)."""
 
 
-class Placement(NamedTuple):
+class TimedBinding(NamedTuple):
     """A binding."""
 
     at: float

@@ -36,7 +36,7 @@ from berth_workbench.simulation.measures import (
     waiting_times,
 )
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
-from berth_workbench.traces.result import Placement, Sample, SimulatedTime, TimeLine
+from berth_workbench.traces.result import Sample, SimulatedTime, TimedBinding, TimeLine
 from berth_workbench.traces.trace import (
     JobStarts,
     NodeComes,
@@ -130,7 +130,7 @@ class TraceRun:
         self._prices: dict[str, float] = {}
         self._used: dict[str, Counter[str]] = {}
         """What the running pods of each team request, by resource."""
-        self.placements: list[Placement] = []
+        self.placements: list[TimedBinding] = []
         """All bindings, by time."""
         self._stranded: dict[str, list[float]] = {}
         self._waits: list[float] = []
@@ -328,7 +328,7 @@ class TraceRun:
         key, namespace = pod.key, pod.metadata.namespace
         self._bound += 1
         waited = round(self.cluster.now - self._arrived.pop(key, self.cluster.now), 6)
-        self.placements.append(Placement(self.cluster.now, key, pod.spec.node_name, waited))
+        self.placements.append(TimedBinding(self.cluster.now, key, pod.spec.node_name, waited))
         self._waits.append(waited)
         self._waits_by_team.setdefault(namespace, []).append(waited)
         self._first.pop(key, None)

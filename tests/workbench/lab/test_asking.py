@@ -13,11 +13,7 @@ from tests.test_library import node, pod
 @pytest.fixture
 def cluster(tmp_path):
     file = tmp_path / "cluster.json"
-    owner = {
-        "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "u", "controller": True}
-        ]
-    }
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "u", "controller": True}
     web = pod("w<b>-1", cpu="2", nodeName="n1")
     web["metadata"] |= {"ownerReferences": [owner], "namespace": "default", "uid": "p1"}
     nodes = [{**node(name), "apiVersion": "v1"} for name in ("n1", "n2")]
