@@ -114,6 +114,7 @@ class Core:
         # Bools and not the objects, which would be asked each time: most cores have neither.
         self._keeps_health, self._has_shadows = bool(parts.health), bool(parts.shadows)
         self._bind_at_once: BindAtOnce | None = None
+        self._binds_runs = False
         self._run: tuple[PodInfo, AlikeRun] | None = None
         """The last pod that was bound so and what its decision left, where the next one in the queue is like it."""
 
@@ -191,13 +192,14 @@ class Core:
         self._announce_room()
         return self._dispatcher.take_effects()
 
-    def let_bind(self, bind: BindAtOnce | None) -> None:
+    def let_bind(self, bind: BindAtOnce | None, *, in_runs: bool = True) -> None:
         """Have pods bound by a function, which stores that a pod is bound and returns it as it is then; None ends that.
 
         For whoever is the API server as well, refuses nothing, and need not be told: a pod with which no plugin has
-        anything to do any more is then bound within its attempt, without effects, answers and events.
+        anything to do any more is then bound within its attempt, without effects, answers and events. Unless pods are
+        placed `in_runs`, where each is like the one before, there is an attempt, and a decision, for each of them.
         """
-        self._bind_at_once, self._run = bind, None
+        self._bind_at_once, self._binds_runs, self._run = bind, in_runs, None
 
     def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
         """Take over what another core's queue remembers of the pods that both have."""
@@ -247,7 +249,7 @@ class Core:
             return
         node_name = self.cache.table.names[row]
         if self._bind_at_once is not None and self._is_nobody_told and attempt.profile.binds_plainly(attempt.state):
-            self._run = self._run_after(attempt)
+            self._run = self._run_after(attempt) if self._binds_runs else None
             self._place(pod, self._bind_at_once(pod, node_name))
             return
         attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound

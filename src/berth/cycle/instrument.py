@@ -48,7 +48,7 @@ class Instrument:
     """The uids of the pods of which `point_run` and `answered` are to tell; None where they are never told."""
 
     leaves_out_plain = False
-    """Whether it need not hear of pods that are bound at once (`berth.core.core.Core.let_bind`)."""
+    """Whether of pods that are bound at once it need not hear more than what was decided (`Core.let_bind`)."""
 
     def attached(self, observed: Observed) -> None:
         """The core that this instrument observes is complete; `observed` is what may be read of it."""

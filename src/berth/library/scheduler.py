@@ -70,6 +70,7 @@ class Scheduler:
             instrument=self._log,
             check_promises=0,
         )
+        self._cluster.core.let_bind(self._cluster.bind_at_once, in_runs=False)
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -263,11 +264,11 @@ class Scheduler:
         pods = [pod for pod in self._pods() if not pod.spec.node_name]
         if explain:
             return self._try(pods)
-        self._cluster.core.let_bind(self._cluster.bind_at_once)
+        self._cluster.core.let_bind(self._cluster.bind_at_once, in_runs=True)
         try:
             return self._try(pods, explain=False)
         finally:
-            self._cluster.core.let_bind(None)
+            self._cluster.core.let_bind(self._cluster.bind_at_once, in_runs=False)
 
     def _try(self, pods: list[Pod], *, explain: bool = True) -> list[ScheduleResult]:
         cluster = self._cluster
@@ -350,7 +351,7 @@ class Scheduler:
 
 
 class _DecisionLog(Instrument):
-    """Keeps the last decision about each pod; of those that are bound at once nobody needs one."""
+    """Keeps the last decision about each pod."""
 
     leaves_out_plain = True
 
