@@ -446,7 +446,8 @@ NO_CLAIMS = {
     ),
     (
         "[What if](whatif.md) and capacity, [rebalancing](rebalance.md), [comparing, tuning and sweeps](compare.md), "
-        "[simulated days](simulation.md), [the page](page.md), [recordings](recording.md), [all outputs](outputs.md)."
+        "[simulated days](simulation.md), [the page](page.md), [recordings](recording.md), "
+        "[plugins of your own, and what they cost on such a cluster](plugins.md), [all outputs](outputs.md)."
     ),
 }
 

@@ -32,12 +32,12 @@ from berth.framework.interface import FeasibleNodes
 from berth.framework.registry import IN_TREE
 from berth.framework.setup import Setup
 from berth_workbench.cli.cluster_input import cluster_options, read_cluster_given
-from berth_workbench.cli.progress import working
+from berth_workbench.cli.progress import why_it_ended, working
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import has_own_claims
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.measures import is_pending
-from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 if TYPE_CHECKING:
     from berth_workbench.snapshot.snapshot import Snapshot
@@ -98,12 +98,11 @@ class _Meter(Instrument):
 
     def cost(self, name: str, origin: str) -> PluginCost:
         """Return what a plugin has cost."""
-        calls, asked = Counter(self.calls), Counter(self.asked)
+        plain = Counter[tuple[str, str]]()
         for profile in self.core.profiles.values():
             for point, runners in (("Filter", profile.filters), ("Score", profile.scorers)):
-                for runner in runners:
-                    if runner.name == name and runner.node_calls:  # in its plain form
-                        calls[name, point] = asked[name, point] = runner.node_calls
+                plain.update({(each.name, point): each.node_calls for each in runners if each.node_calls})
+        calls, asked = {**self.calls, **plain}, Counter({**self.asked, **plain})
         needed = sum(times.count for point, names, times in self.needed if point in BY_NODE and name in names)
         per_pod = {point: 1000 * s / max(len(self.pods), 1) for (of, point), s in self.seconds.items() if of == name}
         answers = sum(asked[name, point] for point in BY_NODE)
@@ -201,7 +200,11 @@ def extend(plugins: click.Command) -> click.Command:
         setup = read_setup(given["config_file"], given["plugins"], given["feature_gates"])
         snapshot = read_cluster_given(cluster, kubeconfig, context, setup=setup)
         with working("trying pods") as watch:
-            _print(profile_plugins(snapshot, setup, replicas=replicas or 0, watch=watch), given["output"])
+            try:
+                found = profile_plugins(snapshot, setup, replicas=replicas or 0, watch=watch)
+            except StoppedError:
+                raise click.ClickException(f"{why_it_ended()}, and before there was anything to tell") from None
+        _print(found, given["output"])
 
     extended = copy.copy(plugins)
     extended.callback = either

@@ -78,9 +78,9 @@ def cluster(tmp_path):
     return path
 
 
-def profiled(cluster, plugin, **options):
+def profiled(cluster, plugin, document=None, **options):
     registry = in_tree_registry().merge(Registry({plugin.name: plugin}, "the test"))
-    config = load_config(document_enabling([plugin.name]), "the test")
+    config = load_config(document or document_enabling([plugin.name]), "the test")
     found = profile_plugins(read_cluster([cluster]), Setup(config, registry), clock=lambda: Watch.now, **options)
     return found, next(each for each in found.plugins if each.name == plugin.name)
 
@@ -93,6 +93,19 @@ def test_a_plugin_without_promises_is_asked_about_every_node_for_every_pod(clust
     assert cost.kept == 0
     assert cost.cpu_ms_per_pod_by_point["Filter"] == pytest.approx(2.0 * NODES)
     assert found.plugins[0] is cost, "the dearest first"
+
+
+def test_profiles_are_added_up(cluster):
+    manifest = json.loads(cluster.read_text())
+    for each in manifest["items"]:
+        if each["metadata"]["name"] in ("web-0", "web-1"):
+            each["spec"]["schedulerName"] = "other"
+    cluster.write_text(json.dumps(manifest))
+    enabled = {"multiPoint": {"enabled": [{"name": "Plain"}]}}
+    names = ("default-scheduler", "other")
+    profiles = [{"schedulerName": name, "plugins": enabled} for name in names]
+    _, cost = profiled(cluster, Plain, document={**document_enabling(["Plain"]), "profiles": profiles})
+    assert cost.calls == cost.nodes_asked == cost.nodes_needed == 2 * NODES * PENDING
 
 
 def test_what_is_promised_is_kept(cluster):
