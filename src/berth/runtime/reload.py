@@ -18,7 +18,7 @@ import msgspec
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from berth.config.errors import ConfigError
+from berth.config.errors import ConfigError, errors_in
 from berth.config.profiles import names_enabled
 from berth.config.types import SchedulerConfiguration
 from berth.extender.http_extender import kinds_sent_whole
@@ -107,11 +107,12 @@ class SetupReader:
         config = self._read()
         names = names_enabled(config)
         _parse(self.files())
-        code = self._code.load(names)
-        unusable = code.registry.unusable
-        if faults := [told for name in unusable if name in names for told in unusable[name].told(name)]:
-            code.undo()
-            raise ConfigError(faults)
+        with errors_in("plugin code"):
+            code = self._code.load(names)
+            unusable = code.registry.unusable
+            if faults := [told for name in unusable if name in names for told in unusable[name].told(name)]:
+                code.undo()
+                raise ConfigError(faults)
         return NewSetup(config, code)
 
     def files(self) -> list[Path]:

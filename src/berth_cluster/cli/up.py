@@ -260,7 +260,7 @@ def ready_text(
     path = cluster.kubeconfig.absolute()
     scheduler = "scheduler running" if with_scheduler else "no scheduler"
     explain = "  berth explain POD\n" if served else ""
-    watching = f"  watching    {shortened([str(each) for each in watched])}\n" if watched else ""
+    watching = f"  watching    {shortened([str(each.absolute()) for each in watched])}\n" if watched else ""
     return (
         f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"
         f"  kubeconfig  {path}\n"

@@ -82,9 +82,7 @@ def prospects(core: Core, uids: Iterable[str] | None = None) -> dict[str, Prospe
 
 
 def _prospect(core: Core, uid: str) -> Prospect | None:
-    """Return what would come of a pod, or has; None where it is gone."""
-    if (held := core.waiting.get(uid)) is not None:
-        return Prospect(held.pod.key, "", f"waits at Permit for {', '.join(held.pending_plugins)}")
+    """Return what would come of a pod, or has: what Permit holds has its node. None where it is gone."""
     if (state := core.cache.state_of(uid)) is not None:
         return Prospect(state.pod.key, core.cache.table.names[state.row], "")
     if (queued := core.queue.find(uid)) is None:
@@ -110,7 +108,7 @@ def differences(before: Mapping[str, Prospect], after: Mapping[str, Prospect]) -
     lines = [f"  {_named(each.pod for each in alike)}: {was} → {now or _named({each.node for each in alike})}"
              for (was, now), alike in pods.items()]  # fmt: skip
     more = [f"  … and {len(lines) - MOST_LINES} more changes"] if len(lines) > MOST_LINES else []
-    return [f"{len(changed)} of {asked} would fare otherwise:", *lines[:MOST_LINES], *more]
+    return [f"{len(changed)} of {asked} would fare otherwise, each by itself:", *lines[:MOST_LINES], *more]
 
 
 def _named(names: Iterable[str]) -> str:

@@ -84,7 +84,7 @@ async def test_what_is_saved_is_in_force_and_what_changes_is_told(directory):
             world.add_pod(name)
         await until(lambda: world.condition("web-1") and world.condition("web-2"))
         assert await author.saves("return unschedulable('another reason')") == [
-            "2 of 2 pending pods would fare otherwise:",
+            "2 of 2 pending pods would fare otherwise, each by itself:",
             "  default/web-1, default/web-2: 2 no rack → 2 another reason",
         ]
         assert await author.saves("return unschedulable('another reason')  # and a comment") == [
@@ -92,7 +92,7 @@ async def test_what_is_saved_is_in_force_and_what_changes_is_told(directory):
         ]
         said = await author.saves("return None if node.name == 'node-1' else unschedulable('not here')")
         assert said == [
-            "2 of 2 pending pods would fare otherwise:",
+            "2 of 2 pending pods would fare otherwise, each by itself:",
             "  default/web-1, default/web-2: 2 another reason → node-1",
         ]
         await until(lambda: world.node_of("web-1") == world.node_of("web-2") == "node-1")
@@ -142,7 +142,9 @@ async def test_a_module_that_broken_code_imports_is_looked_at_too(directory):
         assert scheduler.core is not core
 
 
-async def test_pods_that_are_held_back_or_wait_are_told_apart(directory):
+async def test_a_pod_that_is_held_back_has_no_node_and_one_that_waits_for_permit_has(directory, monkeypatch):
+    monkeypatch.setattr(reconfiguration, "RELOAD_WAIT_S", 0.02)
+    monkeypatch.setattr(reconfiguration, "RELOAD_POLL_S", 0.001)
     gate = PLUGIN.format(body="return None") + (
         "    def pre_enqueue(self, pod):\n        return unschedulable('later')\n"
     )
@@ -156,10 +158,11 @@ async def test_pods_that_are_held_back_or_wait_are_told_apart(directory):
         await until(lambda: world.condition("web"))
         (_, line) = await author.saves("", text=gate)
         assert line == "  default/web: 1 no rack → held back by Racks: later"
-        await author.saves("", text=permit)
-        await until(
-            lambda: [each.reason for each in prospects(scheduler.core).values()] == ["waits at Permit for Racks"]
-        )
+        (_, line) = await author.saves("", text=permit)
+        assert line == "  default/web: held back by Racks: later → node-0"
+        await until(lambda: len(scheduler.core.waiting))
+        assert [each.node for each in prospects(scheduler.core).values()] == ["node-0"]
+        assert await author.saves("", text=permit + "# the same\n") == ["nothing changes for 1 pending pod"]
 
 
 async def test_what_cannot_be_put_in_force_yet_is_tried_again(directory, monkeypatch):
@@ -184,7 +187,7 @@ def test_many_changes_are_summed_up():
     before = {str(n): Prospect(f"default/p{n}", "", f"reason {n % 12}") for n in range(60)}
     after = {uid: Prospect(each.pod, f"node-{int(uid) % 5}", "") for uid, each in before.items()}
     lines = differences(before, after)
-    assert lines[0] == "60 of 60 pending pods would fare otherwise:"
+    assert lines[0] == "60 of 60 pending pods would fare otherwise, each by itself:"
     assert lines[1] == (
         "  default/p0, default/p12, default/p24 and 2 more: reason 0 → node-0, node-1, node-2 and 2 more"
     )
