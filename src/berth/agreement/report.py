@@ -7,7 +7,7 @@ for it under `/debug/agreement`.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -28,6 +28,20 @@ CONSEQUENCES: Final[Mapping[str, str]] = MappingProxyType(
 PENDING_TOLD: Final = 8
 LATEST_TOLD: Final = 32
 """How many of the latest judgements a report has, of each kind."""
+
+
+class FigureCompared(msgspec.Struct, frozen=True, rename="camel"):
+    """One measure of a cluster under two configurations, A and B: means over the seeds."""
+
+    name: str
+    a: float | None
+    b: float | None
+    difference: float | None
+    """What B has more than A."""
+    deviation: float | None
+    """The standard deviation of the difference over the seeds; None where there was one seed only."""
+    better: Literal["a", "b", ""]
+    """Which is better, if the measure says so and every seed agrees."""
 
 
 class AgreementReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,8 +70,8 @@ class AgreementReport(msgspec.Struct, frozen=True, rename="camel"):
     otherwise_failures: tuple[JudgedFailure, ...] = ()
     candidates: tuple[ShadowReport, ...] = ()
     """What other configurations would have decided about the same pods."""
-    measures: Mapping[str, tuple[Mapping[str, Any], ...]] = {}
-    """By candidate, the cluster's measures if it had decided all of them, where somebody has tried that."""
+    measures: Mapping[str, tuple[FigureCompared, ...]] = {}
+    """By candidate, B, what the cluster would come to if that decided about all pods, where somebody has tried it."""
     pending: Mapping[str, int] = {}
     """What keeps the pods that are pending now, the most frequent first, and how many."""
 
@@ -132,6 +146,7 @@ def told(report: AgreementReport) -> list[str]:
         reasons = "; ".join(f"{reason} ({pods:,})" for reason, pods in list(report.pending.items())[:3])
         lines.append(f"Pending now: {reasons}.")
     lines += [_candidate(candidate) for candidate in report.candidates]
+    lines += [_simulated(name, measures) for name, measures in report.measures.items()]
     lately = share_of(report.last_hour)
     if lately is not None:
         lines.append(f"In the last hour {_percent(lately)} of {sum(report.last_hour.values()):,} pods agree.")
@@ -151,6 +166,14 @@ def _candidate(report: ShadowReport) -> str:
     rest = f" {skipped:,} more were not looked at." if skipped else ""
     said = ", ".join(parts) or "nothing"
     return f"{report.shadow} would have decided otherwise: {said} of {report.decisions:,}{why}.{rest}"
+
+
+def _simulated(name: str, measures: Iterable[FigureCompared]) -> str:
+    gains, losses = (
+        ", ".join(f"{each.name} {each.a:.3g} → {each.b:.3g}" for each in measures if each.better == side) or "none"
+        for side in "ba"
+    )
+    return f"If {name} had decided about all of them, in a simulation, better: {gains}; worse: {losses}."
 
 
 def _percent(share: float) -> str:

@@ -47,7 +47,7 @@ def command(
     **typed: Any,
 ) -> None:
     """Place the same pods with both."""
-    refuse_beside_trace(trace, events, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
+    refuse_beside_trace(trace or events, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     sources = [read_configuration(a, (*plugins, *a_plugins), feature_gates),
                read_configuration(b, (*plugins, *b_plugins), feature_gates)]  # fmt: skip
     values = request_values(QUESTION, typed)

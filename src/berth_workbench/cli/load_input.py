@@ -51,19 +51,13 @@ def load_options(command: Command) -> Command:
 
 
 def refuse_beside_trace(
-    trace: str,
-    events: Sequence[str],
-    cluster: Sequence[str],
-    kubeconfig: str,
-    context: str,
-    manifests: Sequence[str],
-    *,
-    replaces_all: bool,
+    own: object, cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
 ) -> None:
     """Raise `click.UsageError` for what a workload over time has of its own."""
-    if (trace or events) and (cluster or kubeconfig or context or manifests or replaces_all):
-        given = "--trace" if trace else "--events"
-        raise click.UsageError(f"{given} has nodes and pods of its own: leave out --cluster, -f and --replace-all")
+    if own and (cluster or kubeconfig or context or manifests or replaces_all):
+        raise click.UsageError(
+            "--trace has nodes and pods of its own, and so has --events: leave out --cluster, -f and --replace-all"
+        )
 
 
 def read_configuration(path: str, plugins: Sequence[str], feature_gates: str) -> "ConfigurationSource":

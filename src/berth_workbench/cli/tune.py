@@ -51,7 +51,7 @@ def command(
     **typed: Any,
 ) -> None:
     """Search, and write or print the best configuration."""
-    refuse_beside_trace(trace, events, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
+    refuse_beside_trace(trace or events, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     load: Load
     assumed = ""
     if trace or events:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from berth.agreement.report import FigureCompared
 from berth.framework.setup import Setup
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import Decisions, decide
@@ -27,20 +28,6 @@ from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.traces.generator import daily_pattern
 
 NAMES = ("a", "b")
-
-
-class FigureCompared(msgspec.Struct, frozen=True, rename="camel"):
-    """One measure of both configurations: means over the seeds."""
-
-    name: str
-    a: float | None
-    b: float | None
-    difference: float | None
-    """What B has more than A."""
-    deviation: float | None
-    """The standard deviation of the difference over the seeds; None where there was one seed only."""
-    better: Literal["a", "b", ""]
-    """Which is better, if the measure says so and every seed agrees."""
 
 
 class ConfigurationsCompared(msgspec.Struct, frozen=True, rename="camel"):

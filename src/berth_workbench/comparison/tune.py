@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from berth_workbench.comparison.comparison import FigureCompared, compared, compared_figure
+from berth.agreement.report import FigureCompared
+from berth_workbench.comparison.comparison import compared, compared_figure
 from berth_workbench.comparison.concessions import given_up
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.executors import Carry, Finished

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from berth_workbench.comparison.comparison import ConfigurationsCompared, FigureCompared, compare
+from berth.agreement.report import FigureCompared
+from berth_workbench.comparison.comparison import ConfigurationsCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import KIND_WORDS
 from berth_workbench.comparison.loads import Load

@@ -36,18 +36,17 @@ def recorded_workload(paths: Sequence[str]) -> TimedWorkload:
     return recorded.workload(", ".join(paths))
 
 
-class _Seen:
+class _Seen(msgspec.Struct):
     """A pod of the stream."""
 
-    def __init__(self, key: str, record: int | None) -> None:
-        self.key = key
-        """What it is called here; another one's name where it stands in for that."""
-        self.record = record
-        """Where the record of its coming is; None where it came with a node."""
-        self.bound_at: float | None = None
-        self.is_over = False
-        """Whether nothing that happens to it from now on is of this workload."""
-        self.stands_in = False
+    key: str
+    """What it is called here; another one's name where it stands in for that."""
+    record: int | None
+    """Where the record of its coming is; None where it came with a node."""
+    stands_in: bool = False
+    bound_at: float | None = None
+    is_over: bool = False
+    """Whether nothing that happens to it from now on is of this workload."""
 
 
 class _Recorded:
@@ -128,9 +127,7 @@ class _Recorded:
     def _new(self, pod: Pod) -> _Seen:
         if (waiting := self._leaving.get(_controller(pod))) and not pod.spec.node_name:
             gone = waiting.popleft()
-            seen = _Seen(gone.key, gone.record)
-            seen.stands_in = True
-            return seen
+            return _Seen(gone.key, gone.record, stands_in=True)
         return _Seen(pod.key, None if pod.spec.node_name else len(self._records))
 
     def _ends(self, seen: _Seen, at: float, runs: float | None) -> None:

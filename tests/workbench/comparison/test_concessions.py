@@ -4,9 +4,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from berth.agreement.report import FigureCompared
 from berth.cli import main
 from berth.core.builders import expression, make_node, make_pod
-from berth_workbench.comparison.comparison import FigureCompared
 from berth_workbench.comparison.concessions import PREFERENCES, given_up
 from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.comparison.settings import SettingSpace

@@ -196,7 +196,7 @@ def _cpu(pod: Any) -> int:
     ("arguments", "says"),
     [
         (["compare", "default", "default", "--events", "x", "--trace", "y"], "--events"),
-        (["compare", "default", "default", "--events", "x", "--cluster", "y"], "--events has nodes and pods"),
+        (["compare", "default", "default", "--events", "x", "--cluster", "y"], "and so has --events"),
         (["simulate"], "either TRACE or --events"),
         (["simulate", "x", "--events", "y"], "either TRACE or --events"),
     ],
