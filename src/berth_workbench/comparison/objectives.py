@@ -21,7 +21,8 @@ from berth.api.user_error import UserError
 from berth_workbench.simulation.measures import HIGHER, LOWER, NEITHER, better
 
 _WAYS = {"min": LOWER, "max": HIGHER}
-WHOLE = ("bound", "cost", "fairness", "neverPlaced", "nodes", "nodesUsed", "pending", "pods", "preemptions")
+PENDING = ("pending", "pendingMean")
+WHOLE = ("bound", "cost", "fairness", "neverPlaced", "nodes", "nodesUsed", *PENDING, "pods", "preemptions")
 """Measures that are one figure."""
 PARTED = {
     "fragmentation": ("cpu", "memory"),
