@@ -170,10 +170,15 @@ def _candidate(report: ShadowReport) -> str:
 
 def _simulated(name: str, measures: Iterable[FigureCompared]) -> str:
     gains, losses = (
-        ", ".join(f"{each.name} {each.a:.3g} → {each.b:.3g}" for each in measures if each.better == side) or "none"
+        ", ".join(f"{each.name} {_amount(each.a)} → {_amount(each.b)}" for each in measures if each.better == side)
+        or "none"
         for side in "ba"
     )
     return f"If {name} had decided about all of them, in a simulation, better: {gains}; worse: {losses}."
+
+
+def _amount(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _percent(share: float) -> str:
