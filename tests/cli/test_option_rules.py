@@ -69,6 +69,6 @@ def test_an_option_whose_help_begins_with_another_one_is_refused_without_it():
         partner = re.match(r"With (?:an https:// )?(--[a-z-]+):", option.help or "")
         if partner:
             found += 1
-            done = CliRunner().invoke(main, [*words.split(), option.opts[0], "x"])
+            done = CliRunner().invoke(main, [*words.split(), option.opts[0], "1"])  # a text, or a number
             assert done.exit_code == 2 and partner[1] in done.output, (words, option.opts)
     assert found >= 7

@@ -32,7 +32,7 @@ from berth.runtime.serving.options import ServingOptions
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.serving.server import HealthServer
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, ResourceType
-from berth_cluster.cli.watching import Watch
+from berth_cluster.cli.watching import FileWatch
 from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
@@ -124,9 +124,9 @@ class InProcessScheduler:
         setup = Setup(self._live.config, self._registry)
         return setup_followed(self._live, self._metrics, setup, typed.plugins, typed.config_file, load)
 
-    def watching(self, file: "ConfigFile[NewSetup]", tell: Callable[[str], None]) -> Watch:
+    def watching(self, file: "ConfigFile[NewSetup]", tell: Callable[[str], None]) -> FileWatch:
         """Return what puts files in force as they are saved, and tells what that changes."""
-        return Watch(file, self._live, tell)
+        return FileWatch(file, self._live, tell)
 
     async def wait_until_ready(self) -> None:
         """Return when it has seen the whole cluster and schedules, or has failed."""

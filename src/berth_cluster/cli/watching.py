@@ -31,7 +31,7 @@ class Prospect(NamedTuple):
     reason: str
 
 
-class Watch:
+class FileWatch:
     """Has saved files put in force; `tell` prints a line."""
 
     def __init__(self, file: ConfigFile[NewSetup], live: LiveScheduler, tell: Callable[[str], None]) -> None:

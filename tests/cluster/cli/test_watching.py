@@ -13,7 +13,7 @@ from berth.framework.plugin_code import PluginCode
 from berth.plugins.registry import in_tree_registry
 from berth.runtime import reconfiguration
 from berth.runtime.reload import ConfigFile, SetupReader
-from berth_cluster.cli.watching import Prospect, Watch, differences, prospects
+from berth_cluster.cli.watching import Prospect, FileWatch, differences, prospects
 from tests.runtime.world import World, configuration, scheduling
 from tests.waiting import until
 
@@ -57,7 +57,7 @@ class Author:
         )
         self.said, self.plugin = [], directory / "racks.py"
         file = ConfigFile(None, reader.load, reader.apply, has_more=reader.has_new_code, more=reader.files)
-        self.watch = Watch(file, scheduler, self.said.append)
+        self.watch = FileWatch(file, scheduler, self.said.append)
 
     @staticmethod
     def registry(directory):
