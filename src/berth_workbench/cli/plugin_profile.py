@@ -195,8 +195,6 @@ def extend(plugins: click.Command) -> click.Command:
         *, profile: bool, cluster: tuple[str, ...], kubeconfig: str, context: str, replicas: int | None, **given: Any
     ) -> None:
         if not profile:
-            if replicas is not None:
-                raise click.UsageError("--pods has no effect without --profile: add that, or leave --pods out")
             lists(**given)
             return
         setup = read_setup(given["config_file"], given["plugins"], given["feature_gates"])
