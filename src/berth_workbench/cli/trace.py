@@ -98,9 +98,7 @@ def import_(
     for option, formats in _USED_BY.items():
         if is_typed(context, option) and of not in formats:
             flag = "--" + option.replace("_", "-")
-            raise click.UsageError(
-                f"{flag} has no effect on {of}, which says by itself what it stands for: leave it out"
-            )
+            raise click.UsageError(f"{flag} has no effect on {of}, which has no use for it: leave it out")
     until = float("inf") if end is None else end
     if until <= begin:
         raise click.BadParameter(f"{until:g} is not after --begin {begin:g}", param_hint="--end")
@@ -112,7 +110,7 @@ def import_(
 _USED_BY = {
     "largest_node_memory": ("alibaba-2018", "google-2019", "philly", "swf"),
     "largest_node_cpu": ("google-2019", "philly"),
-    "begin": ("alibaba-2018", "alibaba-gpu-2023", "google-2019", "philly", "swf"),
+    **dict.fromkeys(("begin", "end", "sample"), ("alibaba-2018", "alibaba-gpu-2023", "google-2019", "philly", "swf")),
 }
 """Which formats have a use for an option."""
 
@@ -120,7 +118,7 @@ _USED_BY = {
 def _imported(
     source: Path, of: str, cpu: int, memory: int, begin: float, until: float, sample: float
 ) -> "TimedWorkload":
-    from berth_workbench.traces import alibaba_2018, alibaba_gpu_2023, cluster_events, google_2019, philly, swf
+    from berth_workbench.traces import alibaba_2018, alibaba_gpu_2023, audit_log, google_2019, philly, recorded, swf
 
     span: dict[str, Any] = {"begin_s": begin, "end_s": until, "sample": sample}
     if of == "alibaba-2018":
@@ -133,8 +131,9 @@ def _imported(
         return philly.read_philly(source, cpu=cpu, memory=memory, **span)
     if of == "swf":
         return swf.read_swf(source, node_memory=memory, **span)
-    read = cluster_events.read_audit_log if of == "audit" else cluster_events.read_watch_events
-    return read(source, end_s=until, sample=sample)
+    if of == "audit":
+        return audit_log.read_audit_log(source)
+    return recorded.recorded_workload([str(file) for file in audit_log.files_in(source)])
 
 
 @command.command("generate", short_help="Draw a day: services that follow the sun, jobs, several teams.")
@@ -216,12 +215,12 @@ def show(trace: Path, output: Output) -> None:
 
 
 def _summary(trace: "TimedWorkload") -> dict[str, object]:
-    from berth_workbench.traces.trace import JobStarts, NodeComes, ServiceScales
+    from berth_workbench.traces.trace import JobStarts, ServiceScales
 
     return {
         "source": trace.header.source,
         "hours": round(trace.header.seconds / 3600, 2),
-        "nodes": len({record.name for record in trace.records if isinstance(record, NodeComes)}),
+        "nodes": len(trace.nodes),
         "jobs": sum(1 for record in trace.records if isinstance(record, JobStarts)),
         "services": len({(r.namespace, r.name) for r in trace.records if isinstance(r, ServiceScales)}),
         "pods": trace.pods,

@@ -22,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import berth
+from berth.api.codec import decode
 from berth.api.pod import Pod
 from berth_workbench.traces.trace import (
     JobStarts,
     NodeComes,
     NodeGoes,
     ObjectComes,
+    ObjectGoes,
     PodShapeGiven,
     ServiceScales,
     TimedWorkload,
@@ -103,8 +105,7 @@ class TraceEnv(gymnasium.Env[Any, Any]):
         self._config, self._reward = config, reward
         self._observation = observation or NodeShares()
         self.render_mode = render_mode
-        records = self._make(0).records
-        self.node_names = tuple(sorted({each.name for each in records if isinstance(each, NodeComes)}))
+        self.node_names = self._make(0).nodes
         """Which node each action is; the last action is none of them."""
         self.action_space = gymnasium.spaces.Discrete(len(self.node_names) + 1)
         self.observation_space = self._observation.space(len(self.node_names))
@@ -249,8 +250,22 @@ class TraceEnv(gymnasium.Env[Any, Any]):
         elif isinstance(record, ServiceScales):
             return self._scale(record)
         elif isinstance(record, ObjectComes):
-            self.scheduler.add(record.manifest)
+            return self._object_comes(record)
+        elif isinstance(record, ObjectGoes) and record.kind == "Pod":
+            self._remove(record.key)
+            return True
         return False
+
+    def _object_comes(self, record: ObjectComes) -> bool:
+        if record.is_of("Pod") and not record.manifest["spec"].get("nodeName"):
+            pod: Pod = decode("Pod", record.manifest)
+            if pod.key not in self.scheduler:  # later states of a pod that was placed change nothing here
+                self._remove(pod.key)
+                self._offered.append((pod, np.inf if record.runs is None else record.runs))
+            return False
+        self.scheduler.add(record.manifest)
+        self._rows = None
+        return record.is_of("Node")
 
     def _scale(self, service: ServiceScales) -> bool:
         key = service.namespace, service.name

@@ -7,13 +7,14 @@ with its node, has not left here: what its controller made in its place is taken
 """
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from berth.agreement.stream import EventStream
+from berth.agreement.stream import Arrived, EventStream
 from berth.api.pod import Pod, PodStatus
+from berth.api.resources import RESOURCES
 from berth.core.intake import FINISHED_PHASES, ObjectEvent
 from berth.state.objects import key_of
 from berth_workbench.snapshot.documents import NOT_READ
@@ -31,9 +32,18 @@ def recorded_workload(paths: Sequence[str]) -> TimedWorkload:
     recorded = _Recorded()
     for event in stream.header.objects if stream.header is not None else ():
         recorded.hear(event, 0.0)
-    for event, at in stream:
+    return _heard(recorded, stream, ", ".join(paths))
+
+
+def workload_of(events: Iterable[Arrived], source: str) -> TimedWorkload:
+    """Return the workload of events that come from anywhere else, by time."""
+    return _heard(_Recorded(), events, source)
+
+
+def _heard(recorded: "_Recorded", events: Iterable[Arrived], source: str) -> TimedWorkload:
+    for event, at in events:
         recorded.hear(event, at)
-    return recorded.workload(", ".join(paths))
+    return recorded.workload(source)
 
 
 class _Seen(msgspec.Struct):
@@ -99,7 +109,8 @@ class _Recorded:
         name = kind, key_of(obj)
         if self._contents.get(name) != obj:
             self._contents[name] = obj
-            self._records.append(ObjectComes(at=at, manifest={**msgspec.to_builtins(obj), "kind": kind}))
+            of_kind = {"apiVersion": RESOURCES[kind].api_version, "kind": kind}
+            self._records.append(ObjectComes(at=at, manifest={**msgspec.to_builtins(obj), **of_kind}))
 
     def _hear_of_pod(self, event: ObjectEvent, at: float) -> None:
         pod: Pod = event.obj

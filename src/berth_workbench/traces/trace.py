@@ -196,6 +196,13 @@ class TimedWorkload(msgspec.Struct, frozen=True):
     """By time."""
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes that are there at any time, sorted."""
+        found = {each.name for each in self.records if isinstance(each, NodeComes)}
+        objects = (each for each in self.records if isinstance(each, ObjectComes) and each.is_of("Node"))
+        return tuple(sorted(found | {str(each.manifest["metadata"]["name"]) for each in objects}))
+
+    @property
     def pods(self) -> int:
         """How many pods its jobs and the growth of its services make; those that are replaced count once."""
         made, replicas, named = 0, dict[tuple[str, str], int](), set[str]()
@@ -322,8 +329,8 @@ class _Checks:
 
 
 def _manifest_problem(given: Document) -> str:
-    if given.kind in ("Node", "Pod", *POD_MAKERS):
-        return f"an object of kind {given.kind}; nodes, jobs and services have records of their own"
+    if given.kind in POD_MAKERS:
+        return f"an object of kind {given.kind}; jobs and services have records of their own"
     if not given.kind or not given.api_version:
         return "an object without apiVersion or kind"
     return _object_problem(lambda: decode(given.kind, given.manifest)) if given.is_read_by_scheduler else ""
