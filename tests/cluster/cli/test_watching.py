@@ -13,7 +13,7 @@ from berth.framework.plugin_code import PluginCode
 from berth.plugins.registry import in_tree_registry
 from berth.runtime import reconfiguration
 from berth.runtime.reload import ConfigFile, SetupReader
-from berth_cluster.cli.watching import Prospect, FileWatch, differences, prospects
+from berth_cluster.cli.watching import FileWatch, Prospect, differences, prospects
 from tests.runtime.world import World, configuration, scheduling
 from tests.waiting import until
 
