@@ -6,8 +6,8 @@ nowhere is dropped. The figure is the share of all GPUs that is allocated at the
 
     python run.py --seeds 20
 
-The pods are not openb's: they are drawn from the distribution of GPU requests in the paper's table 1, with CPU and
-memory that are made up. The plugin of `one_gpu.py` sees to it that a share lies on one GPU.
+The pods are not openb's: they are drawn, GPU requests in proportions that are meant to be openb's and were not checked
+against it, CPU and memory made up. The plugin of `one_gpu.py` sees to it that a share lies on one GPU.
 """
 
 import argparse
