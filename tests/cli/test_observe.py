@@ -105,3 +105,9 @@ def test_the_measures_under_a_candidate_are_those_of_compare(tmp_path: Path) -> 
 def test_measures_need_a_candidate_and_events_that_can_be_read_twice(beside: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, ["observe", "--measures", *beside])
     assert result.exit_code == 2 and "--measures goes with --candidate" in result.output
+
+
+def test_measures_are_refused_where_nothing_would_tell_them() -> None:
+    words = ["observe", "--measures", "--events", __file__, "--candidate", "packing.yaml", "-o", "json"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2 and "add --report" in result.output

@@ -10,6 +10,7 @@ import msgspec
 
 from berth.agreement.report import AgreementReport
 from berth.cli.observe import AFTER_REPORT, COMPLETE_REPORT
+from berth.cli.output import is_structured
 from berth.config.types import SchedulerConfiguration
 from berth.framework.setup import Setup
 from berth_workbench.cli.plot_flag import checked_plot
@@ -36,6 +37,10 @@ def extend(observe: click.Command) -> click.Command:
             if not (events and given["candidates"]) or "-" in events:
                 raise click.UsageError(
                     "--measures goes with --candidate and with --events of files, which are read twice"
+                )
+            if is_structured(given["output"]) and not given["reports"]:
+                raise click.UsageError(
+                    "--measures is of the report: -o json without --report tells each decision; add --report"
                 )
             context.meta[COMPLETE_REPORT] = partial(_measured, events)
         looks_on(**given)
