@@ -93,6 +93,14 @@ def build(config, registry):
     return build_core(load_config(config), in_tree_registry().merge(registry), rng=random.Random(0))
 
 
+def test_an_unusable_plugin_is_one_complaint_however_it_is_enabled():
+    """It could be a second queue sort, for all that is known of it; but nobody asked for that."""
+    broken = Registry.of({}, {"Gpu": Unusable("the distribution gpu 1", ("cannot be imported: E: x",))})
+    with pytest.raises(ConfigError) as raised:
+        build(document("Gpu"), broken)
+    assert raised.value.errors == ("profiles[0]: plugin 'Gpu' of the distribution gpu 1 cannot be imported: E: x",)
+
+
 def test_an_unusable_plugin_matters_to_profiles_that_enable_it_only():
     broken = Registry.of({}, {"Gpu": Unusable("the distribution gpu 1", ("cannot be imported: E: x", "and more"))})
     assert build(with_profiles({}), broken).profiles

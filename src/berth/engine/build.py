@@ -103,8 +103,14 @@ def _resolved(config: SchedulerConfiguration, registry: Registry) -> dict[str, R
     for index, profile in enumerate(config.profiles):
         faults += _unusable(profile, registry, f"profiles[{index}]")
         faults += _stray_args(profile, registry, f"profiles[{index}].pluginConfig")
-    everywhere = frozenset(ExtensionPoint)
-    unusable = dict.fromkeys(registry.unusable, everywhere) if faults else {}  # one complaint about each is enough
+    # One complaint about each is enough, so it counts as having every point; but a second queue sort would be another.
+    sorters = {
+        each.name for profile in config.profiles for each in profile.plugins.at(ExtensionPoint.QUEUE_SORT).enabled
+    }
+    unusable = {
+        name: frozenset(ExtensionPoint) - (set() if name in sorters else {ExtensionPoint.QUEUE_SORT})
+        for name in (registry.unusable if faults else ())
+    }
     try:
         resolved = resolve_profiles(config, {**registry.implements(), **unusable})
     except ConfigError as error:
