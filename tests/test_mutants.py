@@ -74,8 +74,8 @@ MUTANTS = {
         (f"{BALANCE}::test_balance_is_a_hundred_less_the_difference_of_the_percentages",),
     ),
     "DoWorkPieceFunc: absent nodes too": Mutant(
-        "            if table.valid[row]:\n                view = table.view(row)",
-        "            if row < 40:\n                view = table.view(row)",
+        "        places = table.valid[positions].nonzero()[0]\n        asked: RowArray",
+        "        places = (positions < 40).nonzero()[0]\n        asked: RowArray",
         (f"{STEPS}::test_each_node_is_one_piece_of_work",),
     ),
     "HasScorePlugins: forgotten where there are extenders": Mutant(

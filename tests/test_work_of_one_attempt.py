@@ -533,7 +533,7 @@ def many_nodes_that_say_no(size):
 def work_of(make: Callable[[int], Iterator[Any]], size: int) -> int:
     """Return the instructions it takes to take the objects in and to decide about the pod."""
     objects = [obj.build() if hasattr(obj, "build") else obj for obj in make(size)]
-    cluster = VirtualCluster()
+    cluster = VirtualCluster(check_promises=0)  # the check asks again
 
     def decide():
         for obj in objects:

@@ -121,11 +121,7 @@ class PodShape(PodFamily):
     ) -> None:
         """`family` finds the family, if it has one; `size` is how many bytes of JSON all this is made of, if known."""
         super().__init__()
-        if size is None:
-            make_read_only(pod)
-        else:  # the spec was made so when it came to be shared
-            make_read_only(pod.metadata)
-            make_read_only(pod.status)
+        make_read_only(pod)
         self._pod = pod
         self._known_size = size
         self._family = family
@@ -284,7 +280,7 @@ class PodShapes:
         rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, counted))
         size = len(spec_key) + len(rest_key)
         if size > LARGE_BYTES:
-            return PodShape(pod, self._counting)
+            return PodShape(pod, self._counting, size=size)
         # Specs are shared by themselves, too: the pods of an indexed Job differ in labels, and so in shape, but not in
         # spec.
         known = self._specs.get(spec_key)

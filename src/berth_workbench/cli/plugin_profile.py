@@ -35,8 +35,8 @@ from berth_workbench.cli.cluster_input import cluster_options, read_cluster_give
 from berth_workbench.cli.progress import why_it_ended, working
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import has_own_claims
-from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
 if TYPE_CHECKING:
@@ -152,13 +152,13 @@ def profile_plugins(
     clock: Callable[[], float] = time.thread_time,
 ) -> PluginProfile:
     """Try the pending pods of a cluster, or in their place so many replicas of pods that run; `clock` is CPU time."""
-    meter, objects = _Meter(), list(snapshot.structs())
-    if replicas:
-        others = [each for each in objects if not (isinstance(each, Pod) and is_pending(each))]
-        objects = [*others, *_replicas([each for each in others if isinstance(each, Pod)], replicas)]
+    meter = _Meter()
     build = partial(build_core, make_runner=lambda name: _EachTime(name, meter, clock))
-    cluster = SimulatedCluster(objects, config=setup.config, registry=setup.registry, instrument=meter, build=build)
-    cluster.add_followed(snapshot.documents)
+    cluster = Site.of(snapshot, setup, watch=watch, instrument=meter, build=build).cluster
+    if replicas:
+        for pod in filter(is_pending, cluster.without_node):
+            cluster.withdraw(pod.key)
+        cluster.add(_replicas(list(cluster.pods.values()), replicas))
     watch.begin("trying pods", len(cluster.core.queue))
     cluster.settle(watch=watch)
     origins = {name: setup.registry.origin(name) if name in setup.registry else IN_TREE for name, _ in meter.calls}

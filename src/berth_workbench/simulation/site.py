@@ -1,6 +1,7 @@
 """A simulated cluster with the manifests of its workloads, and what left it or broke since the beginning."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -84,17 +85,18 @@ class Site:
         seed: int = 0,
         memos: bool = True,
         watch: WorkWatch = UNWATCHED,
+        **options: Any,
     ) -> "Site":
         """Return a snapshot's cluster in memory, with all that the plugins of `setup` follow in it.
 
         Nothing has been tried yet: what is pending there is pending here. Without a setup the default configuration
-        decides. `watch` is told of each object that is loaded, and later of each pod that is tried. Raises
-        `ConfigError`, `RegistryError`, `ObjectError`, `StoppedError`.
+        decides. `watch` is told of each object that is loaded, and later of each pod that is tried. `options` are further
+        ones of the cluster. Raises `ConfigError`, `RegistryError`, `ObjectError`, `StoppedError`.
         """
         config, registry = (None, None) if setup is None else setup
         with uncollected():
             loaded = _loaded(snapshot, watch)
-            cluster = SimulatedCluster(loaded, config=config, registry=registry, seed=seed, memos=memos)
+            cluster = SimulatedCluster(loaded, config=config, registry=registry, seed=seed, memos=memos, **options)
             cluster.add_followed(snapshot.documents)
             return cls(cluster, snapshot.documents, watch=watch)
 

@@ -277,7 +277,7 @@ def _cut(body: bytes, numbers: dict[bytes, int]) -> tuple[int, list[str]] | None
             holder[path[-1]] = ""
     if differ[:1] != [DIFFER[0]] or not isinstance(manifest.get("kind"), str):
         return None
-    key = _encode(_Line(manifest, [list(path) for path in differ]))
+    key = read_deep(_encode, _Line(manifest, [list(path) for path in differ]))
     if _MARK.search(key):
         return None
     return numbers.setdefault(key, len(numbers)), texts
