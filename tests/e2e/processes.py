@@ -29,12 +29,13 @@ clientConnection: {qps: -1}
 class Process:
     """One `berth` command, with its output in a file."""
 
-    def __init__(self, log, *arguments):
+    def __init__(self, log, *arguments, cwd=None):
         self.log = log
         self._file = log.open("ab")
         self.process = subprocess.Popen(
-            [BERTH, *map(str, arguments)], stdout=self._file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-        )
+            [BERTH, *map(str, arguments)],
+            cwd=cwd, stdout=self._file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
 
     def said(self):
         return self.log.read_text()

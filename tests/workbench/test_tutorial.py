@@ -20,6 +20,7 @@ from tests.e2e.kubectl import KUBECTL
 from tests.e2e.processes import BERTH, Process
 from tests.paths import ROOT
 from tests.waiting import eventually
+from tests.workbench import pages
 
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
 NODES, CPUS = 12, 8
@@ -33,29 +34,19 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def files():
-    found = {}
-    for text in re.findall(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL):
-        found[re.fullmatch(r"# ([\w.]+)", text.partition("\n")[0])[1]] = text
-    return found
+    return pages.files(TUTORIAL)
 
 
 def commands():
-    """What is typed, in order."""
-    return [line.removeprefix("$ ") for line in printed_on_the_page() if line.startswith("$ ")]
+    return pages.commands(TUTORIAL)
 
 
 def printed_on_the_page():
-    blocks = re.findall(r"```console\n(.*?)```", TUTORIAL, re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    return pages.printed(TUTORIAL)
 
 
 def sentences():
-    """The prose: sentences of paragraphs, and rows of tables; headings, pictures and files are left out."""
-    for paragraph in re.split(r"\n\n+", re.sub(r"```.*?```", "", TUTORIAL, flags=re.DOTALL)):
-        if paragraph.startswith("|"):
-            yield from paragraph.splitlines()[2:]
-        elif paragraph.strip() and not paragraph.strip().startswith(("#", "![")):
-            yield from re.split(r"(?<=[.?!:)])\s+(?=[A-Z`(])", " ".join(paragraph.split()))
+    return pages.sentences(TUTORIAL)
 
 
 # --- what was typed ---------------------------------------------------------------------------------------------------
