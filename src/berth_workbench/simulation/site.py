@@ -90,8 +90,8 @@ class Site:
         """Return a snapshot's cluster in memory, with all that the plugins of `setup` follow in it.
 
         Nothing has been tried yet: what is pending there is pending here. Without a setup the default configuration
-        decides. `watch` is told of each object that is loaded, and later of each pod that is tried. `options` are further
-        ones of the cluster. Raises `ConfigError`, `RegistryError`, `ObjectError`, `StoppedError`.
+        decides. `watch` is told of each object that is loaded, and later of each pod that is tried. `options` are
+        further ones of the cluster. Raises `ConfigError`, `RegistryError`, `ObjectError`, `StoppedError`.
         """
         config, registry = (None, None) if setup is None else setup
         with uncollected():
