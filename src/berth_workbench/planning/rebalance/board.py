@@ -102,6 +102,10 @@ class Board:
         self.guests: dict[str, Mover] = {guest.key: guest for guest in guests}
         self.where: dict[str, str] = {mover.key: mover.origin for mover in self.movers.values()}
         """The node of each mover, and of each guest that has one."""
+        self._movers_on: dict[str, set[str]] = {}
+        """The movers of each node, by key."""
+        for mover in self.movers.values():
+            self._movers_on.setdefault(mover.origin, set()).add(mover.key)
         self.load: Counter[str] = Counter(self.where.values())
         """How many movers and guests are on each node."""
         self.nodes = tuple(sorted(nodes))
@@ -123,6 +127,10 @@ class Board:
         self.among[[table.row_of[name] for name in self.nodes]] = True
 
     # -- questions ---------------------------------------------------------------------------------------------------
+
+    def movers_on(self, node: str) -> list[str]:
+        """Return the movers on a node, by key."""
+        return sorted(self._movers_on.get(node, ()))
 
     def mover(self, key: str) -> Mover:
         """Return a mover or a guest."""
@@ -213,6 +221,7 @@ class Board:
         mover, origin = self.mover(key), self.where.get(key, "")
         self._lift(mover)
         self.where[key] = node
+        self._note_mover(key, origin, node)
         self._put(mover, node)
         self._count(mover, origin, node)
         self.history.append((key, origin, node))
@@ -227,6 +236,7 @@ class Board:
             self._lift(mover)
             if origin:
                 self.where[key] = origin
+                self._note_mover(key, node, origin)
             else:
                 del self.where[key]
             self._put(mover, origin)
@@ -263,6 +273,11 @@ class Board:
             self.load[origin] -= 1
         if node:
             self.load[node] += 1
+
+    def _note_mover(self, key: str, left: str, reached: str) -> None:
+        if key in self.movers:
+            self._movers_on[left].discard(key)
+            self._movers_on.setdefault(reached, set()).add(key)
 
     def _lift(self, mover: Mover) -> None:
         self._rooms.clear()
@@ -416,8 +431,3 @@ class Rules:
         said = statuses_on(core, fresh, row_of[info.node_name])
         core.cache.add_pod(info)
         return said
-
-
-def movers_on(board: Board, node: str) -> Iterator[str]:
-    """Yield the movers on a node, by key."""
-    return (key for key in sorted(board.movers) if board.where[key] == node)

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from berth_workbench.planning.rebalance.board import Board, Rules, movers_on
+from berth_workbench.planning.rebalance.board import Board, Rules
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules, total_of
 from berth_workbench.simulation.watch import StoppedError
 
@@ -88,7 +88,7 @@ class Greedy:
                 continue
             emptied.add(name)
             if not self._move_away(
-                list(movers_on(board, name)),
+                board.movers_on(name),
                 lambda target: target not in emptied and goal.is_used(board, target),
                 pick,
             ):
@@ -151,7 +151,7 @@ class Greedy:
         best: tuple[int, str, str] | None = None
         for index in np.argsort(-above, kind="stable")[:FULLEST_NODES].tolist():
             asked: set[int] = set()
-            for key in movers_on(board, board.nodes[index]):
+            for key in board.movers_on(board.nodes[index]):
                 shape = id(board.movers[key].fresh.shape)
                 if shape in asked or len(asked) >= PODS_TRIED // FULLEST_NODES or not board.is_allowed(key):
                     continue
@@ -299,7 +299,7 @@ class Greedy:
         """Return the fewest movers that have to leave a node for the guest, as preemption chooses its victims."""
         board = self._board
         row = board.core.cache.table.row_of[node]
-        movable = [key for key in movers_on(board, node) if board.is_allowed(key)]
+        movable = [key for key in board.movers_on(node) if board.is_allowed(key)]
         with board.lifted(movable):
             if not board.fits(guest)[row]:
                 return None
