@@ -7,6 +7,7 @@ import pytest
 
 import berth
 from berth.framework.status import Code, Status
+from tests.support import plugin
 from tests.test_library import node, pod
 
 SEEDS = range(6)
@@ -162,15 +163,8 @@ def test_a_pod_is_bound_where_nobody_would_have_placed_it():
 
 
 def test_no_checkpoint_while_a_pod_waits_for_permit():
-    class Patient:
-        name = "Patient"
-
-        def __init__(self, args, handle): ...
-
-        def permit(self, state, pod, node_name):
-            return Status(Code.WAIT, ("not yet",)), 30.0
-
-    scheduler = berth.Scheduler(plugins=[Patient])
+    patient = plugin("Patient", permit=lambda *_: (Status(Code.WAIT, ("not yet",)), 30.0))
+    scheduler = berth.Scheduler(plugins=[patient])
     scheduler.add(node("n1"))
     scheduler.schedule(pod("web"))
     for refuse in (scheduler.checkpoint, scheduler.copy):

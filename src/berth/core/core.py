@@ -228,7 +228,7 @@ class Core:
         attempt = Attempt(self.profiles[pod.profile_name], pod, self._stopwatch, work=work)
         self._instrument.attempting(queued)
         following = self.queue.active.peek()
-        self.memos.more_to_come = following is not None and following.pod.shape is pod.shape
+        self.memos.more_to_come = is_followed = following is not None and following.pod.shape is pod.shape
         start_index = self.search.start_index
         try:
             yield from schedule_pod(self.search, attempt)
@@ -239,6 +239,7 @@ class Core:
         except BaseException as raised:  # a bug ends this attempt only, not the scheduler
             bug = contained(raised, THROWN_IN)
             attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
+        self.memos.more_to_come = False  # what is asked between attempts may never be asked again
         if self._keeps_health and work.verdict:
             self.health.overran(attempt.profile.name, work.most, work.verdict)
         self._reporter.record(attempt, queued, self._stopwatch() - attempt.started, is_fresh=True)
@@ -249,7 +250,7 @@ class Core:
             return
         node_name = self.cache.table.names[row]
         if self._bind_at_once is not None and self._is_nobody_told and attempt.profile.binds_plainly(attempt.state):
-            self._run = self._run_after(attempt) if self._binds_runs else None
+            self._run = self._run_after(attempt) if self._binds_runs and is_followed else None
             self._place(pod, self._bind_at_once(pod, node_name))
             return
         attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
@@ -266,9 +267,7 @@ class Core:
         return not (is_watched or self._keeps_health or self._has_shadows) and self.intake.handlers is None
 
     def _run_after(self, attempt: Attempt) -> "tuple[PodInfo, AlikeRun] | None":
-        """Return what a decision left, if it is of use: where the next pod in the queue is of the same shape."""
-        if not self.memos.more_to_come:
-            return None
+        """Return what a decision left, if the next pod, which is of the same shape, can go by it."""
         pod, found = attempt.pod, attempt.found
         run = run_after(attempt.profile, pod, attempt.state, found.verdicts, found.scored)
         return None if run is None else (pod, run)

@@ -26,7 +26,7 @@ class AlikeRun:
     """A run of alike pods, after one of them was decided in whole; made by `run_after`."""
 
     __slots__ = (
-        "_codes", "_memos", "_moving", "_profile", "_ranking", "_seen", "_shares", "_standing", "state",
+        "_codes", "_memos", "_moving", "_profile", "_ranking", "_seen", "_shares", "_standing", "_state",
     )  # fmt: skip
 
     def __init__(
@@ -40,7 +40,7 @@ class AlikeRun:
     ) -> None:
         """`codes` and `shares` are the kept columns that say which rows fit and what they are worth, `moving` those of
         them that go by the pods of a row, with who is asked about it."""
-        self.state = state
+        self._state = state
         self._profile = profile
         self._memos = profile.memos
         self._ranking = ranking
@@ -78,7 +78,7 @@ class AlikeRun:
 
     def _ask_about(self, rows: list[int], pod: PodInfo) -> bool:
         """Have the answers about some rows brought up to date; False where one of them is not to be relied on."""
-        state, table = self.state, self._memos.table
+        state, table = self._state, self._memos.table
         for runner, form, entry in self._moving:
             for row in rows:
                 try:

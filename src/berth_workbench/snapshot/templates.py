@@ -18,6 +18,7 @@ from msgspec.structs import force_setattr
 
 from berth.api.meta import Struct
 from berth.api.read_only import ReadOnlyDict
+from berth.api.shared_parts import shallow_copy
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 
 Path = tuple[str | int, ...]
@@ -42,7 +43,6 @@ DIFFER: tuple[Path, ...] = (
 )
 """The texts in which replicas differ, as far as a snapshot keeps them; a DaemonSet's pods name their node twice."""
 
-shallow_copy: Callable[[Any], Any] = msgspec.Struct.__copy__  # type: ignore[attr-defined] # all that `copy.copy` would call
 _encode = msgspec.json.Encoder().encode
 _MARK = re.compile(rb'"\\u0000berth (\d+)\\u0000"')
 

@@ -9,7 +9,7 @@ from when it began: what it had to wait for is in its start already.
 from collections.abc import Iterator
 from pathlib import Path
 
-from berth_workbench.traces.tables import amount_in, files_of, is_sampled, name_in, number_in, rows_of
+from berth_workbench.traces.tables import amount_in, files_of, is_sampled, name_in, number_in, rows_of, things_of
 from berth_workbench.traces.trace import (
     LONGEST_S,
     MOST_PODS_AT_ONCE,
@@ -52,24 +52,16 @@ def read_alibaba_2018(
 
 
 def _nodes(directory: Path, largest_memory: int, sample: float) -> Iterator[NodeComes]:
-    known = set()
-    for file in files_of(directory, "machine_meta"):
-        for number, row in rows_of(file, MACHINE):
-            where = f"{file}:{number}"
-            name = name_in(row, "machine_id", where)
-            if name in known or not is_sampled(name, sample):
-                continue
-            known.add(name)
-            domain = name_in(row, "failure_domain_2", where)
-            labels = {"kubernetes.io/hostname": name, ZONE: f"domain-{domain}"}
-            yield NodeComes(
-                at=0.0,
-                name=name,
-                cpu=amount_in(row, "cpu_num", where, 1000),
-                memory=amount_in(row, "mem_size", where, largest_memory / 100),
-                pods=1000,
-                labels=labels,
-            )
+    for where, name, row in things_of(directory, "machine_meta", MACHINE, sample):
+        domain = name_in(row, "failure_domain_2", where)
+        yield NodeComes(
+            at=0.0,
+            name=name,
+            cpu=amount_in(row, "cpu_num", where, 1000),
+            memory=amount_in(row, "mem_size", where, largest_memory / 100),
+            pods=1000,
+            labels={"kubernetes.io/hostname": name, ZONE: f"domain-{domain}"},
+        )
 
 
 def _services(

@@ -9,7 +9,7 @@ models that will do. A pod comes when it was created, and runs as long as it did
 from collections.abc import Iterator
 from pathlib import Path
 
-from berth_workbench.traces.tables import amount_in, files_of, is_sampled, name_in, number_in, rows_of
+from berth_workbench.traces.tables import amount_in, files_of, is_sampled, name_in, number_in, rows_of, things_of
 from berth_workbench.traces.trace import (
     LONGEST_S,
     AnyRecord,
@@ -45,19 +45,12 @@ def read_alibaba_gpu_2023(
 
 
 def _nodes(directory: Path, sample: float) -> Iterator[NodeComes]:
-    known = set()
-    for file in files_of(directory, "openb_node_list"):
-        for number, row in rows_of(file, NODE):
-            where = f"{file}:{number}"
-            name = name_in(row, "sn", where)
-            if name in known or not is_sampled(name, sample):
-                continue
-            known.add(name)
-            gpus, model = int(number_in(row, "gpu", where, least=0, most=MOST_GPUS) or 0), row.get("model")
-            labels = {"kubernetes.io/hostname": name} | ({MODEL: str(model)} if gpus and model else {})
-            cpu, memory = amount_in(row, "cpu_milli", where, 1), amount_in(row, "memory_mib", where, MIB)
-            resources = gpus_of(gpus)
-            yield NodeComes(at=0.0, name=name, cpu=cpu, memory=memory, pods=1000, resources=resources, labels=labels)
+    for where, name, row in things_of(directory, "openb_node_list", NODE, sample):
+        gpus, model = int(number_in(row, "gpu", where, least=0, most=MOST_GPUS) or 0), row.get("model")
+        labels = {"kubernetes.io/hostname": name} | ({MODEL: str(model)} if gpus and model else {})
+        cpu, memory = amount_in(row, "cpu_milli", where, 1), amount_in(row, "memory_mib", where, MIB)
+        resources = gpus_of(gpus)
+        yield NodeComes(at=0.0, name=name, cpu=cpu, memory=memory, pods=1000, resources=resources, labels=labels)
 
 
 def _pods(directory: Path, begin_s: float, end_s: float, sample: float) -> Iterator[JobStarts]:

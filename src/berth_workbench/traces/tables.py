@@ -35,6 +35,23 @@ def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, Mapping[s
         raise TraceError(f"{file}: {error}") from None
 
 
+def things_of(
+    directory: Path, table: str, columns: Sequence[str], sample: float
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the rows of a table of things, each thing once and of all of them a sample: where the row is, its name, it.
+
+    The name is in the first column. Raises `TraceError`.
+    """
+    known = set()
+    for file in files_of(directory, table):
+        for number, row in rows_of(file, columns):
+            where = f"{file}:{number}"
+            name = name_in(row, columns[0], where)
+            if name not in known and is_sampled(name, sample):
+                known.add(name)
+                yield where, name, row
+
+
 def _json_rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in lines_of(file):
         try:
