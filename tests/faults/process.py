@@ -52,8 +52,13 @@ class Preemptions(SchedulerLog):
 
     def making_room(self, preemptor, victims_on):
         super().making_room(preemptor, victims_on)
-        evictions = self._process.core.evictions
-        unseen = [victim.key for victim in self._accepted.pop(preemptor.uid, ()) if evictions.is_staying(victim.uid)]
+        is_staying = self._process.core.evictions.is_staying
+        # Whose binding was called off stays, was tried again since, and may have to make room again.
+        staying = {
+            pod["metadata"]["uid"] for pod in self._process.server.pods() if "deletionTimestamp" not in pod["metadata"]
+        }
+        accepted = self._accepted.pop(preemptor.uid, ())
+        unseen = [victim.key for victim in accepted if is_staying(victim.uid) and victim.uid not in staying]
         if unseen:
             self._process.sim.accuse(f"pod {preemptor.key} preempts anew, though {unseen} go for it already")
 
