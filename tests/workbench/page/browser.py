@@ -81,6 +81,10 @@ def browsing(url):
             browser.close()
 
 
+ANSWERED_S = 10.0
+"""What was clicked has answered by then, or has not heard it."""
+
+
 class Visitor:
     """Somebody who looks at the page."""
 
@@ -113,6 +117,17 @@ class Visitor:
     def until(self, expression):
         """Wait for it here: what waits in the page evaluates strings there, which the page's policy forbids."""
         eventually(lambda: self._holds(expression), WAIT_S)
+
+    def choose(self, element, position, expression):
+        """Click there until it holds: on a machine as busy as CI's a page may load anew, and forget a click before."""
+
+        def clicked():
+            element.click(position=position)
+            with contextlib.suppress(AssertionError):
+                eventually(lambda: self._holds(expression), ANSWERED_S)
+            return self._holds(expression)
+
+        eventually(clicked, WAIT_S)
 
     def _holds(self, expression):
         from playwright.sync_api import Error

@@ -99,8 +99,7 @@ def walked(visitor):
     visitor.open("/what-if")
     visitor.until("document.querySelector('.trial-map canvas').getAttribute('aria-label').includes(',')")
     picker = page.locator(".trial-map canvas")
-    picker.click(position=ON_A_NODE)
-    visitor.until("document.querySelector('[name=changes]').value.startsWith('drain ')")
+    visitor.choose(picker, ON_A_NODE, "document.querySelector('[name=changes]').value.startsWith('drain ')")
     took("a drain", page.get_by_role("button", name="Ask").click, lambda: painted("berth-moves-painted"))
     took(
         "a lost zone",
