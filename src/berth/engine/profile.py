@@ -423,9 +423,12 @@ class Profile:
         self.runner.asked("Filter", self.filters, state.skip_filter, status)
         return status
 
-    def what_if(self, state: CycleState, pod: PodInfo) -> WhatIf:
-        """Return the filters that did not skip, to be asked about many nodes as if other pods ran there."""
-        return WhatIf(self._filter_plan(state, pod), self.memos, state, pod)
+    def what_if(self, state: CycleState, pod: PodInfo, *, without: frozenset[str] = frozenset()) -> WhatIf:
+        """Return the filters that did not skip, to be asked about many nodes as if other pods ran there.
+
+        Those `without` which it is asked are for the caller to answer.
+        """
+        return WhatIf(self._filter_plan(state, pod, without), self.memos, state, pod)
 
     def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
         """Return what the filters that did not skip depend on beside rows; None where one of them does not say."""
@@ -620,12 +623,13 @@ class Profile:
         are_kept = filters.set.is_settled and scores.lasting.is_settled
         return (filters.set, scores.lasting) if are_kept and filters.all_lasting and scores.all_lasting else None
 
-    def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
+    def _filter_plan(self, state: CycleState, pod: PodInfo, without: frozenset[str] = frozenset()) -> FilterPlan:
         # Pods of one shape may be skipped by different plugins: what exists in the cluster decides that, too.
-        key = (self.name, Point.FILTER, state.skip_filter)
+        skipped = state.skip_filter | without if without else state.skip_filter
+        key = (self.name, Point.FILTER, skipped)
         plan: FilterPlan | None = pod.shape.plans.get(key)
         if plan is None:
-            plan = pod.shape.plans[key] = FilterPlan(self.filters, self.name, state.skip_filter, pod)
+            plan = pod.shape.plans[key] = FilterPlan(self.filters, self.name, skipped, pod)
         return plan
 
     def _score_plan(self, state: CycleState, pod: PodInfo) -> ScorePlan:

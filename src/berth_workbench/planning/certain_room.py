@@ -3,15 +3,20 @@
 For questions about many sets of nodes, each of which would take a simulation to answer in full. The proof is by
 columns. A pod stays out of a node only if the others take at least so much of one resource there that it no longer
 fits; call that, as a share of all that the others request of this resource, the price of blocking the node. The others
-have 1 to spend for each resource, so where the prices of all nodes come to more than there are resources, some node
-remains free for the pod, whatever the order and the scores. As nobody then preempts, and no other pod moves, it is
-exact: everybody gets a place. Where it does not come to so much, nothing is said.
+have 1 to spend for each resource, so where the prices of all nodes come to more than that, some node remains free for
+the pod, whatever the order and the scores. As nobody then preempts, and no other pod moves, it is exact: everybody
+gets a place. Where it does not come to so much, nothing is said.
 
-It holds for pods whose filters ask of other pods only what they take, and for no others
-(`berth_workbench.planning.capacity.is_countable`).
+It holds for pods whose filters ask of other pods only what they take
+(`berth_workbench.planning.capacity.is_countable`), and for those that are spread strictly over the domains of one
+label: the emptiest domain takes any of them, so they are sure of a place where each domain that may be the emptiest has
+a node that remains free.
+
+Of the others only those spend that may come to one of the pod's nodes. On the nodes that are left the load only grows
+until everybody has a place, so a pod never comes to one that it does not fit on now.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
@@ -25,6 +30,7 @@ from berth.engine.profile import Profile, searched_rows
 from berth.engine.what_if import WhatIf
 from berth.framework.cycle_state import CycleState
 from berth.framework.promises import Dependency
+from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.capacity import is_countable
 from berth_workbench.simulation.cluster import pending_again
@@ -33,6 +39,8 @@ Rows = NDArray[np.intp]
 Amounts = NDArray[np.float64]
 
 PODS = "pods"
+ANYWHERE = -1
+"""The place of pods of which it is not known where they may come to."""
 BEYOND_ITS_NODE = frozenset({Dependency.ALL_NODES, Dependency.FEASIBLE_SET, Dependency.UNKNOWN})
 ASKED_AT_MOST = 2_000_000
 """So often it is asked at most whether one pod affects another; from then on it counts as if it did."""
@@ -50,7 +58,7 @@ class LeavingPods(NamedTuple):
 class CertainRoom:
     """Proves for pods of a core that they find another place. No cycle of the core may be open, and nothing change."""
 
-    __slots__ = ("_asked", "_beside", "_candidates", "_core", "_examples", "_fits")
+    __slots__ = ("_asked", "_beside", "_candidates", "_core", "_examples", "_fits", "_places")
 
     def __init__(
         self, core: Core, examples: Mapping[PodShape, PodInfo], *, beside: Mapping[PodShape, int] | None = None
@@ -62,6 +70,7 @@ class CertainRoom:
         self._candidates: dict[PodShape, _Candidate | None] = {}
         self._fits: dict[Hashable, _Fit] = {}
         """By what the filters read of a pod: a cluster has ten times as many shapes."""
+        self._places = _Places()
         self._asked = 0
 
     def unproven(self, leaving: LeavingPods, among: Set[PodShape] | None = None) -> list[PodShape]:
@@ -72,21 +81,15 @@ class CertainRoom:
         asked = [shape for shape in leaving.pods if among is None or shape in among]
         if not asked:
             return []
-        sure = _Certainty(self._demand([leaving.pods, self._beside]), leaving.rows)
+        sure = _Certainty(self._places, self._demand([leaving.pods, self._beside]), leaving.rows)
         return [shape for shape in asked if not self._has_room(shape, leaving.pods, sure)]
 
     def unproven_of_any(self, each: Sequence[LeavingPods], count: int) -> set[PodShape]:
         """Return the shapes of which it is not proven for all sets of `count` of these that leave at once."""
         shapes = {shape for leaving in each for shape in leaving.pods}
-        resources = sorted({name for shape in shapes for name in self._requests(shape)})
         demands = [self._demand([leaving.pods]) for leaving in each]
-        beside = self._demand([self._beside])
-        # No set of them requests more of a resource than those that request most of it, whichever these are.
-        most = {
-            name: beside.get(name, 0.0) + sum(sorted((each.get(name, 0.0) for each in demands), reverse=True)[:count])
-            for name in (*resources, PODS)
-        }
-        sure = _Certainty(most, None, max((len(leaving.rows) for leaving in each), default=0) * count)
+        most = _Most(demands, self._demand([self._beside]), count)
+        sure = _Certainty(self._places, most, None, max((len(leaving.rows) for leaving in each), default=0) * count)
         return {shape for shape in shapes if not self._has_room(shape, shapes, sure)}
 
     def _has_room(self, shape: PodShape, leaving: Iterable[PodShape], sure: "_Certainty") -> bool:
@@ -95,16 +98,17 @@ class CertainRoom:
             return False
         return not candidate.what_if.looks_at_single_pods or self._is_free_of(candidate, chain(leaving, self._beside))
 
-    def _requests(self, shape: PodShape) -> Mapping[str, int]:
-        return self._examples[shape].requests
-
-    def _demand(self, given: Iterable[Mapping[PodShape, int]]) -> dict[str, float]:
-        found: Counter[str] = Counter()
+    def _demand(self, given: Iterable[Mapping[PodShape, int]]) -> "_Demand":
+        found: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for shape, count in (each for pods in given for each in pods.items()):
-            found[PODS] += count
-            for name, amount in self._requests(shape).items():
-                found[name] += amount * count
-        return {name: float(amount) for name, amount in found.items()}
+            candidate = self._candidate(shape)
+            # Whom single pods keep away from a node may come there when these leave.
+            is_known = candidate is not None and not candidate.what_if.looks_at_single_pods
+            spent = found[candidate.fit.place if is_known and candidate is not None else ANYWHERE]
+            spent[PODS] += count
+            for name, amount in self._examples[shape].requests.items():
+                spent[name] += amount * count
+        return _Demand(found)
 
     def _is_free_of(self, candidate: "_Candidate", others: Iterable[PodShape]) -> bool:
         """Whether none of these pods changes more for the candidate than the load."""
@@ -127,15 +131,19 @@ class CertainRoom:
         profile = profile_of(self._core, pod)
         state = CycleState()
         pre = profile.run_pre_filter(state, pod)
-        what_if = profile.what_if(state, pod)
-        if pre.status is not None or not is_countable(profile, state, pod, what_if) or _looks_at_nodes(profile, state):
+        domains, spreading = _taking_domains(profile, state)
+        what_if = profile.what_if(state, pod, without=spreading)
+        if pre.status is not None or not is_countable(profile, state, pod, what_if):
+            return None
+        if _looks_at_nodes(profile, state.skip_filter | spreading):
             return None
         key = what_if.answers_key
         if key is not None:
-            key = key, pre.node_names, frozenset(pod.requests.items())
+            key = key, pre.node_names, frozenset(pod.requests.items()), None if domains is None else domains.tobytes()
         fit = None if key is None else self._fits.get(key)
         if fit is None:
-            fit = _fit(what_if, np.flatnonzero(searched_rows(self._core.cache.table, pre.node_names)), pod)
+            rows = np.flatnonzero(searched_rows(self._core.cache.table, pre.node_names))
+            fit = _fit(what_if, rows, pod, domains, self._places)
             if key is not None:
                 self._fits[key] = fit
         return _Candidate(what_if, fit)
@@ -145,10 +153,14 @@ class _Fit(NamedTuple):
     """The nodes that some pods fit on, and what it takes to block each of them for the next one."""
 
     rows: Rows
+    place: int
+    """The number of these rows among all places."""
     costs: dict[str, Amounts]
     """By resource; the number of pods is one of them."""
     own: dict[str, int]
     """What the pod itself takes of each of these."""
+    domains: Rows | None
+    """By row of the table, -1 for none: the domains over which the pods are spread, if they are."""
 
 
 class _Candidate:
@@ -162,17 +174,88 @@ class _Candidate:
         self.affected: dict[PodShape, bool] = {}
 
 
+class _Places:
+    """The different sets of nodes that pods may come to, by number, and which of them have a node in common."""
+
+    __slots__ = ("_masks", "_meeting", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._masks: list[int] = []
+        self._meeting: dict[tuple[int, int], bool] = {}
+
+    def number(self, rows: Rows) -> int:
+        """Return the number of a set of rows."""
+        bits = np.zeros(int(rows[-1]) + 1 if len(rows) else 0, dtype=np.bool_)
+        bits[rows] = True
+        packed = np.packbits(bits, bitorder="little").tobytes()
+        if packed not in self._numbers:
+            self._numbers[packed] = len(self._masks)
+            self._masks.append(int.from_bytes(packed, "little"))
+        return self._numbers[packed]
+
+    def meet(self, one: int, other: int) -> bool:
+        """Say whether two of them have a node in common; `ANYWHERE` has with all."""
+        if ANYWHERE in (one, other):
+            return True
+        found = self._meeting.get((one, other))
+        if found is None:
+            found = self._meeting[one, other] = self._masks[one] & self._masks[other] != 0
+        return found
+
+
+class _Demand:
+    """How much pods request of each resource, by the nodes that they may come to."""
+
+    __slots__ = ("_by_place",)
+
+    def __init__(self, by_place: Mapping[int, Mapping[str, int]]) -> None:
+        self._by_place = by_place
+
+    def on(self, place: int, places: _Places) -> Counter[str]:
+        """Return what those request, `PODS` included, that may come to any node of a place."""
+        found: Counter[str] = Counter()
+        for other, amounts in self._by_place.items():
+            if places.meet(place, other):
+                found.update(amounts)
+        return found
+
+
+class _Most:
+    """The most that pods of any so many of some sets request, together with those beside them."""
+
+    __slots__ = ("_beside", "_count", "_each")
+
+    def __init__(self, each: Sequence[_Demand], beside: _Demand, count: int) -> None:
+        self._each = each
+        self._beside = beside
+        self._count = count
+
+    def on(self, place: int, places: _Places) -> Counter[str]:
+        """Return what those of them request that may come to any node of a place, at most."""
+        amounts: defaultdict[str, list[int]] = defaultdict(list)
+        for demand in self._each:
+            for name, amount in demand.on(place, places).items():
+                amounts[name].append(amount)
+        found = self._beside.on(place, places)
+        # No set of them requests more of a resource than those that request most of it, whichever these are.
+        found.update({name: sum(sorted(some, reverse=True)[: self._count]) for name, some in amounts.items()})
+        return found
+
+
 class _Certainty:
     """Whether prices come to enough where some pods leave together; worked out once for each `_Fit`."""
 
-    __slots__ = ("_demand", "_gone", "_known", "_widest")
+    __slots__ = ("_demand", "_gone", "_known", "_places", "_spent", "_widest")
 
-    def __init__(self, demand: Mapping[str, float], gone: Rows | None, widest: int = 0) -> None:
+    def __init__(self, places: _Places, demand: "_Demand | _Most", gone: Rows | None, widest: int = 0) -> None:
         """`gone` are the rows that are lost; where these may be any, `widest` is how many they are."""
+        self._places = places
         self._demand = demand
         self._gone = gone
         self._widest = widest
         self._known: dict[int, bool] = {}
+        self._spent: dict[int, Counter[str]] = {}
 
     def of(self, fit: _Fit) -> bool:
         """Say whether a pod is sure of a place among these nodes."""
@@ -182,30 +265,64 @@ class _Certainty:
         return found
 
     def _worked_out(self, fit: _Fit) -> bool:
+        if fit.place not in self._spent:
+            self._spent[fit.place] = self._demand.on(fit.place, self._places)
+        demand = self._spent[fit.place]
+        # A pod is not in its own way.
         spendable = [
-            (costs, total)
-            for name, costs in fit.costs.items()
-            # A pod is not in its own way.
-            if (total := self._demand.get(name, 0.0) - fit.own[name]) > 0
+            (costs, total) for name, costs in fit.costs.items() if (total := float(demand[name] - fit.own[name])) > 0
         ]
-        kept = np.ones(len(fit.rows), dtype=np.bool_) if self._gone is None else ~np.isin(fit.rows, self._gone)
-        if not spendable:
-            return int(np.count_nonzero(kept)) > self._widest
-        prices = np.minimum.reduce([costs[kept] / total for costs, total in spendable])
-        # Nothing costs more than all there is: a node cannot count for more than one that cannot be blocked at all.
-        prices = np.minimum(prices, len(spendable) + 1.0)
-        if self._widest:
-            prices = np.sort(prices)[: max(len(prices) - self._widest, 0)]
-        return bool(prices.sum() > len(spendable) * (1 + 1e-9))
+        prices = np.array([costs / total for costs, total in spendable]).reshape(len(spendable), len(fit.rows))
+        kept = self._kept(fit.rows)
+        if fit.domains is None:
+            return self._is_enough(prices[:, kept])
+        # Any domain that is left may be the emptiest, those included that the pod fits nowhere in.
+        counted = np.flatnonzero(fit.domains >= 0)
+        left = np.unique(fit.domains[counted[self._kept(counted)]]).tolist()
+        domains = fit.domains[fit.rows]
+        return bool(left) and all(self._is_enough(prices[:, kept & (domains == domain)]) for domain in left)
+
+    def _kept(self, rows: Rows) -> NDArray[np.bool_]:
+        return np.ones(len(rows), dtype=np.bool_) if self._gone is None else ~np.isin(rows, self._gone)
+
+    def _is_enough(self, prices: Amounts) -> bool:
+        """Say whether not all of these nodes can be blocked, where those that cost most may be the ones lost.
+
+        `prices`, of shape (resources, nodes), have a column for each node: of each resource, the share of all that is
+        requested of it that blocks the node. One of them is enough.
+        """
+        if prices.shape[1] <= self._widest or not len(prices):
+            return int(prices.shape[1]) > self._widest
+        if np.count_nonzero((prices > 1.0).all(axis=0)) > self._widest:
+            return True  # one of these is left, and costs more than all there is
+        # However the resources are weighed against each other, whoever blocks all nodes spends at least the cheapest
+        # way of each, and has no more than the sum of the weights. Those that make all equally scarce say most.
+        for weights in (np.ones(len(prices)), 1.0 / prices.sum(axis=1)):
+            cheapest = (prices * weights[:, np.newaxis]).min(axis=0)
+            if self._widest:
+                cheapest = np.sort(cheapest)[: -self._widest]
+            if cheapest.sum() > weights.sum() * (1 + 1e-9):
+                return True
+        return False
 
 
-def _looks_at_nodes(profile: Profile, state: CycleState) -> bool:
+def _taking_domains(profile: Profile, state: CycleState) -> tuple[Rows | None, frozenset[str]]:
+    """Return the domains by row of which the emptiest takes any pod, and the filter of which that is known."""
+    for runner in profile.filters:
+        plugin = runner.plugin.plugin
+        if isinstance(plugin, PodTopologySpread) and runner.name not in state.skip_filter:
+            domains = plugin.taking_domains(state)
+            return domains, frozenset() if domains is None else frozenset((runner.name,))
+    return None, frozenset()
+
+
+def _looks_at_nodes(profile: Profile, without: Set[str]) -> bool:
     """Whether what a filter says of a node may change because another node is gone."""
-    asked = (runner.plugin for runner in profile.filters if runner.name not in state.skip_filter)
+    asked = (runner.plugin for runner in profile.filters if runner.name not in without)
     return any(plugin.promises.filter_depends_on & BEYOND_ITS_NODE for plugin in asked)
 
 
-def _fit(what_if: WhatIf, rows: Rows, pod: PodInfo) -> _Fit:
+def _fit(what_if: WhatIf, rows: Rows, pod: PodInfo, domains: Rows | None, places: _Places) -> _Fit:
     load = what_if.load(rows)
     free = what_if.on(rows).passing(load)
     limits = what_if.limits(rows[free])
@@ -217,4 +334,5 @@ def _fit(what_if: WhatIf, rows: Rows, pod: PodInfo) -> _Fit:
         for name, (most, now) in taken.items():
             cost = (most - now).astype(np.float64) + 1.0
             costs[name] = np.minimum(costs[name], cost) if name in costs else cost
-    return _Fit(rows, costs, {name: 1 if name == PODS else pod.requests.get(name, 0) for name in costs})
+    own = {name: 1 if name == PODS else pod.requests.get(name, 0) for name in costs}
+    return _Fit(rows, places.number(rows), costs, own, domains)

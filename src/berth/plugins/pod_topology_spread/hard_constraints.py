@@ -14,7 +14,7 @@ from berth.framework.status import Status, unresolvable, unschedulable
 from berth.plugins.pod_topology_spread.constraints import Inclusion, SpreadConstraint
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
-from berth.state.topology import Int64, Topology
+from berth.state.topology import Ids, Int64, Topology
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON_SKEW} (missing required label)"
@@ -118,6 +118,16 @@ class SpreadFilterState:
         if len(self._spreads) != 1 or not self._spreads[0].topology.is_coarse:
             return None
         return OverDomains.of(self._spreads[0].topology, self._spreads[0].over_domains(self._changes[0]))
+
+    def taking_domains(self) -> Ids | None:
+        """Return by row the domain that it counts for, -1 for none, where the emptiest of them takes any pod.
+
+        It does where one constraint is all there is: the emptiest domain does not exceed itself, and maxSkew is 1 at
+        least. With minDomains the emptiest may count as if it were emptier still. None where it may not.
+        """
+        if len(self._spreads) != 1 or self._spreads[0].constraint.min_domains > 1:
+            return None
+        return self._spreads[0].topology.counted
 
     def status(self, node: NodeView) -> Status | None:
         """Return what the first constraint that a node fails says of it."""

@@ -66,7 +66,7 @@ from berth.plugins.pod_topology_spread.soft_constraints import (
 from berth.state.node_view import NodeView
 from berth.state.pod_info import REQUESTS, PodInfo
 from berth.state.table import NodeTable
-from berth.state.topology import Topologies, Topology
+from berth.state.topology import Ids, Topologies, Topology
 
 NOT_PREPARED = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
 """Score's error in a profile that enables the plugin there and not at PreScore."""
@@ -195,6 +195,14 @@ class PodTopologySpread(
         """Say whether `other` is one of the pods that are spread."""
         prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
         return prepared is not None and prepared.counts(pod, other)
+
+    def taking_domains(self, state: CycleState) -> Ids | None:
+        """Return by row the domain that it counts for, -1 for none, where Filter never keeps a pod from the emptiest.
+
+        None where it may, and where the pod has no hard constraints.
+        """
+        prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
+        return None if prepared is None else prepared.taking_domains()
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Count the matching pods by domain; skip pods without soft constraints."""
