@@ -66,6 +66,7 @@ def test_a_group_rests_after_it_has_failed(cluster):
     found.put(node("n2"))
     assert set(found.advance(10).nodes_of().values()) == {""}
     assert told(found, "podGroup default/g failed recently")
+    assert "" not in found.advance(15).nodes_of().values()  # as soon as it has rested, though nothing happens
 
 
 def test_a_group_asks_for_its_resources_at_once(cluster):

@@ -4,23 +4,24 @@ import time
 
 import pytest
 
-from berth.testing import VirtualCluster, make_node, make_object, make_pod
-from berth_plugins.preemption_toleration import Policy, PreemptionToleration, policy_of
+from berth.testing import VirtualCluster, make_node, make_pod
+from berth_plugins.preemption_toleration import CLASSES, Policy, PreemptionToleration, policy_of
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io"
+BEGAN_S = 1_767_225_600.0
 
 
 def cluster(config, toleration_s, scheduled_ago_s=60.0, minimum=100):
     """A full node, whose pod has a class with a toleration."""
     annotations = {f"{PREFIX}/minimum-preemptable-priority": str(minimum), f"{PREFIX}/toleration-seconds": toleration_s}
     metadata = {"name": "tolerant", "uid": "tolerant", "annotations": annotations}
-    tolerant = make_object({"kind": "PriorityClass", "metadata": metadata, "value": 1})
+    tolerant = CLASSES.read({"metadata": metadata, "value": 1})
     victim = make_pod("victim").request(cpu="4").priority(1).node("n1")
     victim.spec["priorityClassName"] = "tolerant"
-    then = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - scheduled_ago_s))
+    then = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(BEGAN_S - scheduled_ago_s))
     victim.status["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": then}]
     plugins = {"PreemptionToleration": PreemptionToleration}
-    found = VirtualCluster(plugins=plugins, config=config("PreemptionToleration"))
+    found = VirtualCluster(plugins=plugins, config=config("PreemptionToleration"), began_s=BEGAN_S)
     for obj in (tolerant, make_node("n1").capacity(cpu="4", memory="8Gi"), victim):
         found.put(obj)
     return found
@@ -53,9 +54,19 @@ def test_a_pod_that_may_not_be_preempted_any_more_is_told_of(config):
     assert any("No victims found on node n1 for preemptor pod new" in note for note in found.events("FailedScheduling"))
 
 
+@pytest.mark.parametrize("toleration_s", [20, 170])
+def test_the_pod_is_tried_again_when_the_first_toleration_ends_and_not_before(config, toleration_s):
+    found = cluster(config, str(toleration_s), scheduled_ago_s=0)
+    assert not preempts(found)
+    found.advance(toleration_s - 0.5)
+    assert found.nodes_of() == {"victim": "n1", "new": ""}
+    found.advance(1.0)
+    assert found.nodes_of() == {"new": "n1"}
+
+
 def test_a_class_that_is_gone_is_an_error(config):
     found = cluster(config, "0")
-    found.delete("PriorityClass", "tolerant")
+    found.delete(CLASSES.name, "tolerant")
     assert not preempts(found)
     assert any('priorityclass.scheduling.k8s.io "tolerant" not found' in n for n in found.events("FailedScheduling"))
 
@@ -92,8 +103,7 @@ def test_it_says_who_is_spared_and_until_when(config, toleration_s):
     assert not preempts(found)
     (plugin,) = [each.plugin for each in found.core.profiles["default-scheduler"].plugins if each.post_filter]
     spared, others = plugin.explain_rejection(make_pod("new").priority(10).info())
-    soon = time.strftime("until %Y-%m-%dT", time.gmtime(time.time() + 3600))
-    until = "as long as it is there" if toleration_s == "-1" else soon
+    until = "as long as it is there" if toleration_s == "-1" else "until 2026-01-01T01:00:00Z"
     assert spared.startswith(f"default/victim on n1 is spared {until}")
     assert others == "1 other pod(s) of lower priority might be preempted"
 

@@ -13,6 +13,7 @@ from tests.deploy.chart import rendered
 from tests.rbac import Authorizer
 
 UPSTREAM = {
+    ("scheduling.k8s.io", "priorityclasses"),
     ("scheduling.x-k8s.io", "podgroups"),
     ("scheduling.x-k8s.io", "elasticquotas"),
     ("topology.node.k8s.io", "noderesourcetopologies"),

@@ -47,6 +47,34 @@ def put(found, where):
     assert place(found) == where
 
 
+def test_a_pod_is_tried_again_when_the_time_has_come_that_was_said_first():
+    found = queue()
+    put(found, "unschedulable")
+    for at in (50.0, 40.0, 60.0):
+        found.wake_at("default/a", at)
+    found.flush(39.9)
+    assert found.next_deadline() == 40.0
+    assert place(found) == "unschedulable"
+    found.flush(40.0)
+    assert place(found) == "active"
+    found.add_unschedulable(found.pop(41.0), ["Labels"], (), 41.0)
+    found.flush(60.0)
+    assert place(found) == "unschedulable", "later times are forgotten once it was woken"
+
+
+def test_nobody_is_woken_on_time_who_is_gone_or_waits_no_more():
+    found = queue()
+    put(found, "active")
+    for uid in ("default/a", "default/unknown"):
+        found.wake_at(uid, 40.0)
+    found.flush(40.0)
+    assert place(found) == "active"
+    found.wake_at("default/a", 50.0)
+    found.delete("default/a")
+    found.flush(50.0)
+    assert len(found) == 0 and found.next_deadline() is None
+
+
 PLACES = ("active", "backoff", "error backoff", "unschedulable")
 
 

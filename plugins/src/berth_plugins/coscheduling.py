@@ -277,7 +277,9 @@ class Coscheduling(
         found = None if group is None else self._find(group)
         if group is None or found is None:
             return None
-        if self._rests_until.get(group, 0.0) > self._handle.now():
+        rest_s = self._rests_until.get(group, 0.0) - self._handle.now()
+        if rest_s > 0:
+            self._handle.wake_after(pod.uid, rest_s)
             return unresolvable(f"podGroup {group} failed recently")
         siblings, least = self._siblings.get(group, {}), found.spec.min_member
         if len(siblings) < least:

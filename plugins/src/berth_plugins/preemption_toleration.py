@@ -4,11 +4,12 @@ Upstream plugin `PreemptionToleration`. Two annotations of a victim's PriorityCl
 below a priority: for some seconds from when it was scheduled, or for ever. All else is as in DefaultPreemption, which
 it is enabled in place of, but that any pod of lower priority that leaves the nominated node is waited for.
 
-Deviation: when a pod was scheduled is read from the pods that this plugin follows by itself, as Berth keeps no times of
-conditions. Where that has not come yet, the pod counts as one without the condition, and is spared.
+Deviations: when a pod was scheduled is read from the pods that this plugin follows by itself, as Berth keeps no times
+of conditions. Where that has not come yet, the pod counts as one without the condition, and is spared. A pod that found
+nobody to preempt is tried again when the first toleration ends; with upstream's, it may wait for five minutes.
 
-As upstream, no event says that a toleration has ended or that a PriorityClass says something else: PostFilter is not
-among those that rejected the pod. A pod that nothing else wakes is tried again after five minutes.
+As upstream, no event says that a PriorityClass says something else: PostFilter is not among those that rejected the
+pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +77,15 @@ class ScheduledPod(msgspec.Struct, frozen=True):
     status: Conditions = Conditions()
 
 
+class ToleratingClass(msgspec.Struct, frozen=True):
+    """A PriorityClass, as far as this plugin reads it."""
+
+    metadata: ObjectMeta
+    value: int = 0
+
+
 PODS = CustomResource("", "v1", "pods", "Pod", struct=ScheduledPod)
+CLASSES = CustomResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", struct=ToleratingClass)
 
 
 class PreemptionTolerationArgs(msgspec.Struct, frozen=True, rename="camel"):
@@ -136,22 +145,26 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
     promises: ClassVar[Promises] = Promises(hints_by_shape=True)
 
     def __init__(self, args: PreemptionTolerationArgs, handle: Handle) -> None:
-        self._classes = handle.objects
+        self._classes = handle.follow(CLASSES)
         self._pods = handle.follow(PODS)
         self._table = handle.cache.table
-        self._wall_clock = handle.wall_clock
+        self._wall_clock, self._wake_after = handle.wall_clock, handle.wake_after
         self._preemption = handle.preemption(
             self, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
         )
         self._now_s = 0.0
         """When the search under way began, since 1970: all victims are judged by the same time."""
+        self._first_end_s = float("inf")
+        """When the first toleration ends by which the search has spared anybody."""
 
-    def post_filter(
-        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-    ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Steps[PostFilterAnswer]:
         """Name the node to free and the victims, or say why there is none."""
-        self._now_s = self._wall_clock()
-        return self._preemption.post_filter(state, pod, diagnosis)
+        self._now_s, self._first_end_s = self._wall_clock(), float("inf")
+        answer = self._preemption.post_filter(state, pod, diagnosis)
+        result, status = answer if isinstance(answer, tuple) else (yield from answer)
+        if status is not None and self._first_end_s < float("inf"):
+            self._wake_after(pod.uid, self._first_end_s - self._now_s)
+        return result, status
 
     def ineligibility(self, pod: PodInfo, nominated: NodeView | None) -> str | None:
         """Say why a pod may not preempt at all: it never does, or its victims are on their way out."""
@@ -202,7 +215,7 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
 
     def _spared_until_s(self, victim: PodInfo) -> float:
         """Return until when a pod that is exempt stays so, since 1970; infinite where no time ends that."""
-        found = self._classes.get("PriorityClass", victim.spec.priority_class_name)
+        found = self._classes.get(victim.spec.priority_class_name)
         policy = None if found is None else policy_of(found.value, found.metadata.annotations)
         scheduled_s = self._scheduled_s(victim)
         if policy is None or policy.toleration_s < 0 or scheduled_s is None:
@@ -214,7 +227,7 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
         name = victim.spec.priority_class_name
         if not name:
             return False
-        found = self._classes.get("PriorityClass", name)
+        found: ToleratingClass | None = self._classes.get(name)
         if found is None:
             return error(NO_CLASS.format(name))
         policy = policy_of(found.value, found.metadata.annotations)
@@ -223,7 +236,12 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
         if policy.toleration_s < 0:
             return True
         scheduled_s = self._scheduled_s(victim)
-        return scheduled_s is None or scheduled_s + policy.toleration_s > self._now_s
+        if scheduled_s is None:
+            return True
+        end_s = scheduled_s + policy.toleration_s
+        if end_s > self._now_s:
+            self._first_end_s = min(end_s, self._first_end_s)
+        return end_s > self._now_s
 
     def _scheduled_s(self, pod: PodInfo) -> float | None:
         """Return when a pod was scheduled, since 1970; None where its condition does not say that it was."""

@@ -123,6 +123,9 @@ def build_core(
     def activate(uid: str) -> None:
         queue.activate(uid, dispatcher.now())
 
+    def wake_after(uid: str, seconds: float) -> None:
+        queue.wake_at(uid, dispatcher.now() + seconds)
+
     resources = CustomResources(objects, cache.touch)
     pod_groups, evictions = PodGroups(cache), Evictions(cache)
     handle = Handle(
@@ -135,6 +138,7 @@ def build_core(
         features=config.feature_gates,
         now=dispatcher.now,
         activate=activate,
+        wake_after=wake_after,
         reservation_changed=kept.note_reservation,
         node_changed=cache.touch,
         rng=rng,

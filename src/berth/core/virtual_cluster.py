@@ -77,6 +77,7 @@ class VirtualCluster:
         shards: int = 1,
         work_limit: int = DEFAULT_STEPS,
         check_promises: int = 1,
+        began_s: float | None = None,
         build: Callable[..., Core] = build_core,
     ) -> None:
         """Make a core of these plugins, under their names where those are given, beside those of the registry.
@@ -86,7 +87,8 @@ class VirtualCluster:
         that generation's policies (queue, cycle, cache, permit) in place of the configuration's; the plugins stay those
         of the configuration. `build` makes the core, with the arguments of `build_core`. In one attempt of
         `check_promises` plugins are held to what they promise (0: never); where one breaks a promise, the step raises
-        `BrokenPromiseError`.
+        `BrokenPromiseError`. With `began_s`, seconds since 1970, the wall clock that plugins read goes on from there as
+        the cluster's time does; without it, it is the machine's.
         """
         named = _by_name(plugins or ())
         registry = (registry or in_tree_registry()).merge(Registry(named, "a test"))
@@ -114,6 +116,7 @@ class VirtualCluster:
             clock=lambda: self.now,
             work_limit=work_limit,
             **({"check_promises": check_promises} if check_promises else {}),
+            **({} if began_s is None else {"wall_clock": lambda: began_s + self.now}),
         )
         self.core = self._build()
         self.objects: dict[tuple[str, str], Any] = {}

@@ -59,6 +59,7 @@ class Handle:
         "rng",
         "tell",
         "waiting",
+        "wake_after",
         "wall_clock",
     )
 
@@ -74,6 +75,7 @@ class Handle:
         pod_groups: PodGroups | None = None,
         evictions: Evictions | None = None,
         activate: Callable[[str], None] = lambda _uid: None,
+        wake_after: Callable[[str, float], None] = lambda _uid, _seconds: None,
         reservation_changed: Callable[[str], None] = lambda _plugin: None,
         node_changed: Callable[[str], None] = lambda _node_name: None,
         rng: random.Random | None = None,
@@ -93,6 +95,11 @@ class Handle:
         """The time of the event or step under way, in seconds; never the wall clock."""
         self.activate = activate
         """Move a pending pod, by uid, to the active queue."""
+        self.wake_after = wake_after
+        """Have a pod, by uid, tried again after so many seconds, if it is still pending then; the shortest time counts.
+
+        For what no event tells of: that a time has come which the pod was rejected for.
+        """
         self.reservation_changed = reservation_changed
         """Tell memos that this plugin's own reservations have changed."""
         self.node_changed = node_changed
@@ -149,6 +156,7 @@ class Handle:
         """
         own = copy.copy(self)
         own.activate = lambda _uid: None
+        own.wake_after = lambda _uid, _seconds: None
         own.tell = lambda _event: None
         own.observe = lambda _observation: None
         own.waiting = WaitingPods()

@@ -47,6 +47,7 @@ class QueueMark(NamedTuple):
     unschedulable: tuple[QueuedPod, ...]
     next_flush: float | None
     next_backoff_flush: float | None
+    alarms: Mapping[str, float]
     scheduling_cycle: int
     move_request_cycle: int = -1
 
@@ -103,6 +104,10 @@ class SchedulingQueue:
         self._on_left = on_left
         self._next_flush: float | None = None
         self._next_backoff_flush: float | None = None
+        self._alarms: dict[str, float] = {}
+        """When pods are to be tried again on a plugin's word, by their uid."""
+        self._next_alarm: float | None = None
+        """The first of these, or before it."""
 
     def __len__(self) -> int:
         return len(self.active) + len(self.backoff) + len(self.error_backoff) + len(self.unschedulable)
@@ -183,6 +188,7 @@ class SchedulingQueue:
             tuple(queued.copied(queued.pod) for queued in self.unschedulable.values()),
             self._next_flush,
             self._next_backoff_flush,
+            dict(self._alarms),
             self.scheduling_cycle,
         )
 
@@ -201,6 +207,8 @@ class SchedulingQueue:
             self.unschedulable[queued.pod.uid] = queued.copied(pods.pop(queued.pod.uid, queued.pod), later_s)
         self._next_flush = None if mark.next_flush is None else mark.next_flush + later_s
         self._next_backoff_flush = None if mark.next_backoff_flush is None else mark.next_backoff_flush + later_s
+        self._alarms = {uid: at + later_s for uid, at in mark.alarms.items()}
+        self._next_alarm = min(self._alarms.values(), default=None)
         self.scheduling_cycle = mark.scheduling_cycle
         for pod in pods.values():
             self.add(pod, now)
@@ -210,6 +218,7 @@ class SchedulingQueue:
         found = self._take(uid)
         if found is not None:
             self._on_left(found)
+        self._alarms.pop(uid, None)
         self.nominator.withdraw(uid)
 
     def pop(self, now: float) -> QueuedPod | None:
@@ -334,6 +343,11 @@ class SchedulingQueue:
             self._take(uid)
             self._out_of_backoff(queued, FORCE_ACTIVATE.label, now)
 
+    def wake_at(self, uid: str, at: float) -> None:
+        """Try a pod again at a time, or at the one that was said before if it is earlier, on a plugin's word."""
+        self._alarms[uid] = at = min(at, self._alarms.get(uid, at))
+        self._next_alarm = at if self._next_alarm is None else min(at, self._next_alarm)
+
     def retry(self, uid: str, now: float, *, after_error: bool = False) -> None:
         """Try a pod again once its backoff is over, on the core's word; PreEnqueue is asked anew.
 
@@ -363,6 +377,8 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Move on what has waited long enough: backoffs that are over, and very old unschedulable pods."""
         self.flush_backoff(now)
+        if self._next_alarm is not None and self._next_alarm <= now:
+            self._wake_on_time(now)
         is_due, self._next_flush = _tick(self._next_flush, self.policy.flush_period_s, now)
         if is_due:
             self._flush_unschedulable(now)
@@ -393,10 +409,16 @@ class SchedulingQueue:
 
     def next_deadline(self) -> float | None:
         """Return when `flush` will next have something to do, or None."""
-        times = [self.backoff_deadline()]
+        times = [self.backoff_deadline(), self._next_alarm]
         if self.unschedulable:
             times.append(self._next_flush)
         return min((time for time in times if time is not None), default=None)
+
+    def _wake_on_time(self, now: float) -> None:
+        for _, uid in sorted((at, uid) for uid, at in self._alarms.items() if at <= now):
+            del self._alarms[uid]
+            self.retry(uid, now)
+        self._next_alarm = min(self._alarms.values(), default=None)
 
     def _flush_unschedulable(self, now: float) -> None:
         age_s = self.policy.unschedulable_age_s
