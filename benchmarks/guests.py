@@ -1,11 +1,12 @@
 """What the guests of `plugins/` cost a pod: in their plain form, with columns, and the default profile without them.
 
-    python benchmarks/guests.py [--nodes 5000] [--pods 200] [--runs 5] [GUEST ...]
+    python benchmarks/guests.py [--nodes 5000] [--pods 200] [--runs 5] [--no-plain] [GUEST[/CASE] ...]
 
-For each guest one cluster: nodes in three regions of four zones, the objects that it goes by, pods that run, and pods
-that come. They are scheduled as the default profile does it and with the guest besides, in turn, again and again, and
-once, some of them, with the guest's plain forms alone (no columns, no promises). Bindings are answered at once and come
-back as watch events. Measured is the CPU time of this process from the first pod to the last, and told the median.
+For each guest one cluster, for some of them several: nodes in three regions of four zones, the objects that it goes by,
+pods that run, and pods that come. They are scheduled as the default profile does it and with the guest besides, in
+turn, again and again, and once, some of them, with the guest's plain forms alone (no columns, no promises). Bindings
+are answered at once and come back as watch events. Measured is the CPU time of this process from the first pod to the
+last, and told the median.
 
 Prints a table in Markdown, in milliseconds a pod: without the guest, and how much more with it.
 """
@@ -54,6 +55,8 @@ class GuestScenario(NamedTuple):
     """Plugins that make way for it (`disabled`): by name, whether without the guest as well."""
     load: Callable[[int], Json] | None = None
     """What a load watcher says of so many nodes."""
+    between: Callable[[int], Json] | None = None
+    """An object that is put between any two pods, given their number; the pods come one by one then."""
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------
@@ -107,6 +110,17 @@ def quotas(nodes: int, pods: int) -> Iterator[Json]:
     for number in range(nodes):
         yield pod(f"r-{number:05d}", f"team-{number % 50}", on=node_name(number))
     yield from (pod(f"p-{number:05d}", f"team-{number % 50}") for number in range(pods))
+
+
+def borrowed_quotas(nodes: int, pods: int) -> Iterator[Json]:
+    """Nodes full of pods whose namespaces have borrowed, and pods of others that take back what is theirs."""
+    share = {"cpu": str(16 * nodes // 10), "memory": "9000Gi", "ephemeral-storage": "9000Gi"}
+    for number in range(10):
+        yield manifest("ElasticQuota", "scheduling.x-k8s.io/v1alpha1", "quota", f"team-{number}", spec={"min": share})
+    for number in range(4 * nodes):
+        yield large(f"r-{number:05d}", f"team-{number % 5}", on=node_name(number // 4))
+    for number in range(pods):
+        yield large(f"p-{number:05d}", f"team-{5 + number % 5}", priority=10)
 
 
 def app_groups(nodes: int, pods: int) -> Iterator[Json]:
@@ -186,16 +200,27 @@ def full_nodes(nodes: int, pods: int) -> Iterator[Json]:
     """Nodes full of pods of which a budget lets go half, and pods that preempt them."""
     for number in range(nodes):
         for part in range(4):
-            made = pod(f"r-{number:05d}-{part}", on=node_name(number), labels={"app": f"a{number % 20}"}, priority=part)
-            made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
-            yield made
+            labels = {"app": f"a{number % 20}"}
+            yield large(f"r-{number:05d}-{part}", on=node_name(number), labels=labels, priority=part)
     for number in range(20):
         status = {"disruptionsAllowed": nodes // 10}
         spec = {"selector": {"matchLabels": {"app": f"a{number}"}}}
         yield manifest("PodDisruptionBudget", "policy/v1", f"b{number}", "default", spec=spec, status=status)
+    yield from (large(f"p-{number:05d}", priority=10) for number in range(pods))
+
+
+def large(name: str, namespace: str = "default", **fields: Any) -> Json:
+    """Return a pod that takes a quarter of a node."""
+    made = pod(name, namespace, **fields)
+    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+    return made
+
+
+def varied_pods(_nodes: int, pods: int) -> Iterator[Json]:
+    """Pods of which no two request the same."""
     for number in range(pods):
-        made = pod(f"p-{number:05d}", priority=10)
-        made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+        made = pod(f"p-{number:05d}")
+        made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{100 + number}m"
         yield made
 
 
@@ -215,17 +240,21 @@ def measured_load(nodes: int) -> Json:
 
 def numa_zones(nodes: int, pods: int) -> Iterator[Json]:
     """Two zones on each node, and Guaranteed pods of two containers, each of which must have room in one."""
-    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container"}
-    listed = [{"name": name, "value": value} for name, value in attributes.items()]
-    for number in range(nodes):
-        amounts = (("cpu", f"{6 + number % 3}"), ("memory", "32Gi"))
-        resources = [{"name": name, "allocatable": most, "available": most} for name, most in amounts]
-        zones = [{"name": f"node-{zone}", "type": "Node", "resources": resources} for zone in range(2)]
-        yield manifest("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", node_name(number),
-                       attributes=listed, zones=zones)  # fmt: skip
+    yield from (numa_report(number) for number in range(nodes))
     asked = {"cpu": "1", "memory": "1Gi"}
     containers = [{"name": name, "resources": {"requests": asked, "limits": asked}} for name in ("c", "d")]
     yield from (pod(f"p-{number:05d}", containers=containers) for number in range(pods))
+
+
+def numa_report(number: int, free: int = 6) -> Json:
+    """Return what an agent reports of a node."""
+    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container"}
+    listed = [{"name": name, "value": value} for name, value in attributes.items()]
+    amounts = (("cpu", f"{free + number % 3}"), ("memory", "32Gi"))
+    resources = [{"name": name, "allocatable": most, "available": most} for name, most in amounts]
+    zones = [{"name": f"node-{zone}", "type": "Node", "resources": resources} for zone in range(2)]
+    return manifest("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", node_name(number),
+                    attributes=listed, zones=zones)  # fmt: skip
 
 
 RESERVING = {"cacheResyncPeriodSeconds": 5, "cache": {"informerMode": "Shared"}}
@@ -236,18 +265,24 @@ WATCHER = {"watcherAddress": "http://127.0.0.1:1"}
 SCENARIOS: Mapping[str, GuestScenario] = {
     "BudgetSafePreemption": GuestScenario(full_nodes, points={"DefaultPreemption": False}),
     "CapacityScheduling": GuestScenario(quotas, points={"DefaultPreemption": False}),
+    "CapacityScheduling/preempts": GuestScenario(borrowed_quotas, points={"DefaultPreemption": False}),
     "NetworkOverhead": GuestScenario(app_groups),
     "TopologicalSort": GuestScenario(app_groups, points={"PrioritySort": False}),
     "Coscheduling": GuestScenario(gangs, points={"PrioritySort": False}),
     "FairShares": GuestScenario(tenants, points={"PrioritySort": False}),
     "GpuFragmentation": GuestScenario(plain_pods, {"resources": [{"name": "cpu"}], "typicalPods": TYPICAL}),
+    "GpuFragmentation/varied": GuestScenario(varied_pods, {"resources": [{"name": "cpu"}], "typicalPods": TYPICAL}),
     "LoadVariationRiskBalancing": GuestScenario(plain_pods, WATCHER, load=measured_load),
     "LowRiskOverCommitment": GuestScenario(plain_pods, WATCHER, load=measured_load),
     "NodeResourceTopologyMatch": GuestScenario(numa_zones, RESERVING),
+    "NodeResourceTopologyMatch/reports": GuestScenario(
+        numa_zones, RESERVING, between=lambda number: numa_report(number, free=5)
+    ),
     "NodeResourcesAllocatable": GuestScenario(plain_pods),
     "PodState": GuestScenario(plain_pods),
     "PoolsInOrder": GuestScenario(plain_pods, {"pools": POOLS}),
     "PreemptionToleration": GuestScenario(plain_pods, points={"DefaultPreemption": False}),
+    "PreemptionToleration/preempts": GuestScenario(full_nodes, points={"DefaultPreemption": False}),
     "QOSSort": GuestScenario(plain_pods, points={"PrioritySort": False}),
     "SySched": GuestScenario(seccomp),
     "TargetLoadPacking": GuestScenario(plain_pods, WATCHER, load=measured_load),
@@ -288,10 +323,10 @@ def config_of(scenario: GuestScenario, guest: str | None) -> Json:
 
 
 def ms_per_pod(guest: str, nodes: int, pods: int, found: Registry | None, warm_up: int = WARM_UP) -> float:
-    """Schedule the pods of a guest's scenario, with the guest out of a registry or without; return what each costs."""
+    """Schedule the pods of a guest's case, with the guest out of a registry or without; return what each costs."""
     scenario = SCENARIOS[guest]
     registry = in_tree_registry() if found is None else in_tree_registry().merge(found)
-    config = load_config(config_of(scenario, None if found is None else guest), "the benchmark's config")
+    config = load_config(config_of(scenario, None if found is None else name_in(guest)), "the benchmark's config")
     cluster = VirtualCluster(registry=registry, config=config, check_promises=0)
     resources = cluster.core.resources
     for resource in resources.polled:
@@ -310,10 +345,19 @@ def ms_per_pod(guest: str, nodes: int, pods: int, found: Registry | None, warm_u
     for made in coming[:warm_up]:
         cluster.put(made)
     cluster.run()
-    for made in coming[warm_up:]:
-        cluster.put(made)
+    told = []
+    for number, made in enumerate(coming[warm_up:]):
+        told.append([made])
+        if scenario.between is not None and (report := scenario.between(number)):
+            custom = resources.of_manifest(report)
+            told[-1] += [custom.read(report)] if custom is not None else []
     with long_lived():
         began = time.process_time()
+        for objects in told:
+            for each in objects:
+                cluster.put(each)
+            if scenario.between is not None:
+                cluster.run()
         cluster.run()
         seconds = time.process_time() - began
     missing = [name for name, where in cluster.nodes_of().items() if not where]
@@ -321,15 +365,22 @@ def ms_per_pod(guest: str, nodes: int, pods: int, found: Registry | None, warm_u
     return 1000 * seconds / (len(coming) - warm_up)
 
 
-def row(guest: str, nodes: int, pods: int, runs: int) -> str:
+def name_in(case: str) -> str:
+    """Return the guest that a case is about."""
+    return case.partition("/")[0]
+
+
+def row(guest: str, nodes: int, pods: int, runs: int, *, is_plain: bool) -> str:
     """Return a line of the table."""
-    loaded = guests()
-    columns, plain = loaded.factory(guest), in_plain_form(loaded.factory(guest))
-    variants = (None, Registry({guest: columns}, "a benchmark"))
+    loaded, name = guests(), name_in(guest)
+    columns, plain = loaded.factory(name), in_plain_form(loaded.factory(name))
+    variants = (None, Registry({name: columns}, "a benchmark"))
     found = [[ms_per_pod(guest, nodes, pods, each) for each in variants] for _ in range(runs)]
     without = statistics.median(run[0] for run in found)
     more = statistics.median(run[1] - run[0] for run in found)
-    in_plain = ms_per_pod(guest, nodes, PLAIN_PODS, Registry({guest: plain}, "a benchmark"), warm_up=PLAIN_PODS)
+    if not is_plain:
+        return f"| {guest} | {without:.3f} | {more:+.3f} | |"
+    in_plain = ms_per_pod(guest, nodes, PLAIN_PODS, Registry({name: plain}, "a benchmark"), warm_up=PLAIN_PODS)
     return f"| {guest} | {without:.3f} | {more:+.3f} | {in_plain - without:+.3f} |"
 
 
@@ -339,6 +390,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--no-plain", action="store_true", help="leave out the plain forms, which take seconds")
     parser.add_argument("guests", nargs="*", metavar="GUEST", help=", ".join(SCENARIOS))
     options = parser.parse_args()
     if unknown := set(options.guests) - set(SCENARIOS):
@@ -346,7 +398,7 @@ def main() -> None:
     print(f"{options.pods} pods on {options.nodes} nodes, CPU in ms a pod, median of {options.runs} runs in turn\n")
     print("| guest | without | more with it | more in plain form |\n| --- | ---: | ---: | ---: |", flush=True)
     for guest in options.guests or SCENARIOS:
-        print(row(guest, options.nodes, options.pods, options.runs), flush=True)
+        print(row(guest, options.nodes, options.pods, options.runs, is_plain=not options.no_plain), flush=True)
 
 
 if __name__ == "__main__":

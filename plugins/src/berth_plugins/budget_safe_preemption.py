@@ -11,7 +11,7 @@ until the API server shows the budget anew after they are gone: two pods that pr
 twice. Enabled in place of DefaultPreemption; whole pod groups are not preempted for.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
@@ -175,8 +175,9 @@ class BudgetSafePreemption(PostFilterPlugin, EventsPlugin, VictimRules):
         self._objects = handle.objects
         self._cache = handle.cache
         self._preemption = handle.preemption(
-            self, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, cost=self.cost
-        )
+            self, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, cost=self.cost,
+            basis=self.basis, refusal_basis=self.preferences,
+        )  # fmt: skip
         self._spent: dict[str, Spent] = {}
         self._budgets: list[Budget] = []
         """The budgets as of the search under way."""
@@ -232,6 +233,20 @@ class BudgetSafePreemption(PostFilterPlugin, EventsPlugin, VictimRules):
                 return
             state.work.spend(self.name, len(contested), lambda: f"which chooses among pods on node {node.name}")
             yield [*free, *found]
+
+    def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
+        """Return what potential victims depend on: the pod's priority, and the budgets.
+
+        A budget that allows for more pods than any node has protects none, however many more these are.
+        """
+        table = self._cache.table
+        most = int(table.pod_count[table.rows()].max(initial=0))
+        return pod.priority, tuple([budget._replace(allowed=min(budget.allowed, most)) for budget in self._budgets])
+
+    def preferences(self, state: CycleState, pod: PodInfo) -> Hashable:
+        """Return what the cost of a node depends on, beside its victims: what the pod prefers."""
+        affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+        return affinity.preferred if affinity else ()
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Filters alone say whether the pod fits."""

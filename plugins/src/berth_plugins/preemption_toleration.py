@@ -12,7 +12,7 @@ As upstream, no event says that a PriorityClass says something else: PostFilter 
 pod.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import ClassVar, NamedTuple, final
 
@@ -150,8 +150,9 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
         self._table = handle.cache.table
         self._wall_clock, self._wake_after = handle.wall_clock, handle.wake_after
         self._preemption = handle.preemption(
-            self, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-        )
+            self, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute,
+            basis=self.basis, refusal_basis=lambda _state, _pod: (),
+        )  # fmt: skip
         self._now_s = 0.0
         """When the search under way began, since 1970: all victims are judged by the same time."""
         self._first_end_s = float("inf")
@@ -188,6 +189,14 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
             return found
         words = NO_VICTIMS.format(node=node.name, pod=pod.name)
         return unresolvable(words, in_general=(NO_VICTIMS_ANYWHERE.format(pod=pod.name),))
+
+    def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
+        """Return what potential victims depend on where no class spares anybody from this pod for some time only."""
+        for each in self._classes.list():
+            policy = policy_of(each.value, each.metadata.annotations)
+            if policy and pod.priority < policy.minimum_preemptable_priority and policy.toleration_s >= 0:
+                return None
+        return pod.priority, self._classes.version
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Filters alone say whether the pod fits."""

@@ -435,7 +435,7 @@ class Profile:
         plan = self._filter_plan(state, pod)
         if not self.memos.enabled or not plan.all_lasting:
             return None
-        return plan, [self.memos.versions(needs) for needs in plan.beside_rows]
+        return plan.sum_key, [self.memos.versions(needs) for needs in plan.beside_rows]
 
     def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Ask every Filter plugin that did not skip about one node; return the first rejection, or all as one."""

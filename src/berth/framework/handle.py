@@ -138,16 +138,20 @@ class Handle:
         *,
         cost: VictimCost | None = None,
         basis: VictimBasis | None = None,
+        refusal_basis: VictimBasis | None = None,
     ) -> Preemption:
         """Return preemption by a plugin's own rules, for its `post_filter`; to be called when the plugin is made.
 
         The numbers say on how many nodes it is tried out, as the args of DefaultPreemption do, and `cost` which of the
         nodes that can be freed is, where that is not DefaultPreemption's choice. With `basis`, nodes that were found to
-        have no potential victims are not asked about again until something changes.
+        have no potential victims are not asked about again until something changes; with `refusal_basis` as well, no
+        node is.
         """
         if self._preempting is None:
             raise LookupError("this plugin was made where nobody can be preempted")
-        return self._preempting(self, rules, min_candidate_nodes_percentage, min_candidate_nodes_absolute, cost, basis)
+        return self._preempting(
+            self, rules, min_candidate_nodes_percentage, min_candidate_nodes_absolute, cost, basis, refusal_basis
+        )
 
     def that_changes_nothing(self) -> "Handle":
         """Return the handle of plugins whose profile only watches: what they do by it has no effect.
@@ -170,7 +174,9 @@ class Handle:
         return own
 
 
-Preempting = Callable[[Handle, VictimRules, int, int, VictimCost | None, VictimBasis | None], Preemption]
+Preempting = Callable[
+    [Handle, VictimRules, int, int, VictimCost | None, VictimBasis | None, VictimBasis | None], Preemption
+]
 """Makes preemption by rules: the core's own, since it is above what plugins import."""
 
 

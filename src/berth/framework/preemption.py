@@ -63,6 +63,9 @@ VictimBasis = Callable[[CycleState, PodInfo], Hashable]
 """What `potential_victims` goes by beside the node and the pods there. As long as it is equal and nothing changes on a
 node, the answer for the node is the same, whichever pod asks, but for names in the words of a status. None where that
 cannot be said.
+
+The basis of refusals is the same for what `refusal` and the cost go by, of the pod as well, beside what the filters say
+of it. As long as both bases are equal, what was found on a node is kept until something changes there.
 """
 
 

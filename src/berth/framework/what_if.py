@@ -47,6 +47,10 @@ class ColumnWhatIf(Protocol):
         """Whether all of them can be asked like this; if not, the plain forms are asked node by node."""
 
     @property
+    def answers_key(self) -> Hashable | None:
+        """Equal for two pods only where all filters say the same of both; None where that is not known."""
+
+    @property
     def looks_at_single_pods(self) -> bool:
         """Whether any of them looks at more than the load of a row."""
 

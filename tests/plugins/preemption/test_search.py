@@ -32,7 +32,7 @@ class Known:
         self.asked += len(rows)
         found = [self.found[row] for row in rows.tolist()]
         freed = np.array([isinstance(one, Candidate) for one in found], dtype=np.bool_)
-        nothing = Cost(0, 0, 0, 0, 0.0)
+        nothing = Cost(0, 0.0, 0, 0, 0, 0.0)
         costs = [cost(one) if isinstance(one, Candidate) else nothing for one in found]
         columns = Costs(*(np.array(column) for column in zip(*costs, strict=True)))
         refused = [(FULL, rows[~freed])] if not freed.all() else []
@@ -44,7 +44,7 @@ def known(rng):
     breaking = rng.choice((0.0, 0.3, 0.9))
     found = []
     for row in range(rng.choice((1, 5, 40, 300))):
-        candidate = Candidate(row, (rng.choice(pods),), int(rng.random() < breaking))
+        candidate = Candidate(row, (rng.choice(pods),), int(rng.random() < breaking), rng.choice((0.0, 0.0, -1.5)))
         found.append(candidate if rng.random() < 0.7 else FULL)
     return Known(found)
 

@@ -28,6 +28,11 @@ class Excess(NamedTuple):
     asked: int
     bound: int
 
+    @property
+    def amount(self) -> int:
+        """How much it is too much."""
+        return self.used + self.asked - self.bound
+
 
 def amounts_of(quantities: Mapping[str, Quantity]) -> dict[str, int]:
     """Return quantities as they are counted."""

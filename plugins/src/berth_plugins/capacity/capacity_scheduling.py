@@ -142,7 +142,9 @@ class CapacityScheduling(
         self._table = handle.cache.table
         self._nominated: dict[str, tuple[PodInfo, Amounts]] = {}
         """What the pods request that were nominated when it was last looked."""
-        self._preemption = handle.preemption(self, min_candidate_nodes_percentage=100, basis=self.basis)
+        self._preemption = handle.preemption(
+            self, min_candidate_nodes_percentage=100, basis=self.basis, refusal_basis=self.refusal_basis
+        )
         self._asked: QuotaQuestion | None = None
         """That of the search for victims under way."""
 
@@ -340,7 +342,37 @@ class CapacityScheduling(
         question: QuotaQuestion = state.read(self.name)
         if pod.namespace not in self._usage.quotas:
             return self._usage.namespaces, pod.priority
-        return pod.namespace, pod.priority if question.borrows else self._usage.lent_to
+        return (pod.namespace, pod.priority) if question.borrows else self._usage.lent_to - {pod.namespace}
+
+    def refusal_basis(self, state: CycleState, pod: PodInfo) -> Hashable:
+        """Return by how much quotas are exceeded, with what is nominated and without, and who has borrowed how much.
+
+        What-ifs only take pods off, so what is not exceeded now never is. And a namespace that has borrowed more than
+        is requested on any node stays over its minimum whatever is taken off one, so its amounts do not matter.
+        """
+        quotas = self._usage.quotas
+        if pod.namespace not in quotas:
+            return ()
+        question: QuotaQuestion = state.read(self.name)
+        usage, table = question.usage, self._table
+        exceeded = [
+            tuple((each.resource, each.amount) for each in found)
+            for found in (
+                usage.over_most(pod.namespace, question.requests),
+                usage.over_most(pod.namespace, question.in_namespace),
+                usage.over_total(question.requests),
+                usage.over_total(question.in_all),
+            )
+        ]
+        lenders = () if question.borrows else sorted(self._usage.lent_to - {pod.namespace})
+        most = {name: int(table.requested[index].max()) for name, index in table.resource_index.items()}
+        borrowed = [
+            (namespace, each.resource, each.amount)
+            for namespace in lenders
+            if not any(each.amount > most.get(each.resource, each.amount) for each in usage.borrowed(namespace))
+            for each in usage.borrowed(namespace)
+        ]
+        return tuple(exceeded), tuple(borrowed)
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Say that the quotas do not let the pod in even so.

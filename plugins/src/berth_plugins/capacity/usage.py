@@ -158,7 +158,11 @@ class UsageWhatIf:
 
     def is_over_least(self, namespace: str) -> bool:
         """Say whether a namespace uses more than its minimum, of any resource."""
-        return is_any(excesses(NOTHING, self.used(namespace), self._usage.quotas[namespace].least))
+        return is_any(self.borrowed(namespace))
+
+    def borrowed(self, namespace: str) -> Iterator[Excess]:
+        """Yield of what a namespace uses more than its minimum."""
+        return excesses(NOTHING, self.used(namespace), self._usage.quotas[namespace].least)
 
     def over_total(self, asked: Amounts) -> Iterator[Excess]:
         """Yield of what all quotas together would use more than the sum of their minimums, with what is asked for.

@@ -1,10 +1,11 @@
 """Preemption by a plugin's own rules (`berth.framework.preemption`): DefaultPreemption's search with other victims.
 
-Nodes are tried one by one through the plain filters: what a plugin says of single pods cannot be read off columns.
-Most of them have nobody whom the rules let a pod preempt. Where a plugin says what that depends on (`VictimBasis`),
-these nodes are remembered, so that a crowd that fits nowhere asks about changed nodes only. The core makes it for
-plugins that ask for it with `Handle.preemption`. Unlike DefaultPreemption's own, its messages do not begin with
-"preemption:".
+Nodes are tried one by one through the plain filters: what a plugin says of single pods cannot be read off columns. So
+what was found on each is kept, where a plugin says what that depends on (`VictimBasis`), for all pods of which the
+filters and the rules say the same; replicas that preempt one after the other ask about changed nodes only. That nobody
+may be preempted on a node is kept for longer, whatever else the rules go by, since a crowd that fits nowhere mostly
+meets such nodes. The core makes it for plugins that ask for it with `Handle.preemption`. Unlike DefaultPreemption's
+own, its messages do not begin with "preemption:".
 """
 
 from collections.abc import Hashable, Sequence
@@ -22,23 +23,30 @@ from berth.framework.interface import PostFilterAnswer, PostFilterResult
 from berth.framework.preemption import VictimBasis, VictimCost, VictimRules
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.plugins.preemption.budgets import Budgets
-from berth.plugins.preemption.choice import Candidate, cheapest
-from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
+from berth.plugins.preemption.choice import cheapest
+from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import VICTIMS_TERMINATING, code_of, rows_to_try
 from berth.plugins.preemption.extenders import narrow
+from berth.plugins.preemption.outcomes import DryRunOutcomes, KeptRowByRow
 from berth.plugins.preemption.post_filter import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not
-from berth.plugins.preemption.search import Refusals, candidates_plainly
+from berth.plugins.preemption.ranked_pods import EMPTY_PRIORITY, RankedPods
+from berth.plugins.preemption.search import Refusals, candidates_plainly, search_by_columns
 from berth.state.pod_info import PodInfo
 from berth.state.table import Int64
 
 MAX_BASES = 32
 """For so many bases it is kept which rows have no potential victims; each costs 8 bytes a node."""
+MAX_OUTCOMES = 16
+"""For so many kinds of pods it is kept what was found on each row; each costs 57 bytes a node."""
 
 
 class PreemptionByRules:
     """PostFilter for a plugin that has rules of its own."""
 
-    __slots__ = ("_absolute", "_basis", "_budgets", "_cost", "_handle", "_percentage", "_rules", "_table", "_vacant")
+    __slots__ = (
+        "_absolute", "_basis", "_budgets", "_cost", "_handle", "_outcomes", "_percentage", "_ranked_pods",
+        "_refusal_basis", "_rules", "_table", "_vacant",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,10 +56,12 @@ class PreemptionByRules:
         absolute: int,
         cost: VictimCost | None = None,
         basis: VictimBasis | None = None,
+        refusal_basis: VictimBasis | None = None,
     ) -> None:
         """`percentage` of the nodes where it may help are candidates enough, and at least `absolute` of them."""
         self._cost = cost
         self._basis = basis
+        self._refusal_basis = refusal_basis
         self._vacant: Recent[Hashable, Int64] = Recent(MAX_BASES)
         """By basis, the version of each row as of which nobody there could be preempted."""
         self._handle = handle
@@ -60,6 +70,8 @@ class PreemptionByRules:
         self._absolute = absolute
         self._table = handle.cache.table
         self._budgets = Budgets(handle.objects)
+        self._ranked_pods = RankedPods(self._table)
+        self._outcomes: Recent[Hashable, DryRunOutcomes] = Recent(MAX_OUTCOMES)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -89,11 +101,20 @@ class PreemptionByRules:
     def _search(
         self, extenders: Sequence[Extender], state: CycleState, pod: PodInfo, rows: NDArray[np.intp]
     ) -> Steps[PostFilterAnswer]:
-        plain = DryRun(self._handle.profile(), state, pod, self._budgets.all(), self._rules)
+        plain = DryRun(self._handle.profile(), state, pod, self._budgets.all(), self._rules, self._cost)
         wanted = wanted_candidates(len(rows), self._percentage, self._absolute)
-        versions = self._versions_without_victims(state, pod)
+        basis = None if self._basis is None else self._basis(state, pod)
+        versions = self._versions_without_victims(basis)
         is_vacant = versions[rows] == self._table.version[rows]
-        candidates, refusals = candidates_plainly(rows[~is_vacant], wanted, plain, self._table)
+        tried = rows[~is_vacant]
+        outcomes = None if extenders else self._known(state, pod, basis)
+        if outcomes is None:
+            candidates, refusals = candidates_plainly(tried, wanted, plain, self._table)
+        else:
+            kept = KeptRowByRow(outcomes, plain, self._table)
+            best = search_by_columns(tried, wanted, kept, plain, self._table).best
+            state.work.spend(PLUGIN, kept.owed)
+            candidates, refusals = ([], outcomes.refusals(tried)) if best is None else ([best], ())
         versions[plain.vacant] = self._table.version[plain.vacant]
         if not candidates:
             return why_not((*refusals, *self._said_of_vacant(state, pod, rows[is_vacant])), self._table)
@@ -103,18 +124,37 @@ class PreemptionByRules:
                 return None, error(left.message)
             if not left:
                 return None, unschedulable(NO_CANDIDATE)
-            candidates = left
-        best = cheapest(self._least_costly(candidates, state, pod))
+            candidates = [plain.priced(one) for one in left]
+        best = cheapest(candidates)
         return PostFilterResult(self._table.names[best.row], best.victims), None
 
-    def _versions_without_victims(self, state: CycleState, pod: PodInfo) -> Int64:
+    def _versions_without_victims(self, basis: Hashable) -> Int64:
         """Return the version of each row as of which it had no potential victims, for the caller to write on."""
-        basis = None if self._basis is None else self._basis(state, pod)
         known = None if basis is None else self._vacant.get(basis)
         if known is None or len(known) != self._table.capacity:
             known = np.full(self._table.capacity, -1, dtype=np.int64)
             if basis is not None:
                 self._vacant.put(basis, known, 0)
+        return known
+
+    def _known(self, state: CycleState, pod: PodInfo, victims: Hashable) -> DryRunOutcomes | None:
+        """Return what is known of rows for pods like this one; None where nothing may be kept.
+
+        A pod that is nominated is not like the others: it need not make way for itself.
+        """
+        is_nominated = self._handle.nominator.node_of(pod.uid) is not None
+        if victims is None or self._refusal_basis is None or is_nominated or pod.shape.is_large:
+            return None
+        profile, refusals = self._handle.profile(), self._refusal_basis(state, pod)
+        by_filters, answers = profile.basis(state, pod), profile.what_if(state, pod).answers_key
+        if by_filters is None or refusals is None:
+            return None
+        key = answers, pod.priority, victims, refusals
+        known = self._outcomes.get(key)
+        if known is None:
+            known = DryRunOutcomes(self._table, self._handle.nominator, self._ranked_pods, self._budgets)
+            self._outcomes.put(key, known, pod.shape.size)
+        known.catch_up(by_filters, EMPTY_PRIORITY)
         return known
 
     def _said_of_vacant(self, state: CycleState, pod: PodInfo, rows: NDArray[np.intp]) -> Refusals:
@@ -125,11 +165,3 @@ class PreemptionByRules:
         for group in rows.reshape(-1, 1) if len(rows) <= NODES_NAMED else [rows]:
             said = self._rules.potential_victims(state, pod, self._table.view(group.item(0)))
             yield said if isinstance(said, Status) else NO_VICTIMS_FOUND, group
-
-    def _least_costly(self, candidates: Sequence[Candidate], state: CycleState, pod: PodInfo) -> Sequence[Candidate]:
-        """Return the candidates among which the usual criteria decide: all, unless the rules say what each costs."""
-        if self._cost is None:
-            return candidates
-        costs = [(one.violations, self._cost(state, pod, self._table.view(one.row), one.victims)) for one in candidates]
-        least = min(costs)
-        return [one for one, cost in zip(candidates, costs, strict=True) if cost == least]

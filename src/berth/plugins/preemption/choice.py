@@ -24,12 +24,15 @@ class Candidate(NamedTuple):
     row: int
     victims: tuple[PodInfo, ...]
     violations: int
+    by_rules: float = 0.0
+    """What it costs by a plugin's own rules."""
 
 
 class Cost(NamedTuple):
     """What freeing a node costs; the least is best, compared from left to right."""
 
     violations: int
+    by_rules: float
     highest_priority: int
     priority_sum: int
     victims: int
@@ -75,6 +78,7 @@ def cost(candidate: Candidate) -> Cost:
     highest = max(pod.priority for pod in candidate.victims)
     return Cost(
         violations=candidate.violations,
+        by_rules=candidate.by_rules,
         highest_priority=highest,
         priority_sum=sum(pod.priority + PRIORITY_SHIFT for pod in candidate.victims),
         victims=len(candidate.victims),

@@ -39,6 +39,7 @@ class Costs(NamedTuple):
     """What freeing each row costs: the fields of `choice.Cost` as arrays of shape (rows,). The least is best."""
 
     violations: Int64
+    by_rules: NDArray[np.float64]
     highest_priority: Int64
     priority_sum: Int64
     victims: Int64
@@ -57,6 +58,7 @@ class Costs(NamedTuple):
         """Return a copy of some rows."""
         return Costs(
             self.violations[rows],
+            self.by_rules[rows],
             self.highest_priority[rows],
             self.priority_sum[rows],
             self.victims[rows],
@@ -201,7 +203,7 @@ def reprieve(filters: FiltersOverRows, potential: PotentialVictims, load: RowLoa
 def no_costs(rows: int) -> Costs:
     """Return arrays for what it costs to free rows, in which nothing means anything yet."""
     violations, highest_priority, priority_sum, victims = np.zeros((4, rows), dtype=np.int64)
-    return Costs(violations, highest_priority, priority_sum, victims, np.zeros(rows))
+    return Costs(violations, np.zeros(rows), highest_priority, priority_sum, victims, np.zeros(rows))
 
 
 def costs_of(potential: PotentialVictims, victims: Mask, violating: Mask) -> Costs:
@@ -211,6 +213,7 @@ def costs_of(potential: PotentialVictims, victims: Mask, violating: Mask) -> Cos
     started = np.where(victims & (priorities == highest), potential.started, NOT_STARTED)
     return Costs(
         violations=np.count_nonzero(victims & violating, axis=0),
+        by_rules=np.zeros(victims.shape[1]),
         highest_priority=highest,
         priority_sum=np.where(victims, priorities + PRIORITY_SHIFT, 0).sum(axis=0),
         victims=np.count_nonzero(victims, axis=0),

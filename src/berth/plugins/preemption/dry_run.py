@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 
 from berth.api.read_only import ReadOnlyDict
 from berth.framework.cycle_state import CycleState
-from berth.framework.preemption import VictimRules, VictimSets
+from berth.framework.preemption import VictimCost, VictimRules, VictimSets
 from berth.framework.status import Code, Status, error, is_success, unresolvable
 from berth.framework.what_if import ProfileView
 from berth.framework.work_budget import WorkBudget, steps_to_filter
@@ -67,7 +67,7 @@ class _Stopped(Exception):  # noqa: N818 - not an error: it ends a what-if that 
 class DryRun:
     """What-ifs about one pod, node by node."""
 
-    __slots__ = ("_budgets", "_pod", "_profile", "_rules", "_state", "_steps", "vacant")
+    __slots__ = ("_budgets", "_cost", "_pod", "_profile", "_rules", "_state", "_steps", "vacant")
 
     def __init__(
         self,
@@ -76,11 +76,13 @@ class DryRun:
         pod: PodInfo,
         budgets: Sequence[Budget],
         rules: VictimRules | None = None,
+        cost: VictimCost | None = None,
     ) -> None:
-        """`rules` say which pods may have to leave; without them those of lower priority."""
+        """`rules` say which pods may have to leave; without them those of lower priority. `cost` is what they count."""
         self.vacant: list[int] = []
         """The rows that were tried so far where nobody may have to leave, by the rules or for want of such pods."""
         self._rules = rules
+        self._cost = cost
         self._profile = profile
         self._state = state
         self._pod = pod
@@ -144,7 +146,15 @@ class DryRun:
         if not must_go:
             return error(NO_VICTIM_NEEDED.format(trial.node.name))
         uids = {other.uid for other in must_go}
-        return Candidate(trial.node.row, tuple(other for other in potential if other.uid in uids), violations)
+        victims = tuple(other for other in potential if other.uid in uids)
+        return self.priced(Candidate(trial.node.row, victims, violations))
+
+    def priced(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with what its victims cost by the rules, if they say."""
+        if self._cost is None:
+            return candidate
+        node = self._profile.table.view(candidate.row)
+        return candidate._replace(by_rules=self._cost(self._state, self._pod, node, candidate.victims))
 
 
 class _Trial:

@@ -43,7 +43,7 @@ class DryRunOutcomes:
 
     __slots__ = (
         "_basis", "_budgets", "_budgets_seen", "_costs", "_freed", "_nominations", "_nominator", "_ranked_pods",
-        "_steps", "_steps_for", "_table", "_versions",
+        "_steps", "_steps_for", "_table", "_versions", "_why",
     )  # fmt: skip
 
     def __init__(
@@ -109,24 +109,37 @@ class DryRunOutcomes:
     def learn(self, tried: Tried, steps: int) -> None:
         """Note what was found on some rows by column, and what that took of the budget of work."""
         rows = tried.rows
+        self.spent(steps, len(rows))
         self._note(rows, tried.freed)
         for kept, column in zip(self._costs, tried.costs, strict=True):
             kept[rows] = column
         for status, refused in tried.refusals_by_plain:
             if status.code is Code.ERROR:
                 self._versions[refused] = UNTRIED
-        self._steps += steps
-        self._steps_for += len(rows)
 
-    def learn_row(self, row: int, found: Candidate | Status) -> None:
-        """Note what was found on a row; an error is not kept."""
+    def spent(self, steps: int, rows: int) -> None:
+        """Note what trying so many rows took of the budget of work."""
+        self._steps += steps
+        self._steps_for += rows
+
+    def learn_row(self, row: int, found: Candidate | Status, *, lasts: bool = True) -> None:
+        """Note what was found on a row; an error is not kept, nor what does not last beyond this search."""
         is_freed = isinstance(found, Candidate)
         self._freed[row] = is_freed
         is_error = isinstance(found, Status) and found.code is Code.ERROR
-        self._versions[row] = UNTRIED if is_error else self._table.version[row]
+        self._versions[row] = UNTRIED if is_error or not lasts else self._table.version[row]
         if isinstance(found, Candidate):
             for column, value in zip(self._costs, cost(found), strict=True):
                 column[row] = value
+        else:
+            self._why[row] = found
+
+    def refusals(self, rows: RowArray) -> Sequence[tuple[Status, RowArray]]:
+        """Return why these rows cannot be freed, of which each was tried by itself."""
+        groups: dict[Status, list[int]] = {}
+        for row in rows.tolist():
+            groups.setdefault(self._why[row], []).append(row)
+        return [(status, np.array(failing, dtype=np.intp)) for status, failing in groups.items()]
 
     def refuse(self, rows: RowArray) -> None:
         """Note that rows cannot be freed."""
@@ -142,6 +155,8 @@ class DryRunOutcomes:
         self._freed: Mask = np.zeros(capacity, dtype=np.bool_)
         self._costs = no_costs(capacity)
         self._steps = self._steps_for = 0
+        self._why: dict[int, Status] = {}
+        """Of rows that were tried by themselves and cannot be freed, why."""
 
 
 class KeptDryRun:
@@ -186,3 +201,29 @@ class KeptDryRun:
             return
         for row in rows.tolist():
             self._outcomes.learn_row(row, self._plain.on(self._table.view(row)))
+
+
+class KeptRowByRow:
+    """Tries rows one by one, where columns do not know whom a plugin's rules let go; only those that are not known."""
+
+    __slots__ = ("_outcomes", "_plain", "_table", "owed")
+
+    def __init__(self, outcomes: DryRunOutcomes, plain: DryRun, table: NodeTable) -> None:
+        self._outcomes = outcomes
+        self._plain = plain
+        self._table = table
+        self.owed = 0
+        """As in `KeptDryRun`."""
+
+    def on(self, rows: RowArray) -> Tried:
+        """Try these rows; why they cannot be freed is known to the outcomes."""
+        unknown = self._outcomes.unknown(rows)
+        self.owed += self._outcomes.steps(len(rows) - len(unknown))
+        before = self._plain.work.spent
+        for row in unknown.tolist():
+            found = self._plain.on(self._table.view(row))
+            # That nobody may go may be said with the pod's name, and is kept elsewhere.
+            is_vacant = row in self._plain.vacant[-1:]
+            self._outcomes.learn_row(row, found, lasts=not is_vacant)
+        self._outcomes.spent(self._plain.work.spent - before, len(unknown))
+        return self._outcomes.of(rows)
