@@ -6,6 +6,7 @@ what it has assumed, with bindings sent beside the next cycles.
 
 import pytest
 
+from berth.api.pod import Pod
 from berth.core.builders import PodBuilder, make_namespace, make_node, make_pod
 from tests.agreement.observing import Bystander
 
@@ -87,6 +88,20 @@ def test_of_a_pod_of_higher_priority_that_came_later_both_orders_are_tried() -> 
     assert results == {"high": "agrees", "low": "couldHaveSeen"}
 
 
+def test_a_pod_that_came_after_the_binding_was_decided_about_later() -> None:
+    seen = Bystander(*nodes(2))
+    early, late = pod("early"), pod("late", "3").priority(10)
+    full = pod("full", "2")
+    seen.put(full)
+    seen.bind(full, "n1")
+    seen.pass_revisions()
+    seen.put(early)
+    seen.bind(early, "n1")  # best only if n2 has got the late one by now
+    seen.put(late)
+    seen.bind(late, "n2")
+    assert seen.results() == {"full": "agrees", "early": "otherwise", "late": "agrees"}
+
+
 def test_what_happened_within_the_moment_that_a_binding_takes_was_hardly_seen() -> None:
     seen = Bystander(*nodes(2))
     old = pod("old", "3")
@@ -158,6 +173,33 @@ def test_a_scheduler_that_looks_at_a_part_of_the_nodes_may_miss_the_best() -> No
     assert dict(seen.core.agreement.lost_points) == {judged.points: 1}
 
 
+def test_nodes_that_are_better_all_around_cannot_all_have_been_missed() -> None:
+    """A search goes from node to node in their order, so that of every hundred nodes it has looked at some of these."""
+    many = [make_node(f"n{number:03}").capacity(cpu="4", memory="8Gi", pods="20") for number in range(200)]
+    seen = Bystander(*many)
+    for number in range(200):
+        if number % 3:
+            seen.put(pod(f"filler-{number}").node(f"n{number:03}"))
+    stray = pod("stray")
+    seen.put(stray)
+    seen.bind(stray, "n007")
+    assert seen.results() == {"stray": "otherwise"}
+
+
+def test_a_node_that_closed_after_a_sampled_decision_is_told_as_sampled() -> None:
+    many = [make_node(f"n{number:03}").capacity(cpu="4", memory="8Gi", pods="20") for number in range(200)]
+    seen = Bystander(*many)
+    for number in range(150):
+        seen.put(pod(f"filler-{number}").node(f"n{number:03}"))
+    stray = pod("stray")
+    seen.put(stray)
+    seen.put(make_node("n007").capacity(cpu="4", memory="8Gi", pods="20").unschedulable())
+    seen.pass_revisions()
+    seen.bind(stray, "n007")
+    assert seen.results() == {"stray": "sampled"}
+    assert seen.judged[0].points > 0 and seen.judged[0].decision.lag_ms == 11
+
+
 @pytest.mark.parametrize(
     ("percentage", "better"),
     [(100, 150), (None, 120)],
@@ -199,6 +241,11 @@ def waiting(builder: PodBuilder, message: str, *, nominated: str = "") -> PodBui
     return told
 
 
+def preempted(builder: PodBuilder, node: str) -> Pod:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    return builder.copy().node(node).set_status(conditions=[target]).build()
+
+
 def test_why_a_pod_fits_nowhere_is_compared_word_for_word() -> None:
     seen = Bystander(*nodes(2))
     large = pod("large", "16")
@@ -224,14 +271,54 @@ def test_room_is_made_on_the_same_node_or_one_that_costs_as_much(victim: str, re
     seen.put(urgent)
     node, gone = ("n1", cheap) if victim == "cheap" else ("n2", dear)
     seen.tell("MODIFIED", waiting(urgent, "0/2 nodes are available: 2 Insufficient cpu.", nominated=node).build())
-    target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-    seen.tell("MODIFIED", gone.copy().node(node).set_status(conditions=[target]).build())
+    seen.tell("MODIFIED", preempted(gone, node))
     seen.finish()
     (failure,) = seen.failures
     assert failure.preemption is not None
     assert failure.preemption.victims == (f"default/{victim}",)
     assert failure.preemption.our_victims == ("default/cheap",)
     assert failure.result == result
+
+
+def test_as_many_victims_of_the_same_priority_are_not_as_good_where_they_make_no_room() -> None:
+    seen = Bystander(*nodes(2))
+    large, small = pod("large", "4"), pod("small", "1")
+    rest = pod("rest", "3").priority(1000)
+    for each, name in ((large, "n1"), (rest, "n2"), (small, "n2")):
+        seen.put(each)
+        seen.bind(each, name)
+        seen.pass_revisions()
+    urgent = pod("urgent", "2").priority(100)
+    seen.put(urgent)
+    seen.tell("MODIFIED", waiting(urgent, "0/2 nodes are available: 2 Insufficient cpu.", nominated="n2").build())
+    seen.tell("MODIFIED", preempted(small, "n2"))
+    seen.finish()
+    (failure,) = seen.failures
+    assert failure.result == "otherwise" and failure.preemption is not None
+    assert failure.preemption.our_victims == ("default/large",)
+    assert failure.preemption.victims == ("default/small",)
+
+
+def test_of_two_preemptors_on_a_node_each_is_held_to_the_victims_that_it_needs() -> None:
+    """The first needs two pods to go, of which the API server hears of one only when the second is nominated."""
+    seen = Bystander(*nodes(1))
+    pods = [pod(f"p{number}") for number in range(4)]
+    for each in pods:
+        seen.put(each)
+        seen.bind(each, "n1")
+        seen.pass_revisions()
+    first, second = pod("first", "2").priority(100), pod("second", "1").priority(100)
+    seen.put(first)
+    seen.put(second)
+    told = "0/1 nodes are available: 1 Insufficient cpu."
+    a, b, c, _ = pods
+    seen.tell("MODIFIED", preempted(a, "n1"))
+    seen.tell("MODIFIED", waiting(first, told, nominated="n1").build())
+    seen.tell("MODIFIED", preempted(c, "n1"))
+    seen.tell("MODIFIED", preempted(b, "n1"))
+    seen.tell("MODIFIED", waiting(second, told, nominated="n1").build())
+    seen.finish()
+    assert [failure.result for failure in seen.failures] == ["agrees", "agrees"]
 
 
 def test_other_objects_are_taken_in_as_by_any_core() -> None:

@@ -13,7 +13,9 @@ def picture(seen: Bystander) -> tuple[object, ...]:
     counted = {uid: (core.cache.table.names[state.row], state.pod.labels) for uid, state in core.cache.states().items()}
     nominated = {name: sorted(pod.uid for pod in core.nominator.pods_on(name)) for name in core.nominator.nodes()}
     unschedulable = [node.spec.unschedulable for node in core.cache.table.nodes if node is not None]
-    return counted, nominated, sorted(core.cache.table.row_of), sorted(unschedulable), core.cache.assumed_count
+    table = core.cache.table
+    order = list(table.row_of), list(table.tree.order()), [list(pods) for pods in table.pods]
+    return counted, nominated, order, sorted(unschedulable), core.cache.assumed_count
 
 
 def live(seed: int) -> Bystander:

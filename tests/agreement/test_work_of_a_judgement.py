@@ -13,7 +13,7 @@ def work_of_the_last(waiting: int, *, sampled: bool = False) -> int:
     for pod in pods:
         look.put(pod)
     for number, pod in enumerate(pods[:-1]):
-        look.bind(pod, "n0" if sampled else f"n{number % 120}")
+        look.bind(pod, f"n{number % (110 if sampled else 120)}")
     return instructions(lambda: look.bind(pods[-1], "n1"))
 
 

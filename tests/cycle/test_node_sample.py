@@ -1,10 +1,12 @@
 """How many nodes are looked at, and which come next."""
 
+import random
+
 import numpy as np
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth.cycle.node_sample import feasible_nodes_to_find, sample
+from berth.cycle.node_sample import feasible_nodes_to_find, fewest_beside, sample
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import replay
 
@@ -73,3 +75,12 @@ def test_one_node_is_enough_where_nothing_scores(enabled, found):
     }
     (only,) = replay(case, in_tree_registry())
     assert (only["feasibleInOrder"], only["nextStartIndex"]) == (found, len(found) % 2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_fewest_beside_a_node_are_those_of_the_walk_that_meets_fewest(seed: int) -> None:
+    lots = random.Random(seed)
+    marked = np.array([lots.random() < 0.3 for _ in range(lots.randrange(5, 30))])
+    at, enough = lots.randrange(len(marked)), lots.randrange(1, len(marked) + 1)
+    walks = ([(start + step) % len(marked) for step in range(enough)] for start in range(len(marked)))
+    assert fewest_beside(marked, at, enough) == min(int(marked[walk].sum()) for walk in walks if at in walk)

@@ -16,7 +16,9 @@ questions at most, and a single one in nearly all cases.
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from functools import partial
+from itertools import combinations, islice, takewhile
+from math import isqrt
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -34,13 +36,14 @@ from berth.agreement.results import (
 )
 from berth.api.pod import Pod
 from berth.core.core import Core
-from berth.core.questions import choose, decide, unanswered
+from berth.core.questions import choose, decide, find, unanswered
 from berth.cycle.attempt import Attempt, Outcome
-from berth.cycle.node_sample import feasible_nodes_to_find
+from berth.cycle.node_sample import feasible_nodes_to_find, fewest_beside
 from berth.cycle.schedule import Search
 from berth.engine.sums import BestRows
 from berth.framework.blame import contained, status_of
-from berth.plugins.preemption.choice import Candidate, cost
+from berth.plugins.preemption.budgets import Budgets, concerning, split_by_violation
+from berth.plugins.preemption.choice import Candidate, Cost, by_importance, cost
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -106,7 +109,7 @@ class AskedPod(NamedTuple):
     nominated: str = ""
     """The node that it was newly nominated to."""
     victims: tuple[PodInfo, ...] = ()
-    """The pods there that had to go for it."""
+    """The pods there that may have had to go for it, the likeliest first."""
 
 
 class State(NamedTuple):
@@ -204,12 +207,26 @@ class Past:
         return bound is not None and (bound.goes_before(pending) or pending.goes_before(bound))
 
     def _either_side(self, question: AskedPod, order: Sequence[CountedOtherwise]) -> Iterator[tuple[Moment, Shift]]:
-        """Yield single pods on the other side of this one, where the order of the queue has not decided that."""
-        settled = {question.pending.uid, *(shift.uid for shift in order)}
-        coming = (each for each in self.coming.values() if each.pending.uid not in settled)
+        """Yield single pods on the other side of this one, where the order of the queue has not decided that.
+
+        One that came only after this one's binding was told is decided about later, whatever its priority.
+        """
+        pending = question.pending
+        settled = {pending.uid, *(shift.uid for shift in order)}
+        coming = (
+            each
+            for each in self.coming.values()
+            if each.pending.uid not in settled
+            and each.pending.since.order < question.moment.order
+            and not pending.goes_before(each.pending)
+        )
         for after in islice(coming, MOST_NEIGHBOURS):
             yield question.moment, CountedOtherwise(after.pending.uid, after.pod, after.node)
-        bound = (each for each in self._bound_since(question.pending.since) if each.pending.uid not in settled)
+        bound = (
+            each
+            for each in self._bound_since(pending.since)
+            if each.pending.uid not in settled and not each.pending.goes_before(pending)
+        )
         for before in islice(bound, MOST_NEIGHBOURS):
             yield before.moment, CountedOtherwise(before.pending.uid)
 
@@ -272,29 +289,29 @@ class Judge:
 
     def judge(self, question: AskedPod) -> Judgement:
         """Judge a pod that is about to be counted as bound."""
-        may_be_sampled = False
         asked = 0
         first: State | None = None
+        sampled: State | None = None
+        """The first state in which sampling explains that the node is not the best."""
         for state in self._past.states(question, self._moment_s):
             first = first or state
             with standing_in(self._core, state.shifts):
                 answer = self._ask(question)
                 asked += 1
                 if answer.is_best:
-                    return self._judged(
-                        question, state, answer, "agrees" if state.is_present else "couldHaveSeen", asked
-                    )
-                if asked == 1:
-                    better = self._better(question, answer)
-                    may_be_sampled = better is not None
-                    if better is not None and better > MANY_BETTER and not state.shifts:
+                    result: Result = "agrees" if state.is_present else "couldHaveSeen"
+                    return self._judged(question, state, answer, result, asked)
+                better = self._better(question, answer) if sampled is None else None
+                if better is not None:
+                    sampled = state
+                    if better > MANY_BETTER and asked == 1 and not state.shifts:
                         return self._judged(question, state, answer, "sampled", asked)
-            if asked >= (MOST_STATES_SAMPLED if may_be_sampled else MOST_STATES):
+            if asked >= (MOST_STATES if sampled is None else MOST_STATES_SAMPLED):
                 break
         assert first is not None, "there is always the state at the moment of the question"
-        with standing_in(self._core, first.shifts):
-            result: Result = "sampled" if may_be_sampled else "otherwise"
-            judged = self._judged(question, first, self._ask(question), result, asked)
+        state, result = (first, "otherwise") if sampled is None else (sampled, "sampled")
+        with standing_in(self._core, state.shifts):
+            judged = self._judged(question, state, self._ask(question), result, asked)
             if result == "otherwise" and self.on_otherwise is not None:
                 self.on_otherwise(self._core, question.pod)
         return judged
@@ -340,12 +357,22 @@ class Judge:
         enough = feasible_nodes_to_find(len(self._core.cache.table), self._percentages.get(attempt.profile.name))
         if nodes.count <= enough:
             return None
+        table = self._core.cache.table
         rows = nodes.row_array()
         totals = scored.total(rows)
-        own = totals[np.searchsorted(rows, self._core.cache.table.row_of[question.node])]
-        better = int(np.count_nonzero(totals > own))
+        is_better = np.zeros(table.capacity, dtype=np.bool_)
+        is_better[rows] = totals > totals[np.searchsorted(rows, table.row_of[question.node])]
+        better = int(np.count_nonzero(is_better))
         # Of the nodes that it looked at, of which there were enough, none was better.
-        return better if better <= nodes.count - enough else None
+        if better > nodes.count - enough:
+            return None
+        missed = isqrt(len(table))  # what its workers leave of their chunks when they have found enough
+        if better > missed:
+            order = np.array([row for row in table.tree.order() if nodes.mask[row]], dtype=np.intp)
+            at = int(np.flatnonzero(order == table.row_of[question.node])[0])
+            if fewest_beside(is_better[order], at, enough) > missed:
+                return None
+        return better
 
     def _judged(self, question: AskedPod, state: State, answer: StateAnswer, result: Result, asked: int) -> Judgement:
         if self.on_decided is not None:
@@ -397,7 +424,8 @@ class Judge:
         is_same = not outcome.fits and outcome.message == question.told
         preemption: JudgedPreemption | None = None
         if question.nominated:
-            preemption = _preemption(question, attempt)
+            search = partial(find, self._core, question.pod, search=self._search(), on_bug=_worded)
+            preemption = _preemption(self._core, question, attempt, search)
             is_same = not outcome.fits and (preemption.is_same or preemption.is_as_good)
         result: FailureResult = "otherwise"
         if is_same:
@@ -416,24 +444,46 @@ class Judge:
         )
 
 
-def _preemption(question: AskedPod, attempt: Attempt) -> JudgedPreemption:
-    node, victims = attempt.outcome.nominated_node_name or "", attempt.outcome.victims
-    theirs, ours = {each.uid for each in question.victims}, {each.uid for each in victims}
-    is_same = node == question.nominated and theirs == ours
-    is_as_good = bool(theirs and ours) and _cost(question.victims) <= _cost(victims)
+def _preemption(
+    core: Core, question: AskedPod, attempt: Attempt, find_again: Callable[[], Attempt]
+) -> JudgedPreemption:
+    """Hold the room that was made for a pod against what is decided here, in the state that the core is in.
+
+    Other victims are as good where making room by them costs the same, and makes it: then the pod fits there.
+    """
+    table, outcome = core.cache.table, attempt.outcome
+    node, ours = outcome.nominated_node_name or "", outcome.victims
+    row = table.row_of.get(question.nominated)
+    there = {} if row is None else table.view(row).pods
+    theirs = [each for each in question.victims if each.uid in there]
+    is_same = node == question.nominated and bool(ours) and {each.uid for each in ours} <= {each.uid for each in theirs}
+    taken = ours if is_same else tuple(theirs)
+    is_as_good = is_same
+    if ours and row is not None and not is_same:
+        price = _cost(core, question.pod, table.row_of[node], ours)
+        for chosen in combinations(theirs, len(ours)):
+            if _cost(core, question.pod, row, chosen) == price:
+                with standing_in(core, [CountedOtherwise(each.uid) for each in chosen]):
+                    nodes = find_again().found.nodes
+                if nodes is not None and nodes.mask[row]:
+                    is_as_good, taken = True, chosen
+                    break
     return JudgedPreemption(
         question.nominated,
-        tuple(sorted(each.key for each in question.victims)),
+        tuple(sorted(each.key for each in taken)),
         node,
-        tuple(sorted(each.key for each in victims)),
+        tuple(sorted(each.key for each in ours)),
         is_same,
         is_as_good,
     )
 
 
-def _cost(victims: tuple[PodInfo, ...]) -> tuple[float, ...]:
-    """Return what making room costs by upstream's criteria, but for budgets, which nobody has counted for them."""
-    return tuple(cost(Candidate(0, victims, 0)))
+def _cost(core: Core, pod: PodInfo, row: int, victims: Sequence[PodInfo]) -> Cost:
+    """Return what making room for a pod costs by upstream's criteria."""
+    lower = by_importance(other for other in core.cache.table.view(row).pods.values() if other.priority < pod.priority)
+    breaking, _ = split_by_violation(lower, concerning(lower, Budgets(core.objects).all()))
+    uids = {each.uid for each in victims}
+    return cost(Candidate(row, tuple(victims), sum(each.uid in uids for each in breaking)))
 
 
 def rejections(attempt: Attempt, table: NodeTable, row: int) -> dict[str, tuple[str, ...]]:

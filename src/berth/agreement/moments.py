@@ -135,14 +135,22 @@ class Nominated:
 
 @contextlib.contextmanager
 def standing_in(core: Core, shifts: Sequence[Shift]) -> Iterator[None]:
-    """Have the core's cluster be another one until the end of the block. No cycle of it may be open."""
+    """Have the core's cluster be another one until the end of the block. No cycle of it may be open.
+
+    Afterwards nodes and the pods of each stand in the order in which they came, too: it decides among equal victims.
+    """
+    if not shifts:
+        yield
+        return
     made: list[Shift] = []
+    order = core.cache.table.note_order()
     try:
         made.extend(shift for shift in shifts if shift.make(core))
         yield
     finally:
         for shift in reversed(made):
             shift.take_back(core)
+        core.cache.table.put_in_order(order)
 
 
 class Moment(NamedTuple):

@@ -33,6 +33,8 @@ from berth.state.queued_pod import QueuedPod
 KEPT_CHANGES: Final = 1024
 LATE_S: Final = 1.0
 """What comes to its turn later than this is counted and not judged, since the observer does not keep up."""
+MOST_VICTIMS: Final = 8
+"""So many pods that are preempted on a node are taken for one preemptor's."""
 PREEMPTED: Final = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget of pods that a scheduler evicts."""
 
@@ -97,8 +99,6 @@ class ObservingCore(Core):
         self._past = Past(KEPT_CHANGES)
         self._pending: dict[str, Pending] = {}
         self._victims: dict[str, Victim] = {}
-        self._nominations: deque[tuple[str, int]] = deque(maxlen=KEPT_CHANGES)
-        """The nodes that pods were nominated to, and when in the order of events."""
         self._order = 0
         self._latest = 0.0
         """The time of the latest call; the core's own is that of what was taken in last."""
@@ -181,8 +181,6 @@ class ObservingCore(Core):
         if known is None or not is_news or not told or not self._observing.judges_failures:
             return None
         new = nominated if nominated != known.pod.status.nominated_node_name else ""
-        if new:
-            self._nominations.append((new, moment.order))
         return AskedPod(self.intake.info(known.pod), known, moment, told=told, nominated=new)
 
     def _note_victim(self, pod: Pod, moment: Moment) -> None:
@@ -278,24 +276,19 @@ class ObservingCore(Core):
             self.shadows.look(attempt, 0)
 
     def _victims_of(self, asked: AskedPod) -> tuple[PodInfo, ...]:
-        """Return the pods that are preempted for a pod on the node that it is nominated to, and claim them for it."""
-        if not asked.nominated:
-            return ()
-        found = {
-            uid: victim.pod
-            for uid, victim in self._victims.items()
+        """Return the pods that may be preempted for a pod on the node that it is nominated to, the likeliest first.
+
+        The API server hears of victims before the pod's nomination or after it, and may hear of others' in between.
+        """
+        found = [
+            victim
+            for victim in self._victims.values()
             if victim.pod.node_name == asked.nominated
             and victim.moment.order > asked.pending.since.order
             and victim.pod.priority < asked.pod.priority
-            and self._nearest_nomination(asked.nominated, victim.moment.order) == asked.moment.order
-        }
-        for uid in found:
-            del self._victims[uid]
-        return tuple(found.values())
-
-    def _nearest_nomination(self, node: str, order: int) -> int:
-        """Return when a pod was nominated to a node, nearest to this place in the order of events."""
-        return min((each for name, each in self._nominations if name == node), key=lambda each: abs(each - order))
+        ]
+        found.sort(key=lambda victim: abs(victim.moment.order - asked.moment.order))
+        return tuple(victim.pod for victim in found[:MOST_VICTIMS])
 
 
 def _told(pod: Pod) -> str:

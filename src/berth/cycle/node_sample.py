@@ -45,3 +45,13 @@ def sample(order: NDArray[np.intp], start: int, feasible: Mask, enough: int, nod
     looked_at, fits = walk[:end], fits[:end]
     # Modulo all nodes, not those that were worth looking at: upstream counts its `nextStartNodeIndex` so.
     return Sampled(start, looked_at[fits], looked_at[~fits], (start + end) % max(node_count, 1))
+
+
+def fewest_beside(marked: Mask, at: int, enough: int) -> int:
+    """Return how many marked nodes a search finds at least that ends with `enough`, the one at index `at` among them.
+
+    `marked` has the feasible nodes in the order of the walk, which goes on at the beginning after the last.
+    """
+    around = np.resize(np.roll(marked, enough - 1 - at), 2 * enough - 1)
+    found = np.concatenate(([0], np.cumsum(around)))
+    return int((found[enough:] - found[:-enough]).min())
