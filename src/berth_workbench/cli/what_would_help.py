@@ -220,7 +220,7 @@ def _tell(
     elif pods:
         asked = [_of(site, pod, namespace or "default") for pod in pods]
     else:
-        asked = [cluster.pods[key] for key in stay_pending(site, namespace)]
+        asked = [cluster.objects["Pod", key] for key in stay_pending(site, namespace)]
     ending = KnownEnds(snapshot.documents).in_words(cluster.pods.values())
 
     def search(number: int) -> Help:

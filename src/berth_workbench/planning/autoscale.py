@@ -123,8 +123,9 @@ def autoscale(
     site.count_no_more()
     within = watch.within()
     by_price = all(each.price is not None for each in groups)
-    present = [each for each in groups if any(name in cluster.nodes for name in each.members)]
-    lost = {each.spec.name: [name for name in each.members if name in cluster.nodes] for each in present}
+    there = cluster.nodes
+    present = [each for each in groups if any(name in there for name in each.members)]
+    lost = {each.spec.name: [name for name in each.members if name in there] for each in present}
     watch.begin("losing spot nodes", len(present))
     spot_groups = {each.spec.name: lost[each.spec.name] for each in present if each.spec.spot}
     spot = loss_of(site, spot_groups, watch=watch)
@@ -200,7 +201,8 @@ def removable_nodes(
 ) -> tuple[list[RemovableNode], int]:
     """Remove nodes as long as nobody needs them; return them, and how many were tried."""
     cluster = site.cluster
-    group_of = {name: each for each in groups for name in each.members if name in cluster.nodes}
+    there = cluster.nodes
+    group_of = {name: each for each in groups for name in each.members if name in there}
     left = {each.spec.name: sum(one is each for one in group_of.values()) for each in groups}
     used = {name: _used(site, name) for name in group_of}
     order = sorted((each for each in used if used[each] <= used_at_most), key=lambda each: (used[each], natural(each)))

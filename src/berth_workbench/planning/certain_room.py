@@ -17,7 +17,8 @@ until everybody has a place, so a pod never comes to one that it does not fit on
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -81,18 +82,18 @@ class CertainRoom:
         asked = [shape for shape in leaving.pods if among is None or shape in among]
         if not asked:
             return []
-        sure = _Certainty(self._places, self._demand([leaving.pods, self._beside]), leaving.rows)
-        return [shape for shape in asked if not self._has_room(shape, leaving.pods, sure)]
+        sure = _Certainty(self._demand([leaving.pods, self._beside]).on, leaving.rows)
+        return [shape for shape in asked if not self.has_room(shape, leaving.pods, sure)]
 
-    def unproven_of_any(self, each: Sequence[LeavingPods], count: int) -> set[PodShape]:
-        """Return the shapes of which it is not proven for all sets of `count` of these that leave at once."""
-        shapes = {shape for leaving in each for shape in leaving.pods}
+    def any_of(self, each: Sequence[LeavingPods]) -> "AnyOf":
+        """Return what can be asked about any so many of these that leave at once."""
         demands = [self._demand([leaving.pods]) for leaving in each]
-        most = _Most(demands, self._demand([self._beside]), count)
-        sure = _Certainty(self._places, most, None, max((len(leaving.rows) for leaving in each), default=0) * count)
-        return {shape for shape in shapes if not self._has_room(shape, shapes, sure)}
+        shapes = {shape for leaving in each for shape in leaving.pods}
+        rows = max((len(leaving.rows) for leaving in each), default=0)
+        return AnyOf(self, shapes, demands, self._demand([self._beside]), rows)
 
-    def _has_room(self, shape: PodShape, leaving: Iterable[PodShape], sure: "_Certainty") -> bool:
+    def has_room(self, shape: PodShape, leaving: Iterable[PodShape], sure: "_Certainty") -> bool:
+        """Say whether it is certain that all pods of a shape find a place, where these leave together."""
         candidate = self._candidate(shape)
         if candidate is None or not sure.of(candidate.fit):
             return False
@@ -108,7 +109,7 @@ class CertainRoom:
             spent[PODS] += count
             for name, amount in self._examples[shape].requests.items():
                 spent[name] += amount * count
-        return _Demand(found)
+        return _Demand(found, self._places)
 
     def _is_free_of(self, candidate: "_Candidate", others: Iterable[PodShape]) -> bool:
         """Whether none of these pods changes more for the candidate than the load."""
@@ -207,50 +208,67 @@ class _Places:
 class _Demand:
     """How much pods request of each resource, by the nodes that they may come to."""
 
-    __slots__ = ("_by_place",)
+    __slots__ = ("_by_place", "_places")
 
-    def __init__(self, by_place: Mapping[int, Mapping[str, int]]) -> None:
+    def __init__(self, by_place: Mapping[int, Mapping[str, int]], places: _Places) -> None:
         self._by_place = by_place
+        self._places = places
 
-    def on(self, place: int, places: _Places) -> Counter[str]:
+    def on(self, place: int) -> Counter[str]:
         """Return what those request, `PODS` included, that may come to any node of a place."""
         found: Counter[str] = Counter()
         for other, amounts in self._by_place.items():
-            if places.meet(place, other):
+            if self._places.meet(place, other):
                 found.update(amounts)
         return found
 
 
-class _Most:
-    """The most that pods of any so many of some sets request, together with those beside them."""
+class AnyOf:
+    """Asks about any so many of some sets of nodes that are lost at once, whichever they are."""
 
-    __slots__ = ("_beside", "_count", "_each")
+    __slots__ = ("_amounts", "_beside", "_demands", "_room", "_rows", "_shapes")
 
-    def __init__(self, each: Sequence[_Demand], beside: _Demand, count: int) -> None:
-        self._each = each
+    def __init__(
+        self, room: CertainRoom, shapes: Set[PodShape], demands: Sequence[_Demand], beside: _Demand, rows: int
+    ) -> None:
+        """`demands` are those of each set, which has at most so many `rows`."""
+        self._room = room
+        self._shapes = shapes
+        self._demands = demands
         self._beside = beside
-        self._count = count
+        self._rows = rows
+        self._amounts: dict[int, dict[str, list[int]]] = {}
+        """By place and resource, what each set requests there, the largest first."""
 
-    def on(self, place: int, places: _Places) -> Counter[str]:
-        """Return what those of them request that may come to any node of a place, at most."""
-        amounts: defaultdict[str, list[int]] = defaultdict(list)
-        for demand in self._each:
-            for name, amount in demand.on(place, places).items():
-                amounts[name].append(amount)
-        found = self._beside.on(place, places)
+    def unproven(self, count: int) -> set[PodShape]:
+        """Return the shapes of which it is not proven that all their pods find another place, whichever are lost."""
+        sure = _Certainty(partial(self._most, count), None, self._rows * count)
+        return {shape for shape in self._shapes if not self._room.has_room(shape, self._shapes, sure)}
+
+    def _most(self, count: int, place: int) -> Counter[str]:
+        """Return what the pods of any `count` sets request at most that may come to any node of a place."""
+        if place not in self._amounts:
+            amounts: defaultdict[str, list[int]] = defaultdict(list)
+            for demand in self._demands:
+                for name, amount in demand.on(place).items():
+                    amounts[name].append(amount)
+            self._amounts[place] = {name: sorted(some, reverse=True) for name, some in amounts.items()}
+        found = self._beside.on(place)
         # No set of them requests more of a resource than those that request most of it, whichever these are.
-        found.update({name: sum(sorted(some, reverse=True)[: self._count]) for name, some in amounts.items()})
+        found.update({name: sum(some[:count]) for name, some in self._amounts[place].items()})
         return found
 
 
 class _Certainty:
     """Whether prices come to enough where some pods leave together; worked out once for each `_Fit`."""
 
-    __slots__ = ("_demand", "_gone", "_known", "_places", "_spent", "_widest")
+    __slots__ = ("_demand", "_gone", "_known", "_spent", "_widest")
 
-    def __init__(self, places: _Places, demand: "_Demand | _Most", gone: Rows | None, widest: int = 0) -> None:
-        """`gone` are the rows that are lost; where these may be any, `widest` is how many they are."""
-        self._places = places
+    def __init__(self, demand: Callable[[int], Counter[str]], gone: Rows | None, widest: int = 0) -> None:
+        """`demand` says by place what the pods request that may come there, `gone` are the rows that are lost.
+
+        Where these may be any, `widest` is how many they are.
+        """
         self._demand = demand
         self._gone = gone
         self._widest = widest
@@ -266,7 +284,7 @@ class _Certainty:
 
     def _worked_out(self, fit: _Fit) -> bool:
         if fit.place not in self._spent:
-            self._spent[fit.place] = self._demand.on(fit.place, self._places)
+            self._spent[fit.place] = self._demand(fit.place)
         demand = self._spent[fit.place]
         # A pod is not in its own way.
         spendable = [

@@ -412,14 +412,15 @@ class _Asker:
     def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, tuple[set[PodShape], set[PodShape]]]:
         """Return up to how many nodes can be lost, whichever, and the shapes for which one may be too many, and two."""
         each = [LeavingPods(np.array(at, dtype=np.intp), self._on_row[at[0]]) for at in rows.values()]
-        doubtful = self._room.unproven_of_any(each, 1), self._room.unproven_of_any(each, 2)
+        any_of = self._room.any_of(each)
+        doubtful = any_of.unproven(1), any_of.unproven(2)
         if not self._proves or doubtful[0]:
             return 0, doubtful
         low, high = 1, min(NODES_AT_MOST, max(len(each) - 1, 1)) + 1
         while high - low > 1:
             self._watch.check()
             middle = (low + high) // 2
-            if self._room.unproven_of_any(each, middle):
+            if any_of.unproven(middle):
                 high = middle
             else:
                 low = middle

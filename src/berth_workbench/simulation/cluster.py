@@ -198,12 +198,12 @@ class SimulatedCluster(UndoableCluster):
 
     @property
     def nodes(self) -> dict[str, Node]:
-        """The nodes, by name."""
+        """The nodes, by name, as they are now: one is looked up in `objects`."""
         return {node.metadata.name: node for node in self.of(Node)}
 
     @property
     def pods(self) -> dict[str, Pod]:
-        """The pods, by `namespace/name`."""
+        """The pods, by `namespace/name`, as they are now: one is looked up in `objects`."""
         return {pod.key: pod for pod in self.of(Pod)}
 
     @property

@@ -17,6 +17,8 @@ from berth_workbench.showing.words import counted
 
 REFRESH_S = 2.0
 GROUPS_SHOWN = 100
+NAMES_SHOWN = 6
+"""So many pods of a workload have a link; the others are found by the search."""
 
 
 class PendingView:
@@ -102,10 +104,10 @@ def _card(group: PendingGroup, tell_help: Callable[[], None]) -> None:
                 tag("p", lacking.sentence, "soft")
             tag("p", ", ".join(f"{count} {queue}" for queue, count in group.queues.items()), "soft")
             with tag("ul", classes="names"):
-                for pod in group.named:
+                for pod in group.named[:NAMES_SHOWN]:
                     with tag("li"):
                         link(pod, pod_path(pod))
-            if rest := group.pods - len(group.named):
+            if (rest := group.pods - NAMES_SHOWN) > 0:
                 tag("p", f"and {rest:,} more", "soft")
 
 

@@ -40,7 +40,7 @@ def help_for_all(situation: Situation, watch: WorkWatch = UNWATCHED, namespace: 
     for key in stay_pending(site, namespace):
         if left <= 0 or watch.is_stopped:
             return
-        pod, trials = site.cluster.pods[key], min(left, MAX_TRIALS)
+        pod, trials = site.cluster.objects["Pod", key], min(left, MAX_TRIALS)
         found = what_would_help(
             site.cluster, pod, documents=documents, ending=ending, max_trials=trials, watch=watch.within()
         )

@@ -235,7 +235,7 @@ class Rebalancing:
         """Return the pods that are pending, and those that are to be created."""
         cluster = self._cluster
         pending = pending_keys(cluster)
-        waiting = [cluster.core.intake.info(cluster.pods[key]) for key in pending]
+        waiting = [cluster.core.intake.info(cluster.objects["Pod", key]) for key in pending]
         return waiting + [guest.fresh for guest in self._guests.movers if guest.key not in pending]
 
     def _board(self, banned: set[tuple[str, str]]) -> tuple[Board, Goal]:
