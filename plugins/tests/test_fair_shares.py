@@ -93,6 +93,26 @@ def test_a_thousand_pods_that_fit_nowhere_hold_up_nobody_else(config):
     assert len(tried) == 306
 
 
+def test_what_becomes_free_goes_to_the_smallest_share_however_many_wait(config):
+    """Three tasks of 1 CPU and 4 GB, and six of 1 CPU alone, are equal shares of 9 CPUs and 18 GB.
+
+    The longer line, whose pods are tried in vain last each time, is that of the tenant who came later and has less.
+    """
+    cluster = fair(config, node("n1"))
+    for number in range(10):
+        cluster.put(pod(f"a{number}", "a", 1, 4))
+    cluster.run()
+    for number in range(30):
+        cluster.put(pod(f"b{number}", "b", 1, 0))
+    cluster.run()
+    for _ in range(4):
+        running = sorted(name for name, where in cluster.nodes_of().items() if where and name[0] == "a")
+        cluster.delete("Pod", f"a/{running[0]}")
+        cluster.run()
+    running = [name[0] for name, where in cluster.nodes_of().items() if where]
+    assert (running.count("a"), running.count("b")) == (3, 6)
+
+
 def test_critical_pods_are_first_whoever_they_belong_to(config):
     cluster = fair(config, node("n1", 2, 100), pod("there", "a").node("n1"))
     cluster.put(pod("b0", "b"))

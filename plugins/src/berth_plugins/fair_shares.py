@@ -6,9 +6,10 @@ time. So tenants that ask for different resources come to equal dominant shares,
 others (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011).
 
 A tenant whose pod finds no node passes its turn: every other tenant with pods in the queue has one before the next of
-this tenant's is tried. So pods that fit nowhere, however many, hold up their own tenant and nobody else, and a tenant
-that has one pod is tried at least once while each of the others is tried twice. Pods of a priority above that of users'
-pods (`system-cluster-critical`) are first whoever they belong to.
+this tenant's is tried. When a pod has gone meanwhile, it has one more before them, so that what becomes free goes to
+the smallest share. So pods that fit nowhere, however many, hold up their own tenant and nobody else, and a tenant that
+has one pod is tried at least once while each of the others is tried in vain three times. Pods of a priority above that
+of users' pods (`system-cluster-critical`) are first whoever they belong to.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -105,6 +106,10 @@ class FairShares(
         self._last_turn: dict[Hashable, int] = {}
         self._rejected_at: dict[Hashable, int] = {}
         """The turn in which a tenant's pod found no node, where that was the tenant's last."""
+        self._room_at = 0
+        """After which turn a pod has gone last."""
+        self._again_at: dict[Hashable, int] = {}
+        """The last turn that a tenant had because of that, before others had theirs."""
         self._tried = ("", "")
         """Tenant and uid of the pod whose turn it was last."""
         self._looked_up: set[str] = set()
@@ -130,17 +135,29 @@ class FairShares(
             return CRITICAL
         self._settle()
         waits_longest = min(self._last_turn.get(tenant, 0) for tenant in heads)
-        allowed = [tenant for tenant in heads if self._rejected_at.get(tenant, 0) <= waits_longest]
+        allowed = [tenant for tenant in heads if self._may_be_next(tenant, waits_longest)]
         chosen = min(allowed, key=lambda tenant: (self.share(str(tenant)), heads[tenant].timestamp, str(tenant)))
         self._turns += 1
         self._last_turn[chosen] = self._turns
-        self._rejected_at.pop(chosen, None)
+        if self._rejected_at.pop(chosen, 0) > waits_longest:
+            self._again_at[chosen] = self._turns
         self._tried = str(chosen), heads[chosen].pod.uid
         if len(self._last_turn) > 2 * len(heads) + MOST_REMEMBERED:
             # Those that have nothing in the queue any more count as newcomers when they come again.
             self._last_turn = {tenant: turn for tenant, turn in self._last_turn.items() if tenant in heads}
             self._rejected_at = {tenant: turn for tenant, turn in self._rejected_at.items() if tenant in heads}
+            self._again_at = {tenant: turn for tenant, turn in self._again_at.items() if tenant in heads}
         return chosen
+
+    def _may_be_next(self, tenant: Hashable, waits_longest: int) -> bool:
+        """Say whether a tenant need not wait for the one whose last turn was before all others'.
+
+        It need not unless it has been rejected since. Where a pod has gone after that it has one turn more: room is
+        then shared by who has least, not by who happened to be rejected last.
+        """
+        rejected_at = self._rejected_at.get(tenant, 0)
+        is_forgiven = rejected_at <= self._room_at and self._again_at.get(tenant, 0) <= waits_longest
+        return rejected_at <= waits_longest or is_forgiven
 
     def _settle(self) -> None:
         """See what became of the pod that was tried last.
@@ -197,6 +214,8 @@ class FairShares(
 
     def pod_removed(self, pod: PodInfo) -> None:
         """Count a pod no more that is gone."""
+        if pod.uid in self._holdings:
+            self._room_at = self._turns
         self._take(pod.uid)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:

@@ -3,7 +3,8 @@
 CPU is in thousandths, memory in MiB. A pod that asks for whole GPUs asks for `num_gpu` of them, one that shares a GPU
 for `gpu_milli` thousandths of it. Every pod asks for thousandths here, and whole GPUs besides, so that both kinds of
 pods count against each other; on which GPU of a node a share lies no extended resource can say. `gpu_spec` names the
-models that will do. A pod comes when it was created, and runs as long as it did once it had been scheduled.
+models that will do. A pod comes when it was created, and runs as long as it did once it had been scheduled. Beside the
+list of what ran, its authors keep lists with other shares of GPUs, one of which may be named instead of the directory.
 """
 
 from collections.abc import Iterator
@@ -33,11 +34,15 @@ MOST_GPUS = 1024
 
 
 def read_alibaba_gpu_2023(
-    directory: Path, *, begin_s: float = 0.0, end_s: float = float("inf"), sample: float = 1.0
+    path: Path, *, begin_s: float = 0.0, end_s: float = float("inf"), sample: float = 1.0
 ) -> TimedWorkload:
-    """Return the trace in a directory with openb_node_list and openb_pod_list. Raises `TraceError`."""
-    records: list[AnyRecord] = list(_nodes(directory, sample))
-    pods = list(_pods(directory, begin_s, end_s, sample))
+    """Return the trace in a directory with openb_node_list and openb_pod_list, or of a list of pods beside the nodes.
+
+    Raises `TraceError`.
+    """
+    files = files_of(path, "openb_pod_list") if path.is_dir() else [path]
+    records: list[AnyRecord] = list(_nodes(path if path.is_dir() else path.parent, sample))
+    pods = list(_pods(files, begin_s, end_s, sample))
     longest = max((pod.at + max(pod.runs) for pod in pods), default=0.0)
     seconds = longest if end_s == float("inf") else end_s - begin_s
     source = "Alibaba cluster-trace-gpu-v2023"
@@ -53,11 +58,16 @@ def _nodes(directory: Path, sample: float) -> Iterator[NodeComes]:
         yield NodeComes(at=0.0, name=name, cpu=cpu, memory=memory, pods=1000, resources=resources, labels=labels)
 
 
-def _pods(directory: Path, begin_s: float, end_s: float, sample: float) -> Iterator[JobStarts]:
-    for file in files_of(directory, "openb_pod_list"):
+def _pods(files: list[Path], begin_s: float, end_s: float, sample: float) -> Iterator[JobStarts]:
+    found_in: dict[str, Path] = {}
+    for file in files:
         for number, row in rows_of(file, POD):
             where = f"{file}:{number}"
             name = name_in(row, "name", where)
+            if missing := [column for column in POD if column not in row]:
+                raise TraceError(f"{where}: there is no column {', '.join(missing)}")
+            if (other := found_in.setdefault(name, file)) != file:
+                raise TraceError(f"{where}: {name} is in {other.name} too, so these are two workloads: name one file")
             created, deleted, scheduled = (
                 number_in(row, column, where, least=0, most=LONGEST_S)
                 for column in ("creation_time", "deletion_time", "scheduled_time")

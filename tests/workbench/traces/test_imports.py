@@ -80,6 +80,20 @@ def test_what_is_wrong_with_openbs_tables_is_told_with_its_line(tmp_path, pod, p
         openb(tmp_path, pod)
 
 
+def test_lists_of_other_workloads_are_not_read_as_one(tmp_path):
+    """The authors keep 23 lists of pods beside each other, whose pods have the same names; four of them have no times."""
+    openb(tmp_path, "openb-pod-0000,12000,16384,1,1000,,LS,Running,0,500,100")
+    other = tmp_path / "openb_pod_list_gpuspec33.csv"
+    other.write_text(OPENB_HEAD + "openb-pod-0000,12000,16384,1,1000,P100,LS,Running,0,500,100\n")
+    with pytest.raises(TraceError, match=r"gpuspec33.csv:2: openb-pod-0000 is in openb_pod_list_default.csv too"):
+        read_alibaba_gpu_2023(tmp_path)
+    (pod,) = of(read_alibaba_gpu_2023(other), JobStarts)
+    assert pod.shape.spec and len(of(read_alibaba_gpu_2023(other), NodeComes)) == 2
+    other.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\nopenb-pod-0000,12000,16384,1,1000\n")
+    with pytest.raises(TraceError, match=r"gpuspec33.csv:2: there is no column gpu_spec, .*creation_time"):
+        read_alibaba_gpu_2023(other)
+
+
 def philly_job(**given):
     attempts = [
         {
