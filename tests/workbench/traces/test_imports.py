@@ -81,7 +81,7 @@ def test_what_is_wrong_with_openbs_tables_is_told_with_its_line(tmp_path, pod, p
 
 
 def test_lists_of_other_workloads_are_not_read_as_one(tmp_path):
-    """The authors keep 23 lists of pods beside each other, whose pods have the same names; four of them have no times."""
+    """The authors keep 23 lists beside each other, whose pods have the same names; four of them have no times."""
     openb(tmp_path, "openb-pod-0000,12000,16384,1,1000,,LS,Running,0,500,100")
     other = tmp_path / "openb_pod_list_gpuspec33.csv"
     other.write_text(OPENB_HEAD + "openb-pod-0000,12000,16384,1,1000,P100,LS,Running,0,500,100\n")
