@@ -104,7 +104,10 @@ def import_(
         raise click.BadParameter(f"{until:g} is not after --begin {begin:g}", param_hint="--end")
     memory = _amount("--largest-node-memory", largest_node_memory)
     cpu = _amount("--largest-node-cpu", largest_node_cpu, thousandths=True)
-    _write(_imported(source, of, cpu, memory, begin, until, sample), out)
+    workload = _imported(source, of, cpu, memory, begin, until, sample)
+    if not workload.records:
+        raise click.ClickException(f"{source}: there is no node, no pod and no job in it, or none in that time")
+    _write(workload, out)
 
 
 _USED_BY = {

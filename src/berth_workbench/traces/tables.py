@@ -31,7 +31,9 @@ def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, Mapping[s
     """
     try:
         yield from _json_rows(file) if ".json" in file.name else _csv_rows(file, columns)
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise TraceError(f"{file}: it is no text in UTF-8") from None
+    except csv.Error as error:
         raise TraceError(f"{file}: {error}") from None
 
 

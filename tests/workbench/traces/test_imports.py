@@ -258,6 +258,23 @@ def test_every_format_is_imported_by_the_command(tmp_path, of_format):
     assert of(found, NodeComes) or of(found, ObjectComes)
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "there is no node, no pod and no job in it"),
+        (b"\x82\xff\x00\n", "openb_node_list_all_node.csv: it is no text in UTF-8"),
+        (b"\x1f\x8b\x82\xff", "openb_node_list_all_node.csv: the compressed file is damaged"),
+    ],
+)
+def test_files_with_nothing_or_anything_in_them_are_told_in_words(tmp_path, content, problem):
+    for table in ("openb_node_list_all_node.csv", "openb_pod_list_default.csv"):
+        (tmp_path / table).write_bytes(content)
+    out = tmp_path / "out.jsonl"
+    done = CliRunner().invoke(main, ["trace", "import", str(tmp_path), "--format", "alibaba-gpu-2023", "-o", str(out)])
+    assert (done.exit_code, out.exists()) == (1, False)
+    assert problem in done.output
+
+
 def test_a_generated_day_with_gpus_shares_models_and_gangs(tmp_path):
     pattern = DailyPattern(pods=400, nodes=10, services=4, seconds=4 * 3600.0, gpu_nodes=6)
     trace = daily_pattern(pattern, 1)
