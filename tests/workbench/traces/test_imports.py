@@ -263,7 +263,7 @@ def test_every_format_is_imported_by_the_command(tmp_path, of_format):
     [
         (b"", "there is no node, no pod and no job in it"),
         (b"\x82\xff\x00\n", "openb_node_list_all_node.csv: it is no text in UTF-8"),
-        (b"\x1f\x8b\x82\xff", "openb_node_list_all_node.csv: the compressed file is damaged"),
+        (b"\x1f\x8b\x82\xff", "openb_node_list_all_node.csv: the compressed file is cut short"),
     ],
 )
 def test_files_with_nothing_or_anything_in_them_are_told_in_words(tmp_path, content, problem):
