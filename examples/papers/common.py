@@ -71,6 +71,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def draw(file: Path, label: str, bars: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Draw bars with intervals: by group, by name in it, the values of which mean and interval are shown."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(name for group in bars.values() for name in group))
@@ -83,8 +84,9 @@ def draw(file: Path, label: str, bars: Mapping[str, Mapping[str, Sequence[float]
     lows = [interval(values)[0] for group in bars.values() for values in group.values()]
     if min(lows) > 0.7 * max(lows):
         axes.set_ylim(bottom=min(lows) - (max(lows) - min(lows)) - 0.01 * max(lows))
-    axes.set_xticks(range(len(names)), names)
+    axes.set_xticks(range(len(names)), names, rotation=20, ha="right")
     axes.set_ylabel(label)
     if len(bars) > 1:
         axes.legend()
-    figure.savefig(file)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "the same bytes each time"}):
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
