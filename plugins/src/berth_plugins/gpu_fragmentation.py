@@ -127,6 +127,8 @@ class Expected(NamedTuple):
     """(typical pods,)."""
     worth: Int64
     """(names,): thousandths of a GPU that a unit is worth; 0 for what is no GPU."""
+    by_kinds: tuple[tuple[Int64, Int64], ...]
+    """Places in `names` of GPUs that some typical pods ask for together, and which of the pods these are."""
 
     @classmethod
     def of(cls, typical: Mapping[Amounts, int], worth: Mapping[str, int]) -> "Expected":
@@ -139,22 +141,30 @@ class Expected(NamedTuple):
                 demands[number, names.index(name)] = amount
         demands[:, -1] = 1
         weights = np.array(list(typical.values()), dtype=np.int64)
-        return cls(names, demands, weights, np.array([worth.get(name, 0) for name in names], dtype=np.int64))
+        values = np.array([worth.get(name, 0) for name in names], dtype=np.int64)
+        asks = (demands > 0) & (values > 0)
+        kinds = [kind for kind in {tuple(row) for row in asks.tolist()} if any(kind)]
+        by_kinds = tuple((np.flatnonzero(kind), np.flatnonzero((asks == kind).all(axis=1))) for kind in kinds)
+        return cls(names, demands, weights, values, by_kinds)
 
     def fragments(self, free: Int64) -> Int64:
         """Return the fragments of nodes over all typical pods, int64 (rows,), given what is free, (names, rows)."""
-        gpus = free * self.worth[:, None]
-        fits = (free[None, :, :] >= self.demands[:, :, None]).all(axis=1)
-        asks = ((self.demands > 0) & (self.worth > 0)).astype(np.int64)
-        usable = (asks @ gpus) * fits
-        found: Int64 = self.weights.sum() * gpus.sum(axis=0) - self.weights @ usable
+        fits = np.ones((len(self.weights), free.shape[1]), dtype=np.bool_)
+        for there, demands in zip(free, self.demands.T, strict=True):
+            if (there < demands.max(initial=0)).any():
+                fits &= there >= demands[:, None]
+        found: Int64 = self.weights.sum() * (self.worth @ free)
+        for places, pods in self.by_kinds:
+            # Counted in floats, many times as fast as integers, and exact: weights are far below 2**53.
+            fitting = (self.weights[pods].astype(np.float64) @ fits[pods]).astype(np.int64)
+            found -= (self.worth[places] @ free[places]) * fitting
         return found
 
-    def scores(self, free: Int64, taken: Int64) -> Scores:
+    def scores(self, free: Int64, taken: Int64, fragments: Int64) -> Scores:
         """Return minus what a pod that takes so much, (names,), adds to the fragments, in thousandths of a GPU."""
         if not len(self.weights):
             return np.zeros(free.shape[1], dtype=np.int64)
-        added = self.fragments(free - taken[:, None]) - self.fragments(free)
+        added = self.fragments(free - taken[:, None]) - fragments
         found: Scores = -(added // self.weights.sum())
         return found
 
@@ -293,17 +303,21 @@ class Devices:
                 self._taken[place] = self._taken.get(place, 0) + 1
 
 
+def differing(known: Int64, now: Int64) -> Rows | None:
+    """Return where two arrays differ, and where most of them do, all rows up to the last; None where they do not."""
+    rows = np.flatnonzero(known != now)
+    return (rows if 2 * len(rows) < len(now) else slice(rows[-1] + 1)) if len(rows) else None
+
+
 def _key(obj: Any) -> str:
     return f"{obj.metadata.namespace}/{obj.metadata.name}"
 
 
 class Kept(NamedTuple):
-    """Scores by row of the table, and what they are as of."""
+    """Scores by row of the table, and as of which version of each row."""
 
     scores: Scores
-    nodes: int
-    pods: int
-    basis: tuple[int, int]
+    versions: Int64
 
 
 @final
@@ -341,6 +355,10 @@ class GpuFragmentation(
         """What each running pod takes that has GPUs, by uid."""
         self._changes = 0
         self._kept: dict[Amounts, Kept] = {}
+        self._basis = (-1, -1, -1)
+        """What everything that is kept goes by beside rows."""
+        self._free = self._fragments = self._versions = np.zeros(0, dtype=np.int64)
+        """What is free, (names, rows of the table), its fragments, (rows,), and as of which version of each row."""
 
     # -- which pods are typical --------------------------------------------------------------------------------------
 
@@ -389,28 +407,39 @@ class GpuFragmentation(
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return minus the fragments that the pod adds, in thousandths of a GPU."""
         self._renew()
-        return int(self._expected.scores(self._free_on(node), self._taken(pod))[0])
+        free = self._free_on(node)
+        return int(self._expected.scores(free, self._taken(pod), self._expected.fragments(free))[0])
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Do the same for many rows; only those are computed where something has changed."""
         self._renew()
+        self._look_at(table)
         shape = self._amounts(pod)
-        basis = self._epoch, self._devices.changes
-        kept = self._kept.pop(shape, None)
-        changed = None
-        if kept is not None and kept.basis == basis and len(kept.scores) == table.capacity:
-            nodes, pods = table.node_log.since(kept.nodes), table.pod_log.since(kept.pods)
-            changed = None if nodes is None or pods is None else sorted({*nodes, *pods})
-        if kept is None or changed is None:
-            scores = self._expected.scores(self._free(table, slice(None)), self._taken(pod))
-        else:
-            scores = kept.scores
-            if changed:
-                scores[changed] = self._expected.scores(self._free(table, np.array(changed)), self._taken(pod))
-        self._kept[shape] = Kept(scores, table.node_log.position, table.pod_log.position, basis)
+        kept = self._kept.pop(shape, None) or Kept(
+            np.zeros_like(self._versions), np.where(table.valid, -1, self._versions)
+        )
+        if (changed := differing(kept.versions, self._versions)) is not None:
+            free, fragments = self._free[:, changed], self._fragments[changed]
+            kept.scores[changed] = self._expected.scores(free, self._taken(pod), fragments)
+            kept.versions[changed] = self._versions[changed]
+        self._kept[shape] = kept
         if len(self._kept) > KEPT_SHAPES:
             del self._kept[next(iter(self._kept))]  # that which was asked for longest ago
-        return scores[rows].copy()
+        return kept.scores[rows].copy()
+
+    def _look_at(self, table: NodeTable) -> None:
+        """Take in which rows have changed."""
+        basis = self._epoch, self._devices.changes, table.capacity
+        if basis != self._basis:
+            self._basis = basis
+            self._kept.clear()
+            self._free = np.zeros((len(self._expected.names), table.capacity), dtype=np.int64)
+            self._fragments = np.zeros(table.capacity, dtype=np.int64)
+            self._versions = np.where(table.valid, -1, table.version)
+        if (changed := differing(self._versions, table.version)) is not None:
+            self._free[:, changed] = free = self._free_of(table, changed)
+            self._fragments[changed] = self._expected.fragments(free)
+            self._versions[changed] = table.version[changed]
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Stretch the scores over the nodes that are left."""
@@ -447,7 +476,7 @@ class GpuFragmentation(
         taken[PODS] = 1
         return np.array([taken.get(name, 0) for name in self._expected.names], dtype=np.int64)
 
-    def _free(self, table: NodeTable, rows: Rows) -> Int64:
+    def _free_of(self, table: NodeTable, rows: Rows) -> Int64:
         """Return what is free, (names, rows)."""
         found = np.zeros((len(self._expected.names), len(table.valid[rows])), dtype=np.int64)
         for place, name in enumerate(self._expected.names):

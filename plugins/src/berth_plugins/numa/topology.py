@@ -8,6 +8,7 @@ agents write. A zone whose name is not `node-ID`, or whose id is 64 or more, cou
 """
 
 from collections.abc import Hashable, Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -200,6 +201,7 @@ def whole_number(text: str) -> int:
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
 
 
+@lru_cache(maxsize=4096)
 def amount_of(resource: str, quantity: Quantity) -> int:
     """Return an amount as it is counted, at least 0; one that cannot be read is nothing."""
     try:

@@ -93,9 +93,8 @@ class Figures(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A pod that has come to a node."""
+    """When a pod has come to its node, and what it was predicted to use then."""
 
-    node_name: str
     at_s: int
     predicted_milli: int
 
@@ -114,26 +113,31 @@ class TargetLoadPacking(
     name: ClassVar[str] = "TargetLoadPacking"
     args_type: ClassVar[type[msgspec.Struct]] = TargetLoadPackingArgs
     promises: ClassVar[Promises] = Promises(
-        score_depends_on=frozenset({Dependency.NODE, Dependency.OWN_RESERVATIONS, Objects((LOAD_WATCHER,))})
+        score_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ON_NODE, Objects((LOAD_WATCHER,))})
     )
 
     def __init__(self, args: TargetLoadPackingArgs, handle: Handle) -> None:
         self._watcher = LoadWatcher(handle, args.watcher_address or "")
         self._figures = NodeFigures(self._watcher, self._figures_of)
-        self._wall_clock = handle.wall_clock
+        self._wall_clock, self._node_changed = handle.wall_clock, handle.node_changed
         self._target = float(args.target_utilization or 0)
         self._default_milli = milli_value((args.default_requests or {}).get("cpu", 0))
         self._multiplier = float(args.default_requests_multiplier)
-        self._arrivals: dict[str, Arrival] = {}
-        """The pods that came lately, by uid, the oldest first."""
+        self._arrivals: dict[str, dict[str, Arrival]] = {}
+        """The pods that came to each node lately, by uid."""
+        self._latest: dict[str, str] = {}
+        """The nodes of all of these, by uid, the oldest first."""
 
     def pod_added(self, pod: PodInfo) -> None:
         """Note a pod that is on a node."""
         if pod.node_name:
             now_s = int(self._wall_clock())
             self._forget_before(now_s - REMEMBERED_S)
-            self._arrivals.pop(pod.uid, None)
-            self._arrivals[pod.uid] = Arrival(pod.node_name, now_s, self.predicted_milli(pod))
+            self._forget(pod.uid)
+            self._latest[pod.uid] = pod.node_name
+            arrival = Arrival(now_s, self.predicted_milli(pod))
+            self._arrivals.setdefault(pod.node_name, {})[pod.uid] = arrival
+            self._node_changed(pod.node_name)
 
     def pod_updated(self, old: PodInfo, new: PodInfo) -> None:
         """Note a pod that has come to a node."""
@@ -142,7 +146,7 @@ class TargetLoadPacking(
 
     def pod_removed(self, pod: PodInfo) -> None:
         """Forget a pod that is gone."""
-        self._arrivals.pop(pod.uid, None)
+        self._forget(pod.uid)
 
     def predicted_milli(self, pod: PodInfo) -> int:
         """Return how much CPU a pod will use, its overhead included; init containers do not count."""
@@ -166,7 +170,7 @@ class TargetLoadPacking(
         figures = self._figures_of(node.node)
         if not figures.is_measured:
             return 0
-        missing = sum(each.predicted_milli for each in self._unmeasured() if each.node_name == node.name)
+        missing = self._missing_milli(node.name)
         predicted = 0.0
         if figures.capacity_milli:
             used_milli = figures.used_percent / 100 * figures.capacity_milli
@@ -182,12 +186,8 @@ class TargetLoadPacking(
         figures = self._figures.of(table)
         capacity: Floats = figures.capacity_milli[rows]
         used = figures.used_percent[rows] / 100 * capacity
-        missing = np.zeros(table.capacity)
-        for each in self._unmeasured():
-            if (row := table.row_of.get(each.node_name)) is not None:
-                missing[row] += each.predicted_milli
         has_cpu = capacity != 0
-        total = used + self.predicted_milli(pod) + missing[rows]
+        total = used + self.predicted_milli(pod) + self._missing_on(table, rows)
         predicted = np.divide(100 * total, capacity, out=np.zeros_like(total), where=has_cpu)
         target = self._target
         with np.errstate(divide="ignore", invalid="ignore"):  # a target of 100 leaves nothing between it and 100
@@ -201,8 +201,7 @@ class TargetLoadPacking(
         figures, own = self._figures_of(node.node), self.predicted_milli(pod)
         if not figures.is_measured:
             return [NOT_MEASURED]
-        own_arrival = self._arrivals.get(pod.uid)
-        came = [each for each in self._unmeasured() if each.node_name == node.name and each is not own_arrival]
+        came = self._unmeasured(node.name, but=pod.uid)
         missing = sum(each.predicted_milli for each in came)
         capacity, used = figures.capacity_milli, figures.used_percent
         then = 100 * (used / 100 * capacity + own + missing) / capacity if capacity else 0.0
@@ -220,13 +219,33 @@ class TargetLoadPacking(
                 used = metric.value
         return Figures(used is not None, used or 0.0, float(capacity))
 
-    def _unmeasured(self) -> Iterable[Arrival]:
-        """Return the pods that came after the time that was measured, or too shortly before its end."""
-        end_s = self._watcher.window_end_s
-        return (each for each in self._arrivals.values() if each.at_s > end_s - REPORTING_INTERVAL_S)
+    def _unmeasured(self, node_name: str, but: str = "") -> list[Arrival]:
+        """Return the pods that came to a node after the time that was measured, or too shortly before its end."""
+        end_s, arrivals = self._watcher.window_end_s, self._arrivals.get(node_name, {})
+        return [each for uid, each in arrivals.items() if each.at_s > end_s - REPORTING_INTERVAL_S and uid != but]
+
+    def _missing_milli(self, node_name: str) -> int:
+        return sum(each.predicted_milli for each in self._unmeasured(node_name))
+
+    def _missing_on(self, table: NodeTable, rows: Rows) -> Floats:
+        """Return what is predicted of the pods that are not measured yet on some rows."""
+        if isinstance(rows, np.ndarray) and len(rows) < len(self._arrivals):
+            return np.array([self._missing_milli(table.names[row]) for row in rows.tolist()], dtype=np.float64)
+        missing = np.zeros(table.capacity)
+        for name in self._arrivals:
+            if (row := table.row_of.get(name)) is not None:
+                missing[row] = self._missing_milli(name)
+        return missing[rows]
+
+    def _forget(self, uid: str) -> None:
+        node_name = self._latest.pop(uid, None)
+        if node_name is not None:
+            there = self._arrivals[node_name]
+            del there[uid]
+            if not there:
+                del self._arrivals[node_name]
+            self._node_changed(node_name)
 
     def _forget_before(self, at_s: int) -> None:
-        for uid, arrival in list(self._arrivals.items()):
-            if arrival.at_s >= at_s:
-                return
-            del self._arrivals[uid]
+        while (uid := next(iter(self._latest), None)) and self._arrivals[self._latest[uid]][uid].at_s < at_s:
+            self._forget(uid)
