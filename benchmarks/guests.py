@@ -307,7 +307,9 @@ def in_plain_form(guest: type) -> type:
     left_out = (*FASTER_FORMS, "__dict__", "__weakref__", "__orig_bases__")
     if not hasattr(guest, "filter") and not hasattr(guest, "score"):
         left_out = ("promises", *left_out[len(FASTER_FORMS) :])
-    return type(guest.__name__, (), {key: value for key, value in vars(guest).items() if key not in left_out})
+    classes = [each for each in reversed(guest.mro()) if each.__module__.startswith("berth_plugins.")]
+    methods = {key: value for each in classes for key, value in vars(each).items() if key not in left_out}
+    return type(guest.__name__, (), methods)
 
 
 def config_of(scenario: GuestScenario, guest: str | None) -> Json:

@@ -48,7 +48,9 @@ def plain(registry: Registry) -> Registry:
         base = registry.factory(name)
         bare = {
             key: value
-            for key, value in vars(base).items()
+            for each in reversed(base.mro())
+            if each.__module__.startswith("berth_plugins.")
+            for key, value in vars(each).items()
             if key not in (*FASTER_FORMS, "promises", "signature", "__dict__", "__weakref__", "__orig_bases__")
         }
         return type(name, (), bare)

@@ -5,26 +5,21 @@ what the node uses on average with the pod's request added, and margin times the
 the sensitivity). The worse of both decides; where only one is measured, that one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
 import numpy as np
 
 from berth.plugin import (
-    ColumnScorePlugin,
-    CycleState,
     Dependency,
     Handle,
     Node,
-    NodeTable,
     NodeView,
     Objects,
     PodInfo,
     Promises,
-    Rows,
     ScoreExplainingPlugin,
-    ScorePlugin,
     Scores,
     SignaturePlugin,
 )
@@ -34,10 +29,8 @@ from berth_plugins.trimaran.metrics import (
     MEMORY,
     NOT_MEASURED,
     Floats,
-    LoadWatcher,
-    MetricProviderSpec,
-    NodeFigures,
-    check_watcher,
+    ScoringByLoad,
+    WatcherArgs,
     rounded,
     usage_in_words,
     usage_of,
@@ -45,11 +38,9 @@ from berth_plugins.trimaran.metrics import (
 from berth_plugins.trimaran.requests import Amount, amount_of, effective_requests
 
 
-class LoadVariationRiskBalancingArgs(msgspec.Struct, frozen=True, rename="camel"):
+class LoadVariationRiskBalancingArgs(WatcherArgs, frozen=True, rename="camel"):
     """The load watcher, and how much a deviation counts."""
 
-    metric_provider: MetricProviderSpec = MetricProviderSpec()
-    watcher_address: str | None = None
     safe_variance_margin: float = 1.0
     safe_variance_sensitivity: float = 1.0
 
@@ -61,10 +52,6 @@ class LoadVariationRiskBalancingArgs(msgspec.Struct, frozen=True, rename="camel"
             safe_variance_margin=1.0 if margin < 0 else margin,
             safe_variance_sensitivity=1.0 if sensitivity < 0 else sensitivity,
         )
-
-    def validate(self, path: str) -> Iterable[str]:
-        """Refuse args without a load watcher."""
-        return check_watcher(path, self.watcher_address, self.metric_provider)
 
 
 class Figures(NamedTuple):
@@ -81,7 +68,7 @@ class Figures(NamedTuple):
 
 
 @final
-class LoadVariationRiskBalancing(ScorePlugin, ColumnScorePlugin, SignaturePlugin, ScoreExplainingPlugin):
+class LoadVariationRiskBalancing(ScoringByLoad[Figures], SignaturePlugin, ScoreExplainingPlugin):
     """Score."""
 
     name: ClassVar[str] = "LoadVariationRiskBalancing"
@@ -89,8 +76,7 @@ class LoadVariationRiskBalancing(ScorePlugin, ColumnScorePlugin, SignaturePlugin
     promises: ClassVar[Promises] = Promises(score_depends_on=frozenset({Dependency.NODE, Objects((LOAD_WATCHER,))}))
 
     def __init__(self, args: LoadVariationRiskBalancingArgs, handle: Handle) -> None:
-        self._watcher = LoadWatcher(handle, args.watcher_address or "")
-        self._figures = NodeFigures(self._watcher, self._figures_of)
+        self._follow(handle, args.watcher_address or "")
         self._margin = args.safe_variance_margin
         sensitivity = args.safe_variance_sensitivity
         self._exponent = 1 / sensitivity if sensitivity else np.inf
@@ -99,17 +85,8 @@ class LoadVariationRiskBalancing(ScorePlugin, ColumnScorePlugin, SignaturePlugin
         """Pods that request the same get the same scores."""
         return effective_requests(pod)
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
-        """Score one node."""
-        figures = Figures(*(np.array([figure]) for figure in self._figures_of(node.node)))
-        return int(self._scores(effective_requests(pod), figures)[0])
-
-    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
-        """Score many rows."""
-        figures = Figures(*(figure[rows] for figure in self._figures.of(table)))
-        return self._scores(effective_requests(pod), figures)
-
-    def _scores(self, asked: Amount, of: Figures) -> Scores:
+    def _scores(self, pod: PodInfo, of: Figures) -> Scores:
+        asked = effective_requests(pod)
         cpu = np.where(of.has_cpu, self._safety(asked.cpu_milli, of.cpu, of.cpu_mean, of.cpu_deviation), 0.0)
         memory = self._safety(asked.memory_bytes, of.memory, of.memory_mean, of.memory_deviation)
         memory = np.where(of.has_memory, memory, 0.0)

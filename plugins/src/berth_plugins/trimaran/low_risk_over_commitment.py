@@ -6,7 +6,7 @@ likely its measured load is above what is requested there, by a beta distributio
 The larger risk of both decides. Pods that ask for nothing, and nodes that are not measured, score 0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
@@ -38,9 +38,8 @@ from berth_plugins.trimaran.metrics import (
     NOT_MEASURED,
     Floats,
     LoadWatcher,
-    MetricProviderSpec,
     NodeFigures,
-    check_watcher,
+    WatcherArgs,
     rounded,
     usage_in_words,
     usage_of,
@@ -52,11 +51,9 @@ MAX_VARIANCE_ALLOWANCE = 0.99
 DEFAULT_WEIGHT = 0.5
 
 
-class LowRiskOverCommitmentArgs(msgspec.Struct, frozen=True, rename="camel"):
+class LowRiskOverCommitmentArgs(WatcherArgs, frozen=True, rename="camel"):
     """The load watcher, over how many windows its figures are smoothed, and how much limits count."""
 
-    metric_provider: MetricProviderSpec = MetricProviderSpec()
-    watcher_address: str | None = None
     smoothing_window_size: int = 5
     risk_limit_weights: dict[str, float] = {}
 
@@ -69,10 +66,6 @@ class LowRiskOverCommitmentArgs(msgspec.Struct, frozen=True, rename="camel"):
             smoothing_window_size=5 if size <= 0 else size,
             risk_limit_weights={name: weight if 0 <= weight <= 1 else DEFAULT_WEIGHT for name, weight in said.items()},
         )
-
-    def validate(self, path: str) -> Iterable[str]:
-        """Refuse args without a load watcher."""
-        return check_watcher(path, self.watcher_address, self.metric_provider)
 
 
 class Figures(NamedTuple):
@@ -159,14 +152,12 @@ class LowRiskOverCommitment(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Sco
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Score one node."""
-        figures = Figures(*(np.array([figure]) for figure in self._figures_of(node.node)))
         sums = np.array(summed(node.pods), dtype=np.int64).reshape(4, 1)
-        return int(self._scores(asked_by(pod), figures, sums)[0])
+        return int(self._scores(asked_by(pod), self._figures.of_one(node.node), sums)[0])
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Score many rows."""
-        figures = Figures(*(figure[rows] for figure in self._figures.of(table)))
-        return self._scores(asked_by(pod), figures, self._sums.of(table, rows))
+        return self._scores(asked_by(pod), self._figures.of_rows(table, rows), self._sums.of(table, rows))
 
     def _scores(self, asked: Asked, of: Figures, sums: Sums) -> Scores:
         if not any((*asked.requests, *asked.limits)):

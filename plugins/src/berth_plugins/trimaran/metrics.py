@@ -1,4 +1,4 @@
-"""What a load watcher says of nodes (github.com/paypal/load-watcher), and the args by which plugins find it.
+"""What a load watcher says of nodes (github.com/paypal/load-watcher), and what plugins that go by it have in common.
 
 The plugins ask `GET <watcherAddress>/watcher` every half minute, by `Handle.poll`; what was said last counts until
 there is another answer, as upstream. A node's metrics are a list: CPU or memory in percent of the node, as average,
@@ -15,7 +15,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.plugin import Handle, NodeTable, WebResource, required
+from berth.plugin import (
+    ColumnScorePlugin,
+    CycleState,
+    Handle,
+    Node,
+    NodeTable,
+    NodeView,
+    PodInfo,
+    Rows,
+    ScorePlugin,
+    Scores,
+    WebResource,
+    required,
+)
 
 LOAD_WATCHER = "load-watcher"
 """What the document is called; columns that are made from it depend on `Objects((LOAD_WATCHER,))`."""
@@ -37,13 +50,19 @@ class MetricProviderSpec(msgspec.Struct, frozen=True, rename="camel"):
     insecure_skip_verify: bool | None = None
 
 
-def check_watcher(path: str, address: str | None, provider: MetricProviderSpec) -> Iterable[str]:
-    """Yield what is wrong where the args name no load watcher."""
-    if address:
-        return
-    if provider.type not in ("", *PROVIDERS):
-        yield f"{path}.metricProvider.type: invalid MetricProvider.Type, got {provider.type}"
-    yield required(f"{path}.watcherAddress", "the address of a load watcher; Berth asks no metric providers itself")
+class WatcherArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the load watcher is: what the args of nearly all these plugins begin with."""
+
+    metric_provider: MetricProviderSpec = MetricProviderSpec()
+    watcher_address: str | None = None
+
+    def validate(self, path: str) -> Iterable[str]:
+        """Refuse args without a load watcher."""
+        if self.watcher_address:
+            return
+        if self.metric_provider.type not in ("", *PROVIDERS):
+            yield f"{path}.metricProvider.type: invalid MetricProvider.Type, got {self.metric_provider.type}"
+        yield required(f"{path}.watcherAddress", "the address of a load watcher; Berth asks no metric providers itself")
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -162,6 +181,41 @@ class NodeFigures(Generic[Figures]):
             self._arrays, self._key = (type(figures[0])(*arrays) if figures else None), key
         assert self._arrays is not None, "there are no columns without nodes"
         return self._arrays
+
+    def of_one(self, node: Node) -> Figures:
+        """Return the figures of one node, in arrays of length 1."""
+        figures = self._of_node(node)
+        return type(figures)(*(np.array([figure]) for figure in figures))
+
+    def of_rows(self, table: NodeTable, rows: Rows) -> Figures:
+        """Return the figures of some rows."""
+        arrays = self.of(table)
+        return type(arrays)(*(array[rows] for array in arrays))
+
+
+class ScoringByLoad(ScorePlugin, ColumnScorePlugin, Generic[Figures]):
+    """A plugin whose scores are made of the figures of nodes, of one in the same way as of many."""
+
+    def _follow(self, handle: Handle, address: str) -> None:
+        """Go by the load watcher of this address from now on."""
+        self._watcher = LoadWatcher(handle, address)
+        self._figures = NodeFigures(self._watcher, self._figures_of)
+
+    def _figures_of(self, node: Node) -> Figures:
+        """Return what is known of a node."""
+        raise NotImplementedError
+
+    def _scores(self, pod: PodInfo, of: Figures) -> Scores:
+        """Return the scores of nodes, of which these are the figures in arrays."""
+        raise NotImplementedError
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Score one node."""
+        return int(self._scores(pod, self._figures.of_one(node.node))[0])
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
+        """Score many rows."""
+        return self._scores(pod, self._figures.of_rows(table, rows))
 
 
 def rounded(numbers: Floats) -> NDArray[np.int64]:

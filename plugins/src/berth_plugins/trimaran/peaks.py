@@ -13,20 +13,16 @@ import numpy as np
 
 from berth.plugin import (
     MAX_NODE_SCORE,
-    ColumnScorePlugin,
     CycleState,
     Dependency,
     Handle,
     Node,
-    NodeTable,
     NodeView,
     NormalizeScorePlugin,
     Objects,
     PodInfo,
     Promises,
-    Rows,
     ScoreExplainingPlugin,
-    ScorePlugin,
     Scores,
     SignaturePlugin,
     milli_value,
@@ -39,8 +35,7 @@ from berth_plugins.trimaran.metrics import (
     LATEST,
     LOAD_WATCHER,
     NOT_MEASURED,
-    LoadWatcher,
-    NodeFigures,
+    ScoringByLoad,
 )
 
 UNITS_PER_WATT = 1e15
@@ -110,7 +105,7 @@ def raw_scores(asked_milli: int, of: Figures) -> Scores:
 
 
 @final
-class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugin, ScoreExplainingPlugin):
+class Peaks(ScoringByLoad[Figures], NormalizeScorePlugin, SignaturePlugin, ScoreExplainingPlugin):
     """Score."""
 
     name: ClassVar[str] = "Peaks"
@@ -118,21 +113,15 @@ class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugi
     promises: ClassVar[Promises] = Promises(score_depends_on=frozenset({Dependency.NODE, Objects((LOAD_WATCHER,))}))
 
     def __init__(self, args: PeaksArgs, handle: Handle) -> None:
-        self._watcher = LoadWatcher(handle, args.WatcherAddress)
+        self._follow(handle, args.WatcherAddress)
         self._models = args.NodePowerModel
-        self._figures = NodeFigures(self._watcher, self._figures_of)
 
     def signature(self, pod: PodInfo) -> int:
         """Pods that request the same CPU get the same scores."""
         return requested_milli(pod)
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
-        """Return how much more the node would draw."""
-        return self._raw_score(requested_milli(pod), node.node)
-
-    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
-        """Do the same for many rows."""
-        return raw_scores(requested_milli(pod), Figures(*(figure[rows] for figure in self._figures.of(table))))
+    def _scores(self, pod: PodInfo, of: Figures) -> Scores:
+        return raw_scores(requested_milli(pod), of)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Turn them round: the least is 100. Where all are 0, all stay 0."""
@@ -157,11 +146,8 @@ class Peaks(ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, SignaturePlugi
         then = used + 100 * asked_milli / capacity_milli if capacity_milli else 0.0
         if then > 100:
             return [measured, f"{then:.4g} % with the pod, which is more than there is: no power counts"]
-        more = self._raw_score(asked_milli, node.node) / UNITS_PER_WATT
+        more = int(self._scores(pod, self._figures.of_one(node.node))[0]) / UNITS_PER_WATT
         return [measured, f"{then:.4g} % with the pod, which draws {more:.4g} W more"]
-
-    def _raw_score(self, asked_milli: int, node: Node) -> int:
-        return int(raw_scores(asked_milli, Figures(*(np.array([each]) for each in self._figures_of(node))))[0])
 
     def _figures_of(self, node: Node) -> Figures:
         model, used = self._models.get(node.metadata.name), self._used_percent(node.metadata.name)

@@ -44,9 +44,8 @@ from berth_plugins.trimaran.metrics import (
     NOT_MEASURED,
     Floats,
     LoadWatcher,
-    MetricProviderSpec,
     NodeFigures,
-    check_watcher,
+    WatcherArgs,
     rounded,
     rounded_one,
 )
@@ -56,11 +55,9 @@ REPORTING_INTERVAL_S = 60
 REMEMBERED_S = 300
 
 
-class TargetLoadPackingArgs(msgspec.Struct, frozen=True, rename="camel"):
+class TargetLoadPackingArgs(WatcherArgs, frozen=True, rename="camel"):
     """The load watcher, how usage is predicted, and the target."""
 
-    metric_provider: MetricProviderSpec = MetricProviderSpec()
-    watcher_address: str | None = None
     default_requests: dict[str, Quantity] | None = None
     default_requests_multiplier: str = "1.5"
     target_utilization: int | None = None
@@ -76,7 +73,7 @@ class TargetLoadPackingArgs(msgspec.Struct, frozen=True, rename="camel"):
 
     def validate(self, path: str) -> Iterable[str]:
         """Refuse a multiplier that is no number, and args without a load watcher."""
-        yield from check_watcher(path, self.watcher_address, self.metric_provider)
+        yield from super().validate(path)
         try:
             float(self.default_requests_multiplier)
         except ValueError:
@@ -167,34 +164,23 @@ class TargetLoadPacking(
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Score one node."""
-        figures = self._figures_of(node.node)
-        if not figures.is_measured:
-            return 0
-        missing = self._missing_milli(node.name)
-        predicted = 0.0
-        if figures.capacity_milli:
-            used_milli = figures.used_percent / 100 * figures.capacity_milli
-            predicted = 100 * (used_milli + self.predicted_milli(pod) + missing) / figures.capacity_milli
-        if predicted > 100 and predicted > self._target:
-            return 0
-        if predicted > self._target:
-            return rounded_one(self._target * (100 - predicted) / (100 - self._target))
-        return rounded_one((100 - self._target) * predicted / self._target + self._target)
+        missing = np.array([float(self._missing_milli(node.name))])
+        return int(self._scores(pod, self._figures.of_one(node.node), missing)[0])
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Score many rows."""
-        figures = self._figures.of(table)
-        capacity: Floats = figures.capacity_milli[rows]
-        used = figures.used_percent[rows] / 100 * capacity
-        has_cpu = capacity != 0
-        total = used + self.predicted_milli(pod) + self._missing_on(table, rows)
-        predicted = np.divide(100 * total, capacity, out=np.zeros_like(total), where=has_cpu)
+        return self._scores(pod, self._figures.of_rows(table, rows), self._missing_on(table, rows))
+
+    def _scores(self, pod: PodInfo, of: Figures, missing: Floats) -> Scores:
+        """Return the scores of nodes, given what pods will use that are not measured yet."""
+        capacity: Floats = of.capacity_milli
+        total = of.used_percent / 100 * capacity + self.predicted_milli(pod) + missing
+        predicted = np.divide(100 * total, capacity, out=np.zeros_like(total), where=capacity != 0)
         target = self._target
         with np.errstate(divide="ignore", invalid="ignore"):  # a target of 100 leaves nothing between it and 100
             beyond = np.where(predicted > 100, 0.0, target * (100 - predicted) / (100 - target))
         below = (100 - target) * predicted / target + target
-        scores = rounded(np.where(predicted > target, beyond, below))
-        return np.where(figures.is_measured[rows], scores, 0)
+        return np.where(of.is_measured, rounded(np.where(predicted > target, beyond, below)), 0)
 
     def explain_score(self, pod: PodInfo, node: NodeView) -> Sequence[str]:
         """Return the measured load and its age, what came since, and what the load would be with the pod."""
