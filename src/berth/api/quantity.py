@@ -103,12 +103,12 @@ def counted(amount: int) -> int:
 
 def milli_value(quantity: Quantity) -> int:
     """Return `quantity` in thousandths of a unit, rounded up (CPU)."""
-    return _ceil_away_from_zero(parse(quantity) * 1000)
+    return _ceil_away_from_zero(nano_value(quantity), 10**6)
 
 
 def value(quantity: Quantity) -> int:
     """Return `quantity` in whole units, rounded up (memory, storage, pods, extended resources)."""
-    return _ceil_away_from_zero(parse(quantity))
+    return _ceil_away_from_zero(nano_value(quantity), 10**9)
 
 
 def _power_of_ten(exponent: int) -> Fraction:
@@ -121,7 +121,7 @@ def _round_up(amount: Fraction, step: Fraction) -> Fraction:
     return -(-amount // step) * step
 
 
-def _ceil_away_from_zero(amount: Fraction) -> int:
-    ceiling = -(-abs(amount) // 1)
-    bounded = min(int(ceiling), MAX_VALUE)
-    return bounded if amount >= 0 else -bounded
+def _ceil_away_from_zero(nanos: int, unit: int) -> int:
+    """Return an amount in units of so many nano-units."""
+    bounded = min(-(-abs(nanos) // unit), MAX_VALUE)
+    return bounded if nanos >= 0 else -bounded
