@@ -93,6 +93,7 @@ class ObservingCore(Core):
     def __init__(self, parts: CoreParts, observing: Observing, **recorded: Any) -> None:
         """`recorded` is what the core needs that records this one, where one does."""
         super().__init__(parts, **recorded)
+        self.takes_many = False
         self.agreement = observing.agreement or Agreement()
         self._observing = observing
         self._held: deque[_Held] = deque()

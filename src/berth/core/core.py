@@ -5,12 +5,12 @@ scheduler, the simulator, `berth decide` and the tests drive this same class; `d
 `berth.core.assembly.build_core` makes one. Same seed and same events give the same effects.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from berth.api.pod import Pod
 from berth.core.generation import Generation
-from berth.core.intake import Event, Inbox, Intake
+from berth.core.intake import Event, Inbox, Intake, ObjectEvent
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding_cycle import BindingCycles
 from berth.cycle.confirmation import BindingConfirmer
@@ -113,6 +113,8 @@ class Core:
         self.shadows = parts.shadows
         # Bools and not the objects, which would be asked each time: most cores have neither.
         self._keeps_health, self._has_shadows = bool(parts.health), bool(parts.shadows)
+        self.takes_many = True
+        """Whether pods on nodes may be taken in at once: no cycle has been begun, and nobody looks at each event."""
         self._bind_at_once: BindAtOnce | None = None
         self._binds_runs = False
         self._run: tuple[PodInfo, AlikeRun] | None = None
@@ -156,6 +158,19 @@ class Core:
         self._announce_room()
         return self._dispatcher.take_effects()
 
+    def handle_placed(self, pods: Sequence[Pod], now: float) -> list[Effect]:
+        """Do what `handle` does of each of these pods, which have appeared on nodes.
+
+        Before the first step, which is while the cluster is read, many at once cost half; then nobody waits for room.
+        """
+        is_known = self.intake.pod
+        if not self.takes_many or len(self.queue.unschedulable) or any(is_known(pod.key) for pod in pods):
+            return [effect for pod in pods for effect in self.handle(ObjectEvent("ADDED", "Pod", pod), now)]
+        self._dispatcher.set_time(now)
+        self._inbox.put_placed(pods)
+        self._settle()
+        return self._dispatcher.take_effects()
+
     def load(self, pods: Iterable[Pod]) -> None:
         """Take in pods that have a node, many at once: what `handle` would do of each, as long as nobody waits.
 
@@ -169,6 +184,7 @@ class Core:
 
         Without `begins` no cycle is begun: the caller has enough under way.
         """
+        self.takes_many = False
         self._dispatcher.set_time(now)
         self._settle()
         self._confirmer.begin(self._binding.undo)

@@ -161,16 +161,13 @@ class Intake:
         return info
 
     def take_placed(self, pods: Iterable[Pod]) -> None:
-        """Take in pods that have a node, of which none is known yet, before any pod is queued."""
-        placed: list[PodInfo] = []
-        for obj in pods:
-            if obj.status.phase in FINISHED_PHASES:
-                continue
-            pod = self.info(obj, is_placed=True)
+        """Take in pods that have a node, of which none is known yet, where nobody waits to be woken."""
+        # All are read before any is written down: one that breaks leaves everything as it was.
+        placed = [self.info(obj, is_placed=True) for obj in pods if obj.status.phase not in FINISHED_PHASES]
+        for pod in placed:
             self._pods[pod.key] = pod
             if self._groups is not None:
                 self._groups.put(pod)
-            placed.append(pod)
         self._cache.add_pods(placed)
         if self.handlers is not None:
             for pod in placed:
@@ -435,6 +432,16 @@ class Inbox:
         """Take an event in, after those before it."""
         self._events.append(event)
         self.empty()
+
+    def put_placed(self, pods: Sequence[Pod]) -> None:
+        """Take in, at once, pods that have appeared on nodes; `Intake.take_placed` says when that may be."""
+        started = self._stopwatch()
+        self._intake.take_placed(pods)
+        seconds = (self._stopwatch() - started) / len(pods)
+        for pod in pods:
+            self._instrument.pod_heard_of("ADDED", pod)
+            if pod.status.phase not in FINISHED_PHASES:
+                self._instrument.event_handled(ASSIGNED_POD_ADD.label, seconds)
 
     def put_pod(self, type_: Literal["MODIFIED", "DELETED"], pod: Pod) -> None:
         """Take in a pod as the API server has it, or that it is gone, as if the watch had said so."""

@@ -253,6 +253,7 @@ class RecordedCore(Core):
     def __init__(self, parts: CoreParts, life: _Life) -> None:
         super().__init__(parts)
         self._life = life
+        self.takes_many = False
 
     def handle(self, event: Event | Answer, now: float) -> list[Effect]:
         """Take an event in; return what is to be done about it."""

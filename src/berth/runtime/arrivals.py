@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
+from berth.api.pod import Pod
 from berth.core.intake import ShardsHeld
 from berth.framework.effects import Answer
 from berth.kube.changes import Added, Change, InvalidObject, Synced
@@ -16,7 +17,8 @@ class Arrivals:
     """A queue of what arrives, and the events that wake the task that empties it.
 
     Most of what arrives in a busy cluster says that something has changed a little: a pod was bound or runs, a node is
-    alive. That is patient: it may be told a few milliseconds later, with others, an answer, or the next new pod.
+    alive. That is patient: it may be told a few milliseconds later, with others, an answer, or the next new pod. So is
+    the answer to a Binding that succeeded, since the pod was counted when it was assumed.
     """
 
     __slots__ = ("_queue", "shards", "urgent", "wake")
@@ -37,6 +39,11 @@ class Arrivals:
         """Keep what has arrived until the core's next slice."""
         self._queue.extend(arrivals)
         self.be_quick()
+
+    def put_bound(self, answer: Answer) -> None:
+        """Keep the answer to a Binding that succeeded."""
+        self._queue.append(answer)
+        self.wake.set()
 
     def be_quick(self) -> None:
         """Have the core look at once."""
@@ -69,6 +76,16 @@ class Arrivals:
     def take(self) -> Change | Answer | ShardsHeld:
         """Return what has waited longest."""
         return self._queue.popleft()
+
+    def take_placed(self, at_most: int) -> list[Pod]:
+        """Return the pods that have waited longest, as long as they are new and have a node."""
+        queue, pods = self._queue, list[Pod]()
+        while len(pods) < at_most and isinstance(first := queue[0], Added) and isinstance(pod := first.object, Pod):
+            if not pod.spec.node_name:
+                break
+            pods.append(pod)
+            queue.popleft()
+        return pods
 
     def clear(self) -> None:
         """Forget what has arrived."""
