@@ -128,7 +128,7 @@ async def test_a_live_scheduler_exposes_upstreams_families_as_they_are():
     world.add_pod("web")
     world.add_pod("big", cpu="5")
     async with at_work(world, configuration(leader_elect=True)) as client:
-        await until(lambda: world.node_of("web") and world.condition("big"))
+        await until(lambda: world.events("Scheduled") and world.condition("big"))
         _, text = await client.text("/metrics")
     found = families(text)
     assert FAMILIES.keys() - found.keys() == set()

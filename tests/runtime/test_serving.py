@@ -125,7 +125,7 @@ async def test_health_watches_the_lease_where_leaders_are_elected():
 
 async def test_metrics_count_what_happened(world):
     async with at_work(world) as client:
-        await until(lambda: is_settled(world))
+        await until(lambda: is_settled(world) and world.events("Scheduled"))
         _, text = await client.text("/metrics")
     samples = {
         (sample.name, frozenset(sample.labels.items())): sample.value

@@ -71,6 +71,10 @@ def steps(report):
     return [line["what"] for line in report["story"]]
 
 
+def is_bound(report):
+    return steps(report)[-1:] == ["bound"]
+
+
 async def test_after_a_rollout_of_600_pods_all_600_are_explained():
     world = World(nodes=10, cpu="64")
     names = [f"web-{number}" for number in range(600)]
@@ -80,7 +84,7 @@ async def test_after_a_rollout_of_600_pods_all_600_are_explained():
         await until(lambda: len(world.accepted()) == 600)
         node_of = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.store.objects(POD)}
         for name in names:
-            report = await told(client, name)
+            report = await told_once(client, name, is_bound)
             assert report["decision"]["node"] == node_of[name]
             assert report["decision"]["best"][0]["scores"], name
             assert [line["what"] for line in report["story"]] == ["queued", "decided", "bound"]
@@ -90,8 +94,8 @@ async def test_the_story_of_an_earlier_process_is_told(tmp_path):
     world = World()
     world.add_pod("web")
     path = tmp_path / "decisions.jsonl"
-    async with at_work(world, log=DecisionLog(Files(path))):
-        await until(lambda: world.node_of("web"))
+    async with at_work(world, log=DecisionLog(Files(path))) as client:
+        await told_once(client, "web", is_bound)
     async with at_work(world, log=DecisionLog(Files(path))) as client:
         report = await told(client, "web")
     assert report["decision"]["node"] == world.node_of("web")
@@ -107,8 +111,7 @@ async def test_another_pod_of_the_name_has_a_story_of_its_own():
         world.store.delete(POD, "default", "web-0")
         gone = await told_once(client, "web-0", lambda report: report["isGone"])
         world.add_pod("web-0")
-        await until(lambda: world.node_of("web-0"))
-        report = await told(client, "web-0")
+        report = await told_once(client, "web-0", is_bound)
     assert gone["decision"]["outcome"] == "unschedulable"
     assert report["isGone"] is False
     assert [line["what"] for line in report["story"]] == ["queued", "decided", "bound"]
@@ -136,8 +139,7 @@ async def test_what_woke_a_pod_and_what_did_not_are_in_its_story():
         world.add_nodes(1, cpu="2", first=1)
         await told_once(client, "big", lambda report: "notWoken" in steps(report))
         world.add_nodes(1, cpu="8", first=2)
-        await until(lambda: world.node_of("big"))
-        report = await told(client, "big")
+        report = await told_once(client, "big", is_bound)
     texts = [line["text"] for line in report["story"]]
     assert texts[0] == "arrived"
     assert texts[1].startswith("attempt 1: 0/1 nodes are available: 1 Insufficient cpu.")

@@ -159,7 +159,8 @@ class LiveScheduler:
 
         self._effects = Effects(
             ServedTransport(leadership.writing, self.following.served, self.following.find), self._recorder,
-            answer=self._arrivals.put, lookup=self._known_pod, report=_log.warning, bug=log_bug, rng=rng,
+            answer=self._arrivals.put, answer_bound=self._arrivals.put_bound, lookup=self._known_pod,
+            report=_log.warning, bug=log_bug, rng=rng,
             extenders=extenders_for(config), timer=CallTimer(observer), acting_for=leadership.acting_for,
             pod_written=self.following.expect_pods,
         )  # fmt: skip

@@ -54,9 +54,9 @@ class Effects:
     """Carries out effects over a transport, and tells `answer` what came of requests."""
 
     __slots__ = (
-        "_acting_for", "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups",
-        "_lookup", "_pod_written", "_recorder", "_report", "_statuses", "_timer", "_transport", "prioritizing",
-        "work_queues",
+        "_acting_for", "_answer", "_answer_bound", "_binder", "_binds", "_bug", "_calls", "_extender_calls",
+        "_extenders", "_groups", "_lookup", "_pod_written", "_recorder", "_report", "_statuses", "_timer",
+        "_transport", "prioritizing", "work_queues",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,7 @@ class Effects:
         recorder: EventRecorder,
         *,
         answer: Callable[[Answer], None],
+        answer_bound: Callable[[Answer], None] | None = None,
         lookup: Lookup,
         report: Callable[[str], None],
         bug: Callable[[Exception], None],
@@ -76,6 +77,8 @@ class Effects:
         pod_written: Callable[[], None] = lambda: None,
     ) -> None:
         """`acting_for` gives the transport for what is done on behalf of a namespace; by default the same for all.
+
+        `answer_bound` is told in place of `answer` that a Binding has succeeded, which can wait a little.
 
         `pod_written` is called when a binding or an eviction was answered that `lookup` does not show yet: the watch of
         pods must have news of it.
@@ -89,6 +92,7 @@ class Effects:
         """How many extenders are being asked for scores."""
         self._recorder = recorder
         self._answer = answer
+        self._answer_bound = answer_bound or answer
         self._report = report
         self._bug = bug
         self._timer = timer or CallTimer()
@@ -193,7 +197,8 @@ class Effects:
                 self._pod_written()
         except Exception as bug:
             self._bug(bug)
-        self._answer(Answer(request.ticket, error=error))
+        tell = self._answer if error else self._answer_bound
+        tell(Answer(request.ticket, error=error))
 
     async def _call(self, request: Request) -> None:
         result, error = None, ""
