@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified, Synced
-from berth.kube.reflector import NEWS_WITHIN_S, SILENCE_S, Reflector
+from berth.kube.reflector import LINES_AT_ONCE, NEWS_WITHIN_S, SILENCE_S, Reflector
 from tests.kube.fakes import HANG, ScriptedTransport, VirtualClock
 from tests.waiting import WAIT_S, pass_time, settle, virtually
 
@@ -106,6 +107,31 @@ async def test_what_is_at_hand_comes_as_one_batch():
     watch = [line("ADDED", node(str(number), number)) for number in range(11, 61)]
     async with following([page(10)], [[*watch, HANG]]) as case:
         assert [len(batch) for batch in case.batches] == [1, 50]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_others_on_the_loop_have_their_turn_however_much_is_at_hand(streamed):
+    watch = [line("ADDED", node(str(number), number)) for number in range(11, 3011)]
+    if streamed:
+        end = {"metadata": {"resourceVersion": "4000", "annotations": {"k8s.io/initial-events-end": "true"}}}
+        watch.append(line("BOOKMARK", end))
+    turns, told_at = 0, []
+
+    async def others():
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    def sink(batch):
+        told_at.extend([turns] * len(batch))
+
+    other = asyncio.create_task(others())
+    lists = [] if streamed else [page(10)]
+    async with following(lists, [[*watch, HANG]], may_stream=streamed, sink=sink) as case:
+        assert len(case.reflector.mirror.objects) == 3000
+    other.cancel()
+    assert max(Counter(told_at).values()) <= LINES_AT_ONCE + 1  # and that everything was listed
 
 
 async def test_pages_are_followed_and_told_as_they_come():

@@ -42,8 +42,9 @@ WATCH_GRACE_S = 30.0
 SILENCE_S = 90.0
 # So long after a write of ours a watch may say nothing at all; twice as long after each time that this was in vain.
 NEWS_WITHIN_S = 5.0
-# At most this many changes are handed over at once, however many lines are at hand.
-MAX_BATCH = 2000
+# At most this many lines are taken in before everything else on the event loop has its turn: a server that sends as fast
+# as we read would keep the loop for as long as it has something to send. They take some five milliseconds.
+LINES_AT_ONCE = 200
 # A watch that broke so often at the same resourceVersion will break there again: list instead.
 MAX_BREAKS_AT_ONE_PLACE = 3
 # A watch that ends sooner, and without an event, did not work even though it ended without an error.
@@ -443,8 +444,13 @@ class Reflector:
                 if not is_stream:
                     self._listen()
                 async with _closing(lines):
+                    at_once = 0
                     async for line in lines:
                         self._handle_line(line)
+                        at_once += 1
+                        if at_once == LINES_AT_ONCE:
+                            at_once = 0
+                            await asyncio.sleep(0)
         except TimeoutError as error:
             if (self._wants_list or self._is_silent) and self._streamed is None:
                 return  # `repair` has asked for this, or nothing comes
@@ -544,12 +550,11 @@ class Reflector:
     def _tell(self, changes: list[Change]) -> None:
         """Hand the changes on once the lines at hand are used up."""
         self._pending += changes
-        if len(self._pending) >= MAX_BATCH:
-            self._flush()
-        elif not self._flush_due:
+        if not self._flush_due:
             self._flush_due = True
             # A transport does not yield to the event loop between lines that it has at hand (see `Transport.watch`), so
-            # this runs exactly when the next line would have to be waited for: a burst of events becomes one batch.
+            # this runs when the next line would have to be waited for, or enough were taken in: a burst of events
+            # becomes a few batches.
             asyncio.get_running_loop().call_soon(self._flush_later)
 
     def _flush_later(self) -> None:
