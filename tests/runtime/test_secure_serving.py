@@ -15,8 +15,13 @@ from berth.kube.http.client import HttpTransport
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving import server as serving
-from berth.runtime.serving.authentication import AuthenticationLookupError
-from berth.runtime.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions, TlsOptions
+from berth.runtime.serving.options import (
+    AuthenticationLookupError,
+    AuthenticationOptions,
+    AuthorizationOptions,
+    ServingOptions,
+    TlsOptions,
+)
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.serving.server import HealthServer
 from berth.serving.connections import ConnectionLimits

@@ -79,7 +79,12 @@ class _LazyGroup(click.Group):
 
             hint = nearest(name, self._found.names)
             ctx.fail(f"there is no command {name!r}; the commands are {', '.join(self._found.names)}{hint}")
-        return super().resolve_command(ctx, args)
+        gc.disable()  # what modules are made of stays
+        try:
+            return super().resolve_command(ctx, args)
+        finally:
+            gc.freeze()
+            gc.enable()
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """The commands that begin so, from the tables alone; Click would import each of them."""

@@ -30,7 +30,7 @@ from berth.cli.setup import EXIT_BAD_CONFIGURATION, plugin_option, read_registry
 from berth.config.errors import ConfigError
 from berth.config.types import LeaderElection, SchedulerConfiguration
 from berth.framework.setup import Setup
-from berth.runtime.serving.options import ServingOptions
+from berth.runtime.serving.options import AuthenticationLookupError, ServingOptions
 
 if TYPE_CHECKING:
     from berth.agreement.observer import Observing
@@ -158,6 +158,14 @@ class Started(NamedTuple):
 
 def serve(started: Started, observing: "Observing | None" = None) -> None:
     """Schedule, or look on and judge, until told to stop; ends the process where that cannot be."""
+    gc.disable()  # until all is read: see `_settle`
+    try:
+        _serve(started, observing)
+    finally:
+        gc.enable()
+
+
+def _serve(started: Started, observing: "Observing | None") -> None:
     from berth.runtime.observing import logs
 
     flags, context, shards, tracing_config_file, plugins, decision_log, recording, check_promises = started
@@ -348,7 +356,6 @@ async def _schedule(
     from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.observing.several import Instruments
     from berth.runtime.scheduler import CycleStuck, LeadershipLost, LiveScheduler
-    from berth.runtime.serving.authentication import AuthenticationLookupError
     from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 
     (config, registry), flags, secure = settings.setup, settings.flags, settings.secure
@@ -377,6 +384,7 @@ async def _schedule(
         scheduler,
         metrics,
         config,
+        port=0,
         also=insecure,
         requests=requests,
         secure=serving,
@@ -417,19 +425,21 @@ def _builder(settings: RunSettings) -> Build:
     return partial(build_observer, observing=settings.observing, build=settings.build)
 
 
-def _told_on_this_machine(secure: Secure, serving: "SecureServing") -> contextlib.AbstractContextManager[None]:
+def _told_on_this_machine(secure: Secure, serving: "SecureServing | None") -> contextlib.AbstractContextManager[None]:
     """Let `berth explain` on this machine know where to ask, and which certificate to expect."""
     from berth.cli.local_record import ServedLocally, local_url, record_directory, recorded
 
-    if not secure.options.port:
+    if serving is None:
         return contextlib.nullcontext()
     url = local_url(secure.options.bind_address, secure.options.port)
     certificate = serving.certificates.certificate_pem.decode("ascii", "replace")
     return recorded(ServedLocally(url, certificate, secure.cluster, os.getpid()), record_directory())
 
 
-def _secure_serving(secure: Secure) -> "SecureServing":
-    """The secure port, which asks the API server with connections and a rate of its own."""
+def _secure_serving(secure: Secure) -> "SecureServing | None":
+    """The secure port, which asks the API server with connections and a rate of its own; None for port 0."""
+    if not secure.options.port:
+        return None
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.serving.certificates import ServingCertificateError
@@ -448,13 +458,14 @@ def _secure_serving(secure: Secure) -> "SecureServing":
 async def _settle(scheduler: "LiveScheduler") -> None:
     """Leave what is read at the start out of garbage collections, which would pause the scheduler to walk it all.
 
-    While it is read, no collection is made either: nearly all that is new stays, and hardly any of it is a cycle.
+    While it is read, no collection is made either: nearly all that is new stays, and hardly any of it is a cycle. The
+    first collection comes after the freeze, or it would walk everything at once, on the event loop.
     """
-    gc.disable()
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_WITHOUT_COLLECTION_S):
                 await scheduler.synced.wait()
+                gc.freeze()
     finally:
         gc.enable()
     await scheduler.synced.wait()

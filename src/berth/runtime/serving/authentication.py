@@ -24,7 +24,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
 
 from berth.kube.transport import Transport
-from berth.runtime.serving.options import AuthenticationOptions
+from berth.runtime.serving.options import AuthenticationLookupError, AuthenticationOptions
 from berth.runtime.serving.reviews import (
     RequestUser,
     ReviewError,
@@ -44,10 +44,6 @@ _log = logging.getLogger("berth.serving")
 
 class UnauthenticatedError(Exception):
     """A credential that does not hold."""
-
-
-class AuthenticationLookupError(Exception):
-    """The cluster's authentication configuration cannot be read, and --authentication-tolerate-lookup-failure=false."""
 
 
 class FrontProxy(msgspec.Struct, frozen=True):

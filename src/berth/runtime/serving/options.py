@@ -48,6 +48,10 @@ class AuthenticationOptions(msgspec.Struct, frozen=True):
     requestheader_extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
 
 
+class AuthenticationLookupError(Exception):
+    """The cluster's authentication configuration cannot be read, and --authentication-tolerate-lookup-failure=false."""
+
+
 class AuthorizationOptions(msgspec.Struct, frozen=True):
     """How to find out whether they may."""
 

@@ -13,7 +13,7 @@ import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -44,10 +44,12 @@ from berth.runtime.serving.debug_endpoints import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.pprof import CpuProfiler
-from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
 from berth.serving.connections import BoundedListener, ConnectionLimits, GuardedProtocol, limits_of
 from berth.serving.foreign_pages import is_sent_by_another_page
+
+if TYPE_CHECKING:
+    from berth.runtime.serving.secure import SecureServing  # imports cryptography, which takes 9 MB
 
 API_SERVER_HEADER = "Berth-Api-Server"
 CLUSTER_HEADER = "Berth-Cluster"
@@ -76,7 +78,7 @@ class Listener(NamedTuple):
     flag: str = "--secure-port"
     is_optional: bool = False
     """Whether a port that is taken is only worth a warning."""
-    secure: SecureServing | None = None
+    secure: "SecureServing | None" = None
 
 
 class HealthServer:
@@ -112,7 +114,7 @@ class HealthServer:
         port: int = 10259,
         also: Listener | None = None,
         requests: RestClientMetrics | None = None,
-        secure: SecureServing | None = None,
+        secure: "SecureServing | None" = None,
         flags: Mapping[str, str] | None = None,
         decision_log: LogKeeper | None = None,
         api_server: str = "",
