@@ -43,7 +43,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from benchmarks.processes import Watched, cpu_s, listening_on  # noqa: E402 - runs from any directory
 from benchmarks.scenarios import FEATURE_GATES, write  # noqa: E402
-from berth.api.errors import ApiError  # noqa: E402
+from berth.api.errors import ApiError, ConnectionLost  # noqa: E402
 from berth.api.resources import RESOURCES, Resource  # noqa: E402
 from berth.kube.credentials.access import load_access  # noqa: E402
 from berth.kube.http.client import HttpTransport  # noqa: E402
@@ -143,17 +143,26 @@ class Cluster:
     async def watch(self, seen: Bindings, started: asyncio.Event) -> None:
         """Note each pod's first binding, until cancelled."""
         version = json.loads(await self._transport.list(POD, limit=1))["metadata"]["resourceVersion"]
-        selected = {"field_selector": "spec.nodeName!="}
-        lines = self._transport.watch(POD, resource_version=version, timeout_s=WATCH_S, **selected)
         started.set()
+        while True:
+            # A server ends watches that are read slowly, as they are where much else is at work: it goes on there.
+            with suppress(ConnectionLost):
+                async for event in self._bound_since(version):
+                    meta = event["object"]["metadata"]
+                    version = meta["resourceVersion"]
+                    if event["type"] in ("ADDED", "MODIFIED") and event["object"]["spec"].get("nodeName"):
+                        seen.bound.setdefault(f"{meta['namespace']}/{meta['name']}", time.monotonic())
+                        seen.changed.set()
+
+    async def _bound_since(self, version: str) -> AsyncIterator[Any]:
+        lines = self._transport.watch(
+            POD, resource_version=version, timeout_s=WATCH_S, field_selector="spec.nodeName!="
+        )
         async for line in lines:
             event = json.loads(line)
-            if event["type"] in ("ADDED", "MODIFIED"):
-                meta = event["object"]["metadata"]
-                key = f"{meta['namespace']}/{meta['name']}"
-                if key not in seen.bound and event["object"]["spec"].get("nodeName"):
-                    seen.bound[key] = time.monotonic()
-                    seen.changed.set()
+            if event["type"] == "ERROR":
+                raise SystemExit(f"the watch of what is measured was lost: {event['object'].get('message')}")
+            yield event
 
     async def answered(self) -> Counter[str]:
         """How many requests the server has answered so far, by verb and resource; empty where it does not tell."""

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from berth.api.errors import ApiError
+from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
 from berth.api.resources import RESOURCES, Resource
 from berth.kube.http.client import HttpTransport
-from berth_workbench.scheduler_perf.documents import Document
+from berth_workbench.scheduler_perf.documents import Document, PerfError
 from berth_workbench.scheduler_perf.play import NotPlayedError, PlayedPod
 
 AT_ONCE: Final = 32
@@ -25,6 +25,7 @@ LOOK_S: Final = 0.1
 """How often it is looked whether what is waited for has come; when pods got their nodes is known exactly."""
 WATCH_S: Final = 3600.0
 CONFLICT: Final = 409
+FORBIDDEN: Final = 403
 MERGE_PATCH: Final = "application/merge-patch+json"
 POD: Final = RESOURCES["Pod"]
 WITH_OWN_STATUS: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim"})
@@ -40,6 +41,8 @@ class Live:
         self.nodes: list[str] = []
         self.left_out: set[str] = set()
         self.on_bound: Callable[[str, PlayedPod], None] = lambda _key, _pod: None
+        self.watching: asyncio.Task[None] | None = None
+        """What follows the pods; it ends by a failure only."""
         self._transport = transport
         self._last_bound = 0.0
         self._background: list[asyncio.Task[None]] = []
@@ -60,6 +63,8 @@ class Live:
         try:
             await self._transport.create(resource, namespace, json.dumps(document).encode())
         except ApiError as error:
+            if error.status == FORBIDDEN and "because it is being terminated" in error.message:
+                raise PerfError(f"the namespace {namespace} of an earlier run is still being deleted") from None
             if error.status != CONFLICT:
                 raise
             return
@@ -92,6 +97,8 @@ class Live:
         """Wait until something holds."""
         began = self._last_bound = time.monotonic()
         while not done():
+            if self.watching is not None and self.watching.done():
+                self.watching.result()
             now = time.monotonic()
             left = began + limit_s - now if limit_s is not None else self._last_bound + MOST_IDLE_S - now
             if left <= 0:
@@ -128,13 +135,18 @@ class Live:
         await asyncio.gather(*(some() for _ in range(AT_ONCE)))
 
     async def watch(self, started: asyncio.Event) -> None:
-        """Follow the cluster's pods, until cancelled."""
+        """Follow the cluster's pods, until cancelled. A server ends watches that are read slowly: it goes on there."""
         version = json.loads(await self._transport.list(POD, limit=1))["metadata"]["resourceVersion"]
-        lines = self._transport.watch(POD, resource_version=version, timeout_s=WATCH_S)
         started.set()
-        async for line in lines:
-            event = json.loads(line)
-            self._hear(event["type"], event["object"])
+        while True:
+            with suppress(ConnectionLost):
+                async for line in self._transport.watch(POD, resource_version=version, timeout_s=WATCH_S):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise api_error_from_body(500, json.dumps(event["object"]).encode())
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    self._hear(event["type"], event["object"])
+            await asyncio.sleep(LOOK_S)
 
     def _hear(self, type_: str, pod: Document) -> None:
         meta, key = pod["metadata"], f"{pod['metadata'].get('namespace')}/{pod['metadata'].get('name')}"
@@ -154,13 +166,13 @@ class Live:
 async def live(transport: HttpTransport) -> AsyncIterator[Live]:
     """Yield a site on a cluster, whose pods are followed meanwhile; it is left as it was."""
     site, started = Live(transport), asyncio.Event()
-    watching = asyncio.create_task(site.watch(started))
+    site.watching = asyncio.create_task(site.watch(started))
     try:
         await started.wait()
         yield site
     finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        site.watching.cancel()
+        await asyncio.gather(site.watching, return_exceptions=True)
         await site.clean_up()
 
 

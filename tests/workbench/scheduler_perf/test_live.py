@@ -1,17 +1,22 @@
 """A workload of scheduler_perf on an embedded cluster with a scheduler of its own, which is left as it was."""
 
 import asyncio
+import json
 
+import pytest
+
+from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.credentials.access import kubeconfig_access
 from berth.kube.http.client import HttpTransport
 from berth.runtime.scheduler import LiveScheduler
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
-from berth_workbench.scheduler_perf.documents import read_workloads
+from berth_workbench.scheduler_perf.documents import PerfError, read_workloads
 from berth_workbench.scheduler_perf.live import live
 from berth_workbench.scheduler_perf.play import Play
+from tests.kube.fakes import HANG, ScriptedTransport
 from tests.runtime.world import configuration
-from tests.waiting import until
+from tests.waiting import until, virtually
 from tests.workbench.scheduler_perf.documents import measured, nodes, pods, written
 
 OPERATIONS = (
@@ -59,3 +64,39 @@ async def test_what_nobody_can_do_on_a_cluster_is_named(tmp_path):
         await transport.close()
         await cluster.stop()
     assert figures.not_played.startswith("allocResourceClaims: ")
+
+
+def bound(name, version):
+    pod = {"metadata": {"name": name, "namespace": "here", "resourceVersion": str(version)}, "spec": {"nodeName": "n"}}
+    return json.dumps({"type": "ADDED", "object": pod}).encode()
+
+
+@pytest.mark.parametrize("end", [(), (ConnectionLost("too slow"),)], ids=["ended", "broken off"])
+@virtually
+async def test_a_watch_that_the_server_ends_goes_on_where_it_was(end):
+    listed = json.dumps({"metadata": {"resourceVersion": "5"}}).encode()
+    transport = ScriptedTransport([listed], [[bound("a", 6), *end], [bound("b", 7), HANG]])
+    async with live(transport) as site:
+        assert await site.until(lambda: len(site.pods) == 2, limit_s=60)
+    assert [call["resource_version"] for call in transport.watch_calls] == ["5", "6"]
+
+
+@virtually
+async def test_a_watch_that_cannot_go_on_ends_the_measurement():
+    listed = json.dumps({"metadata": {"resourceVersion": "5"}}).encode()
+    gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old resource version"}}
+    transport = ScriptedTransport([listed], [[json.dumps(gone).encode()]])
+    async with live(transport) as site:
+        with pytest.raises(ApiError, match="too old"):
+            await site.until(lambda: bool(site.pods), limit_s=60)
+
+
+async def test_a_namespace_that_is_still_being_deleted_is_told_of():
+    class Refusing(ScriptedTransport):
+        async def create(self, resource, namespace, body):
+            raise ApiError(403, "Forbidden", "no new content in namespace x because it is being terminated")
+
+    pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "x"}}
+    async with live(Refusing([json.dumps({"metadata": {"resourceVersion": "5"}}).encode()])) as site:
+        with pytest.raises(PerfError, match="the namespace x of an earlier run is still being deleted"):
+            await site.create([pod])
