@@ -42,8 +42,8 @@ WATCH_GRACE_S = 30.0
 SILENCE_S = 90.0
 # So long after a write of ours a watch may say nothing at all; twice as long after each time that this was in vain.
 NEWS_WITHIN_S = 5.0
-# At most this many lines are taken in before everything else on the event loop has its turn: a server that sends as fast
-# as we read would keep the loop for as long as it has something to send. They take some five milliseconds.
+# At most this many lines are taken in before everything else on the event loop has its turn: a server that sends as
+# fast as we read would keep the loop for as long as it has something to send. They take some five milliseconds.
 LINES_AT_ONCE = 200
 # A watch that broke so often at the same resourceVersion will break there again: list instead.
 MAX_BREAKS_AT_ONE_PLACE = 3
