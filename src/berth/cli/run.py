@@ -461,6 +461,7 @@ async def _settle(scheduler: "LiveScheduler") -> None:
     While it is read, no collection is made either: nearly all that is new stays, and hardly any of it is a cycle. The
     first collection comes after the freeze, or it would walk everything at once, on the event loop.
     """
+    gc.disable()
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_WITHOUT_COLLECTION_S):
