@@ -220,11 +220,11 @@ class WhatIfRun:
 
     def _broken_pods(self, outcomes: Iterable[PodOutcome]) -> Iterator[Broken]:
         for each in outcomes:
-            if each.node is not None:
+            if each.node is not None or (each.before is None and not each.is_new):  # it was pending before, too
                 continue
             if is_daemon(self._cluster.objects["Pod", each.pod]):
                 yield Broken("Pod", each.pod, DAEMON_DOES_NOT_FIT, f"has no room on its node: {each.message}")
-            elif each.before is not None:
+            elif not each.is_new:
                 yield Broken("Pod", each.pod, NO_LONGER_RUNS, f"ran on {each.before} and has no node: {each.message}")
 
     def _broken_budgets(self) -> Iterator[Broken]:

@@ -112,7 +112,8 @@ def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
         return VerdictSection(f"No: {names} {have} no place.{also}", is_good=False)
     if found.broken:
         first = found.broken[0]
-        more = f", and {counted(len(found.broken) - 1, 'other thing')} breaks" if len(found.broken) > 1 else ""
+        others = len(found.broken) - 1
+        more = f", and {counted(others, 'other thing')} {'breaks' if others == 1 else 'break'}" if others else ""
         return VerdictSection(f"No: {first.kind} {first.name} {in_our_words(first.message)}{more}.", is_good=False)
     return VerdictSection("Yes: every pod that moves or is new has a place, and nothing breaks.", is_good=True)
 

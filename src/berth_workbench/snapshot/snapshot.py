@@ -114,6 +114,10 @@ def uncollected() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+            # All that is new becomes old at once, as after collections that found nothing: otherwise the next two, of
+            # what is young, would walk it all.
+            gc.freeze()
+            gc.unfreeze()
 
 
 def last_of_each(documents: Iterable[Document]) -> list[Document]:

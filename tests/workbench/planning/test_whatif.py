@@ -4,6 +4,7 @@ import msgspec
 
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
+from berth_workbench.simulation.changes import RemoveNodes
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.workbench.asking import what_if
@@ -42,3 +43,20 @@ def test_extenders_are_left_out_and_the_answer_says_so():
     result = what_if(snapshot, config=load_config(document, "a test's configuration"))
     assert result.unplaced == ()
     assert result.notes == ("the extenders of the configuration were not asked",)
+
+
+def test_a_daemon_that_was_pending_before_is_not_broken_by_a_change():
+    """It is as it was, and counts among those that are still pending."""
+    made = [
+        make_node("n0").capacity(cpu="1", memory="8Gi", pods="9"),
+        make_node("n1").capacity(cpu="4", memory="8Gi", pods="9"),
+        make_node("n2").capacity(cpu="4", memory="8Gi", pods="9"),
+        make_pod("daemon").request(cpu="2").node_selector({"kubernetes.io/hostname": "n0"}).owned_by("DaemonSet", "d"),
+        make_pod("web").request(cpu="1").owned_by("ReplicaSet", "web").node("n1"),
+    ]
+    snapshot = Snapshot(
+        [Document(each.document["kind"], msgspec.json.encode(each.document), "a test") for each in made]
+    )
+    result = what_if(snapshot, [RemoveNodes("n1")])
+    assert result.broken == ()
+    assert {each.pod: each.node for each in result.pods} == {"default/daemon": None, "default/web": "n2"}
