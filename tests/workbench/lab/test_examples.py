@@ -148,7 +148,9 @@ def test_a_learned_policy_is_judged_and_written_for_model_score(monkeypatch, tmp
     monkeypatch.setattr(learn, "PATTERN", small)
     vector = np.random.default_rng(0).normal(size=learn.SIZE)
     learn.judge(vector, 2)
-    assert "On 2 days the learned policy" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("On 2 days the learned policy") == 3
+    learn.draw_curve([(1.0, 9.0), (2.0, 8.5)], tmp_path / "curve.svg")
+    assert (tmp_path / "curve.svg").read_text().startswith("<?xml")
     if not find_spec("onnx"):
         return
     learn.write_model(vector, tmp_path)
