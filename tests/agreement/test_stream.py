@@ -138,3 +138,34 @@ def test_a_file_that_is_not_there_or_is_cut_short_is_told(tmp_path: Path) -> Non
     path.write_bytes(gzip.compress(b"".join(json.dumps(each).encode() + b"\n" for each in EVENTS * 99))[:-20])
     with pytest.raises(StreamError, match=r"cut\.gz"):
         list(EventStream([str(path)]))
+
+
+def test_what_several_watches_have_written_into_one_file_is_put_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "both"
+    late = [EVENTS[0], event("ADDED", node("n1", 1)), EVENTS[2], EVENTS[1]]
+    path.write_text("".join(json.dumps(each) + "\n" for each in late))
+    assert names(EventStream([str(path)])) == ["ADDED n1", *TOLD]
+
+
+@pytest.mark.parametrize(
+    ("is_compressed", "says"), [(False, ":4: the document that begins here"), (True, "end-of-stream")]
+)
+def test_the_events_of_a_watch_that_was_stopped_are_taken_where_somebody_is_told(
+    tmp_path: Path, is_compressed: bool, says: str
+) -> None:
+    path = tmp_path / "cut"
+    text = "".join(json.dumps(each) + "\n" for each in EVENTS).encode()
+    path.write_bytes(gzip.compress(text)[:-4] if is_compressed else text + b'{"type": "ADDED", "object": {"kind"')
+    told: list[StreamError] = []
+    assert names(EventStream([str(path)], told.append)) == TOLD
+    (error,) = told
+    assert says in str(error)
+
+
+def test_a_watch_that_ended_with_an_error_may_have_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    error = {"type": "ERROR", "object": {"kind": "Status", "message": "too old resource version"}}
+    path.write_text("".join(json.dumps(each) + "\n" for each in (*EVENTS[:2], error, *EVENTS)))
+    told: list[StreamError] = []
+    stream = EventStream([str(path)], told.append)
+    assert names(stream)[-1] == "DELETED a" and "too old" in str(told[0])

@@ -16,7 +16,7 @@ import heapq
 import io
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +34,8 @@ MAX_DOCUMENT: Final = 256 << 20
 """A list of a large cluster's pods is one document; no single object comes near it."""
 MOST_IN_ONE_SECOND: Final = 100_000
 """So many events are held until one of the next second says how they were spread; more are taken as they come."""
+MOST_LATE: Final = 64
+"""By so many events one may be late in a file that several watches have written."""
 CLOSED = b"}"
 
 
@@ -92,20 +94,36 @@ class _Read(NamedTuple):
 class EventStream:
     """The events of some files, in their order."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        """Read what comes before the events; `-` is standard input. Raises `StreamError`."""
-        self._files = [_File(path) for path in paths]
+    def __init__(self, paths: Sequence[str], on_cut: Callable[[StreamError], None] | None = None) -> None:
+        """Read what comes before the events; `-` is standard input. Raises `StreamError`.
+
+        `on_cut`, if given, is told where a watch ended with an error or within a document, as it does when kubectl is
+        stopped, and the events before and after are taken.
+        """
+        self._files = [_File(path, on_cut) for path in paths]
         self.header = next((each.header for each in self._files if each.header is not None), None)
 
     def __iter__(self) -> Iterator[Arrived]:
         """Yield the events. Raises `StreamError`."""
         if len(self._files) == 1:
-            return _timed(iter(self._files[0]))
-        return _timed(heapq.merge(*map(_sorted_start, self._files), key=_by_revision))
+            return _timed(_nearly_sorted(self._files[0]))
+        return _timed(heapq.merge(*map(_nearly_sorted, map(_sorted_start, self._files)), key=_by_revision))
 
 
 def _by_revision(read: _Read) -> int:
     return read.revision
+
+
+def _nearly_sorted(events: Iterable[_Read]) -> Iterator[_Read]:
+    """Yield in the order of revisions what several watches have written into one file, each a little late."""
+    held: list[tuple[int, int, _Read]] = []
+    for number, read in enumerate(events):
+        if len(held) == MOST_LATE:
+            yield heapq.heappushpop(held, (read.revision, number, read))[-1]
+        else:
+            heapq.heappush(held, (read.revision, number, read))
+    while held:
+        yield heapq.heappop(held)[-1]
 
 
 def _sorted_start(file: Iterable[_Read]) -> Iterator[_Read]:
@@ -125,9 +143,10 @@ def _sorted_start(file: Iterable[_Read]) -> Iterator[_Read]:
 class _File:
     """One file's documents, of which the first has been looked at."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, on_cut: Callable[[StreamError], None] | None) -> None:
         self._path = path
-        self._documents = _documents(path)
+        self._on_cut = on_cut
+        self._documents = _documents(path, on_cut)
         self._first = next(self._documents, None)
         self.header: StreamHeader | None = None
         if self._first is not None:
@@ -156,7 +175,12 @@ class _File:
                 yield read
         elif document.type == "ERROR":
             said = msgspec.json.decode(document.object, type=_Outline).message
-            raise StreamError(f"{self._path}:{where}: the watch ended with an error: {said or 'it does not say which'}")
+            error = StreamError(
+                f"{self._path}:{where}: the watch ended with an error: {said or 'it does not say which'}"
+            )
+            if self._on_cut is None:
+                raise error
+            self._on_cut(error)
         elif document.kind and not document.type:
             raise StreamError(
                 f"{self._path}:{where}: a {document.kind} without the type of its event; "
@@ -230,10 +254,10 @@ def _spread(events: Sequence[_Read], start: float, end: float, next_revision: in
         yield Arrived(event, start + (end - start) * part)
 
 
-def _documents(path: str) -> Iterator[tuple[int, bytes]]:
+def _documents(path: str, on_cut: Callable[[StreamError], None] | None) -> Iterator[tuple[int, bytes]]:
     """Yield the JSON documents of a file with the line that each begins in: one a line, or over several lines."""
     parts: list[bytes] = []
-    size = begins = 0
+    size = begins = number = 0
     with _opened(path) as file:
         lines = enumerate(file, start=1)
         while True:
@@ -242,7 +266,8 @@ def _documents(path: str) -> Iterator[tuple[int, bytes]]:
             except StopIteration:
                 break
             except (EOFError, zlib.error, OSError) as error:
-                raise StreamError(f"{path}: {error}") from None
+                _cut(path, number, str(error), on_cut if isinstance(error, EOFError) else None)
+                return
             if not parts:
                 if not line.strip():
                     continue
@@ -259,7 +284,15 @@ def _documents(path: str) -> Iterator[tuple[int, bytes]]:
                 parts.clear()
                 size = 0
     if parts:
-        raise StreamError(f"{path}:{begins}: the document that begins here does not end")
+        _cut(path, begins, "the document that begins here does not end", on_cut if begins > 1 else None)
+
+
+def _cut(path: str, where: int, why: str, on_cut: Callable[[StreamError], None] | None) -> None:
+    """Tell that a file ends here."""
+    error = StreamError(f"{path}:{where}: {why}")
+    if on_cut is None:
+        raise error from None
+    on_cut(error)
 
 
 def _is_whole(line: bytes) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from berth.agreement.observer import Observing, ObservingCore
     from berth.agreement.report import AgreementReport
     from berth.agreement.results import Judgement
-    from berth.agreement.stream import EventStream
+    from berth.agreement.stream import EventStream, StreamError
     from berth.config.types import SchedulerConfiguration
 
 LOOKAHEAD_S = 0.1
@@ -120,7 +120,7 @@ def command(
     judged: list[Judgement] = []
     keeps = is_structured(output) and not reports
     observing = observing._replace(keeps_totals=keeps, on_judged=judged.append if keeps else observing.on_judged)
-    core, setup = observed(EventStream(events), flags, plugins, observing)
+    core, setup = observed(EventStream(events, _tell_cut), flags, plugins, observing)
     if keeps:
         print_structured(summary_of(core.agreement, judged), output)
         return
@@ -138,6 +138,10 @@ def tell(report: "AgreementReport", output: Output) -> None:
         for line in (verdict(report), *told(report)):
             click.echo(legible(line))
     click.get_current_context().meta.get(AFTER_REPORT, lambda _report: None)(report)
+
+
+def _tell_cut(error: "StreamError") -> None:
+    click.echo(f"Warning: {error}; what could be read is judged", err=True)
 
 
 def _candidate(file: str) -> "SchedulerConfiguration":
