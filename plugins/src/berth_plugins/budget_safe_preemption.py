@@ -44,8 +44,6 @@ from berth.plugin import (
     unschedulable,
 )
 
-NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
-VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NO_LOWER = "no pod of lower priority to preempt"
 ALL_PROTECTED = "disruption budgets protect all {count} pod(s) of lower priority"
 BUDGETS = "PodDisruptionBudget"
@@ -196,14 +194,6 @@ class BudgetSafePreemption(PostFilterPlugin, EventsPlugin, VictimRules):
                 self._spent[victim.uid] = Spent(victim, versions)
         return result, status
 
-    def ineligibility(self, pod: PodInfo, nominated: NodeView | None) -> str | None:
-        """Say why a pod may not preempt at all: it never does, or its victims are on their way out."""
-        if pod.spec.preemption_policy == "Never":
-            return NEVER_PREEMPTS
-        running = () if nominated is None else nominated.pods.values()
-        waits = any(other.is_terminating and other.priority < pod.priority for other in running)
-        return VICTIMS_TERMINATING if waits else None
-
     def potential_victims(
         self, state: CycleState, pod: PodInfo, node: NodeView
     ) -> Sequence[PodInfo] | VictimSets | Status:
@@ -247,10 +237,6 @@ class BudgetSafePreemption(PostFilterPlugin, EventsPlugin, VictimRules):
         """Return what the cost of a node depends on, beside its victims: what the pod prefers."""
         affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
         return affinity.preferred if affinity else ()
-
-    def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Filters alone say whether the pod fits."""
-        return None
 
     def cost(self, state: CycleState, pod: PodInfo, node: NodeView, victims: Sequence[PodInfo]) -> float:
         """Return the priority of the most important victim, less the weighted preference for the node."""

@@ -49,8 +49,6 @@ PREFIX = "preemption-toleration.scheduling.x-k8s.io"
 MINIMUM_PREEMPTABLE_PRIORITY = f"{PREFIX}/minimum-preemptable-priority"
 TOLERATION_SECONDS = f"{PREFIX}/toleration-seconds"
 
-NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
-VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = "No victims found on node {node} for preemptor pod {pod}"
 NO_VICTIMS_ANYWHERE = "No victims found for preemptor pod {pod}"
 NO_CLASS = 'priorityclass.scheduling.k8s.io "{}" not found'
@@ -167,14 +165,6 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
             self._wake_after(pod.uid, self._first_end_s - self._now_s)
         return result, status
 
-    def ineligibility(self, pod: PodInfo, nominated: NodeView | None) -> str | None:
-        """Say why a pod may not preempt at all: it never does, or its victims are on their way out."""
-        if pod.spec.preemption_policy == "Never":
-            return NEVER_PREEMPTS
-        running = () if nominated is None else nominated.pods.values()
-        waits = any(other.is_terminating and other.priority < pod.priority for other in running)
-        return VICTIMS_TERMINATING if waits else None
-
     def potential_victims(self, state: CycleState, pod: PodInfo, node: NodeView) -> Sequence[PodInfo] | Status:
         """Return the pods of lower priority that are not exempt; an error where one's PriorityClass is gone."""
         found = []
@@ -197,10 +187,6 @@ class PreemptionToleration(PostFilterPlugin, EventsPlugin, ExplainingPlugin, Vic
             if policy and pod.priority < policy.minimum_preemptable_priority and policy.toleration_s >= 0:
                 return None
         return pod.priority, self._classes.version
-
-    def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Filters alone say whether the pod fits."""
-        return None
 
     def explain_rejection(self, pod: PodInfo) -> Sequence[str]:
         """Return which pods of lower priority are spared, until when, and how many are not."""

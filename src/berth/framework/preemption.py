@@ -16,6 +16,9 @@ from berth.framework.status import Status
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 
+NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
+VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
 
 class VictimSets(NamedTuple):
     """Sets of pods that the pod may preempt on a node, each by itself: the first without which the pod fits counts.
@@ -35,8 +38,14 @@ class VictimRules(Protocol):
     def ineligibility(self, pod: PodInfo, nominated: NodeView | None) -> str | None:
         """Say why a pod may not preempt others at all; None where it may.
 
-        `nominated` is the node that was promised to it, unless filters have said since that nothing helps there.
+        `nominated` is the node that was promised to it, unless filters have said since that nothing helps there. Unless
+        the rules say otherwise, a pod waits for all pods of lower priority that leave that node.
         """
+        if pod.spec.preemption_policy == "Never":
+            return NEVER_PREEMPTS
+        running = () if nominated is None else nominated.pods.values()
+        waits = any(other.is_terminating and other.priority < pod.priority for other in running)
+        return VICTIMS_TERMINATING if waits else None
 
     def potential_victims(
         self, state: CycleState, pod: PodInfo, node: NodeView
@@ -48,7 +57,9 @@ class VictimRules(Protocol):
 
         `state` has followed (`add_pod`, `remove_pod`) which pods these are. Asked whenever the filters let the pod in,
         and when a pod that they do not spare is off the node again: then only an error counts, and ends the what-if.
+        Unless the rules say otherwise, filters alone say whether the pod fits.
         """
+        return None
 
 
 VictimCost = Callable[[CycleState, PodInfo, NodeView, Sequence[PodInfo]], float]

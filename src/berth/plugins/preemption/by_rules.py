@@ -20,12 +20,12 @@ from berth.framework.effects import Steps
 from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
 from berth.framework.interface import PostFilterAnswer, PostFilterResult
-from berth.framework.preemption import VictimBasis, VictimCost, VictimRules
+from berth.framework.preemption import VICTIMS_TERMINATING, VictimBasis, VictimCost, VictimRules
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import cheapest
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, PLUGIN, DryRun
-from berth.plugins.preemption.eligibility import VICTIMS_TERMINATING, code_of, rows_to_try
+from berth.plugins.preemption.eligibility import code_of, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.outcomes import DryRunOutcomes, KeptRowByRow
 from berth.plugins.preemption.post_filter import NO_CANDIDATE, NO_NODES, nominated_row, wanted_candidates, why_not

@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.diagnosis import Diagnosis
+from berth.framework.preemption import NEVER_PREEMPTS, VICTIMS_TERMINATING
 from berth.framework.readers import EvictionReader
 from berth.framework.status import Code
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
-
-NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
-VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 
 RowArray = NDArray[np.intp]
 

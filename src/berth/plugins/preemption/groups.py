@@ -16,11 +16,12 @@ from typing import NamedTuple
 from berth.api.scheduling import PodGroup
 from berth.framework.effects import Steps
 from berth.framework.interface import GroupQuestion, PodGroupInfo
+from berth.framework.preemption import NEVER_PREEMPTS, VICTIMS_TERMINATING
 from berth.framework.readers import CacheReader, EvictionReader, NominationReader, ObjectReader
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budget, split_by_violation
 from berth.plugins.preemption.choice import start_time_s
-from berth.plugins.preemption.eligibility import NEVER_PREEMPTS, VICTIMS_TERMINATING, is_being_preempted
+from berth.plugins.preemption.eligibility import is_being_preempted
 from berth.state.pod_groups import POD_GROUP, GroupKey, group_of
 from berth.state.pod_info import PodInfo
 
