@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from berth.cli import main
+from berth.cli.scheduler_in_use import SchedulerInUse
 
 STREAM = Path(__file__).parents[1] / "conformance/observed/calm.jsonl.gz"
 PACKING = """
@@ -55,6 +56,20 @@ def test_a_candidate_decides_about_the_same_pods(tmp_path: Path) -> None:
 
 def test_pods_of_other_schedulers_are_left_out() -> None:
     assert json.loads(run("--events", STREAM, "--scheduler-name", "mine", "-o", "json"))["pods"] == 0
+
+
+def test_the_report_of_a_running_observer_is_read_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stream = tmp_path / "events"
+    stream.write_bytes(
+        b"\n".join(gzip.decompress(STREAM.with_name("sampled.jsonl.gz").read_bytes()).splitlines()[:1200])
+    )
+    written = json.loads(run("--events", stream, "--report", "-o", "json"))
+    assert written["lostPoints"] and written["lagsMs"]
+    monkeypatch.setattr(SchedulerInUse, "ask", lambda *_: written)
+    assert json.loads(run("--report", "-o", "json")) == written
+    assert any("a better node was not looked at" in line for line in run("--report").splitlines())
 
 
 @pytest.mark.parametrize(

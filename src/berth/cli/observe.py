@@ -108,7 +108,7 @@ def command(
     if reports and not events:
         address = SchedulerAddress(server, certificate_authority, flags.get("kubeconfig", ""), context)
         found = SchedulerInUse(address).ask("/debug/agreement", "what it has observed")
-        tell(msgspec.convert(found, AgreementReport), output)
+        tell(msgspec.convert(found, AgreementReport, str_keys=True), output)
         return
     configured = {Path(file).stem: _candidate(file) for file in candidates}
     observing = Observing(scheduler_names=frozenset(scheduler_names), candidates=configured, cases=cases)
