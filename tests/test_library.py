@@ -120,8 +120,10 @@ def test_removed_objects_are_gone():
     scheduler.remove("Pod", "a")
     assert scheduler.placements == {}
     assert scheduler.schedule(pod("b")).node == "n1"
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="there is no Node 'n2'"):
         scheduler.remove("Node", "n2")
+    with pytest.raises(KeyError, match="there is no Pod 'team/a'"):
+        scheduler.remove("Pod", "a", "team")
 
 
 def test_what_cannot_be_used_is_told():
@@ -136,6 +138,8 @@ def test_what_cannot_be_used_is_told():
     with pytest.raises(berth.ConfigError, match="cannot read the configuration file"):
         berth.Scheduler("nothing.yaml")
     scheduler = berth.Scheduler()
+    with pytest.raises(ValueError, match=r"a Pod has no metadata\.name"):
+        scheduler.schedule({"kind": "Pod", "spec": {}})
     with pytest.raises(ValueError, match="reads no objects of kind 'Deployment'; those it reads are Pod"):
         scheduler.add({"kind": "Deployment"})
     with pytest.raises(ValueError, match="expected a manifest"):

@@ -177,7 +177,10 @@ class Scheduler:
         The kind of a custom resource that a plugin follows is its name, as in `foos.v1.example.com`.
         """
         wide = {each.name for each in self._cluster.core.resources if not each.namespaced} | _CLUSTER_WIDE
-        self._cluster.delete(kind, name if kind in wide else f"{namespace}/{name}")
+        key = name if kind in wide else f"{namespace}/{name}"
+        if (kind, key) not in self._cluster.objects:
+            raise KeyError(f"there is no {kind} {key!r}")
+        self._cluster.delete(kind, key)
 
     def schedule(self, pod: Any) -> ScheduleResult:
         """Add a pod, or newer state of a pending one, try to place it now, and return what came of it."""
@@ -397,6 +400,8 @@ def _structs(obj: Any, resources: CustomResources) -> list[Any]:
 def _completed(kind: str, manifest: Manifest, *, is_namespaced: bool) -> dict[str, Any]:
     """Return a manifest with what the API server or the kubelet would have filled in: namespace, uid, allocatable."""
     metadata = dict(manifest.get("metadata") or {})
+    if not metadata.get("name"):
+        raise ValueError(f"a {kind} has no metadata.name")
     if is_namespaced:
         metadata.setdefault("namespace", "default")
     key = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
