@@ -107,6 +107,11 @@ def test_among_equals_the_chosen_one_comes_first_and_chance_is_admitted():
     assert found.summary.endswith("chosen at random")
 
 
+def test_the_only_node_is_not_one_of_several():
+    decision, _ = decided(make_pod("web").request(cpu="1"), node("large", "8"))
+    assert explain(decision).summary == "default/web goes to large: it is the only node, and the pod fits there"
+
+
 def test_a_single_node_needs_no_score():
     decision, _ = decided(make_pod("web").request(cpu="3"), node("small", "2"), node("large", "8"))
     found = explain(decision)

@@ -412,7 +412,7 @@ CLAIMS = {
     },
     "`berth explain` names who has decided, `default-scheduler`, and says why: of 1 node it is the only "
     "one that fits.": {
-        "berth explain web": says("goes to node-0: it is the only one of 1 nodes that fits", "by default-scheduler")
+        "berth explain web": says("goes to node-0: it is the only node, and the pod fits there", "by default-scheduler")
     },
     "It does not fit, for requests are what is counted, used or not.": {
         "berth explain big": says("default/big could not be scheduled")

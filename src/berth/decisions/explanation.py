@@ -297,6 +297,8 @@ def _why_chosen(decision: Decision, scored: "_Fresh | _Scored") -> str:
     if decision.was_promised:
         return "it was nominated to it, and fits there; other nodes were not looked at"
     if scored.highest is None:
+        if decision.node_count == 1:
+            return "it is the only node, and the pod fits there"
         return f"it is the only one of {decision.node_count} nodes that fits"
     fit = f"{scored.count} of {decision.node_count} nodes fit"
     best, equals = scored.highest
