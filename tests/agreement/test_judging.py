@@ -321,6 +321,25 @@ def test_of_two_preemptors_on_a_node_each_is_held_to_the_victims_that_it_needs()
     assert [failure.result for failure in seen.failures] == ["agrees", "agrees"]
 
 
+def test_a_pod_that_has_waited_may_have_missed_what_came_before_bindings_that_were_assumed() -> None:
+    seen = Bystander(*nodes(3))
+    old, half, late, beside = pod("old", "3"), pod("half", "500m"), pod("late"), pod("beside", "2")
+    for each, name in ((old, "n1"), (half, "n3")):
+        seen.put(each)
+        seen.bind(each, name)
+        seen.pass_revisions()
+    seen.put(late)
+    seen.tell("MODIFIED", waiting(late, "0/3 nodes are available: 3 Insufficient cpu.").build())
+    seen.put(beside)
+    seen.pass_revisions()
+    seen.delete(old.copy().node("n1").build())
+    seen.pass_revisions()
+    seen.bind(beside, "n2")
+    seen.pass_revisions()
+    seen.bind(late, "n3")  # the best of three with the old one on n1 still, and the one beside on n2 already
+    assert seen.results()["late"] == "couldHaveSeen"
+
+
 def test_other_objects_are_taken_in_as_by_any_core() -> None:
     seen = Bystander(*nodes(1))
     seen.tell("ADDED", make_namespace("shop", {"team": "a"}))

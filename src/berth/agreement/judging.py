@@ -200,9 +200,12 @@ class Past:
             yield bound
 
     def _was_assumed(self, change: NotedChange, pending: Pending) -> bool:
-        """Say whether a change is a binding that the pod's scheduler knew of before the API server did."""
-        if not change.bound:
-            return False
+        """Say whether a change is a binding that the pod's scheduler knew of before the API server did.
+
+        Of a pod that has waited, any that came before its own is taken for one, as long as that may explain it.
+        """
+        if not change.bound or pending.waits:
+            return bool(change.bound)
         bound = self._pending_of.get(change.bound)
         return bound is not None and (bound.goes_before(pending) or pending.goes_before(bound))
 
