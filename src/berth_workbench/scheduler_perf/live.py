@@ -168,7 +168,11 @@ async def live(transport: HttpTransport) -> AsyncIterator[Live]:
     site, started = Live(transport), asyncio.Event()
     site.watching = asyncio.create_task(site.watch(started))
     try:
-        await started.wait()
+        opening = asyncio.create_task(started.wait())
+        await asyncio.wait({opening, site.watching}, return_when=asyncio.FIRST_COMPLETED)
+        opening.cancel()
+        if site.watching.done():
+            site.watching.result()
         yield site
     finally:
         site.watching.cancel()

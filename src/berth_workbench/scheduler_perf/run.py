@@ -3,12 +3,13 @@
 import asyncio
 import gc
 
+from berth.api.errors import TransportError
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
 from berth.kube.credentials.access import load_access
 from berth.kube.http.client import HttpTransport
 from berth.kube.http.rate_limit import RateLimit
-from berth_workbench.scheduler_perf.documents import PerfWorkload
+from berth_workbench.scheduler_perf.documents import PerfError, PerfWorkload
 from berth_workbench.scheduler_perf.in_process import InProcess
 from berth_workbench.scheduler_perf.live import live
 from berth_workbench.scheduler_perf.play import PerfFigures, Play
@@ -28,7 +29,7 @@ def play_in_process(workload: PerfWorkload, config: SchedulerConfiguration, regi
 
 
 def play_live(workload: PerfWorkload, kubeconfig: str) -> PerfFigures:
-    """Play a workload on a cluster, whose scheduler is configured by somebody else. Raises `PerfError`, `ApiError`."""
+    """Play a workload on a cluster, whose scheduler is configured by somebody else. Raises `PerfError`."""
     return asyncio.run(_play_live(workload, kubeconfig))
 
 
@@ -37,5 +38,7 @@ async def _play_live(workload: PerfWorkload, kubeconfig: str) -> PerfFigures:
     try:
         async with live(transport) as site:
             return await Play(workload, site).figures()
+    except TransportError as error:
+        raise PerfError(f"{workload.title}: {error}") from None
     finally:
         await transport.close()

@@ -86,9 +86,16 @@ async def test_a_watch_that_cannot_go_on_ends_the_measurement():
     listed = json.dumps({"metadata": {"resourceVersion": "5"}}).encode()
     gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old resource version"}}
     transport = ScriptedTransport([listed], [[json.dumps(gone).encode()]])
-    async with live(transport) as site:
-        with pytest.raises(ApiError, match="too old"):
+    with pytest.raises(ApiError, match="too old"):
+        async with live(transport) as site:
             await site.until(lambda: bool(site.pods), limit_s=60)
+
+
+@virtually
+async def test_a_server_that_does_not_answer_ends_it_before_it_begins():
+    with pytest.raises(ConnectionLost, match="refused"):
+        async with live(ScriptedTransport([ConnectionLost("refused")])):
+            pass
 
 
 async def test_a_namespace_that_is_still_being_deleted_is_told_of():
