@@ -33,6 +33,7 @@ def small_bounds(monkeypatch):
 
 def allocated_blocks():
     """Return how many blocks of memory are in use, but for the caches of functions, which have bounds of their own."""
+    gc.unfreeze()  # what a command that a test has run in this process froze is not among the objects otherwise
     for function in gc.get_objects():
         if isinstance(function, functools._lru_cache_wrapper):
             function.cache_clear()
