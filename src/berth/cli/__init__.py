@@ -83,7 +83,8 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         finally:
-            gc.freeze()
+            if not gc.get_freeze_count():  # where several commands run in one process, garbage would be kept as well
+                gc.freeze()
             gc.enable()
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
