@@ -25,6 +25,7 @@ from berth.api.codec import decode
 from berth.config.load import load_config
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.loader import ENTRY_POINT_GROUP, installed_plugins
+from berth.framework.preemption import VictimRules
 from berth.framework.registry import Registry
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.bench import long_lived
@@ -309,7 +310,8 @@ def in_plain_form(guest: type) -> type:
         left_out = ("promises", *left_out[len(FASTER_FORMS) :])
     classes = [each for each in reversed(guest.mro()) if each.__module__.startswith("berth_plugins.")]
     methods = {key: value for each in classes for key, value in vars(each).items() if key not in left_out}
-    return type(guest.__name__, (), methods)
+    rules = (VictimRules,) if VictimRules in guest.mro() else ()  # it has methods of its own, for all rules
+    return type(guest.__name__, rules, methods)
 
 
 def config_of(scenario: GuestScenario, guest: str | None) -> Json:

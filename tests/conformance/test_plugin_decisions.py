@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from berth.framework.preemption import VictimRules
 from berth.framework.registry import Registry
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import told
@@ -53,7 +54,7 @@ def plain(registry: Registry) -> Registry:
             for key, value in vars(each).items()
             if key not in (*FASTER_FORMS, "promises", "signature", "__dict__", "__weakref__", "__orig_bases__")
         }
-        return type(name, (), bare)
+        return type(name, (VictimRules,) if VictimRules in base.mro() else (), bare)
 
     return Registry({name: only_plain(name) for name in registry.names}, "a test")
 

@@ -75,9 +75,9 @@ export function spot(layout, at) {
   return [block.x + (place % layout.per) * layout.cell, block.y + Math.floor(place / layout.per) * layout.cell];
 }
 
-// The node under a point, -1 where there is none.
+// The node under a point, -1 where there is none, or nothing is laid out yet.
 export function nodeAt(layout, x, y) {
-  const block = layout.placed.find((each) => x >= each.x && x < each.x + each.wide && y >= each.y && y < each.y + each.high);
+  const block = layout?.placed.find((each) => x >= each.x && x < each.x + each.wide && y >= each.y && y < each.y + each.high);
   if (!block) return -1;
   const column = Math.floor((x - block.x) / layout.cell);
   if (column >= layout.per) return -1;
