@@ -52,3 +52,28 @@ async def test_drain_says_when_time_ran_out_and_stop_breaks_off():
     await bench.pool.stop()
     assert bench.started == ["slow"]
     assert bench.done == []
+
+
+async def test_a_job_put_in_by_the_last_job_as_it_ends_finds_a_worker():
+    """The worker's task is not over yet when its last job is: its callbacks come a turn of the loop later."""
+    done, ended = [], asyncio.get_running_loop().create_future()
+
+    async def work(job):
+        done.append(job)
+        ended.done() or ended.set_result(None)
+
+    pool = WorkerPool(1, work, lambda bug: None)
+    ended.add_done_callback(lambda _: pool.put("second"))
+    pool.put("first")
+    await settle()
+    assert done == ["first", "second"]
+
+
+async def test_a_pool_that_was_stopped_before_a_worker_began_works_again():
+    bench = Bench(1)
+    bench.gate.set()
+    bench.pool.put("dropped")
+    await bench.pool.stop()
+    bench.pool.put("kept")
+    assert await bench.pool.drain(1)
+    assert bench.done == ["kept"]

@@ -17,7 +17,7 @@ Job = TypeVar("Job")
 class WorkerPool(Generic[Job]):
     """Up to `size` workers who do `work(job)` for each job put in."""
 
-    __slots__ = ("_bug", "_jobs", "_queue", "_size", "_tasks", "_work")
+    __slots__ = ("_bug", "_jobs", "_queue", "_size", "_tasks", "_work", "_working")
 
     def __init__(
         self,
@@ -33,6 +33,8 @@ class WorkerPool(Generic[Job]):
         self._bug = bug
         self._jobs: deque[tuple[Job, float]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._working = 0
+        """Workers who will look for another job: a task stays in `_tasks` for a moment after its last look."""
 
     def __len__(self) -> int:
         """Jobs that wait, and an upper bound of those under way."""
@@ -41,7 +43,8 @@ class WorkerPool(Generic[Job]):
     def put(self, job: Job) -> None:
         """Have a job done, at once if a worker is free."""
         self._jobs.append((job, self._queue.put()))
-        if len(self._tasks) < self._size:
+        if self._working < self._size:
+            self._working += 1
             task = asyncio.get_running_loop().create_task(self._work_off())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -65,15 +68,19 @@ class WorkerPool(Generic[Job]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._working = 0  # of those that were cancelled before their first step none has counted itself out
         return broken_off
 
     async def _work_off(self) -> None:
-        while self._jobs:
-            job, put_at = self._jobs.popleft()
-            number = self._queue.begin(put_at)
-            try:
-                await self._work(job)
-            except Exception as error:  # a bug must cost one job, not a worker
-                self._bug(error)
-            finally:
-                self._queue.end(number)
+        try:
+            while self._jobs:
+                job, put_at = self._jobs.popleft()
+                number = self._queue.begin(put_at)
+                try:
+                    await self._work(job)
+                except Exception as error:  # a bug must cost one job, not a worker
+                    self._bug(error)
+                finally:
+                    self._queue.end(number)
+        finally:  # at once with the last look: a job put in before the task's callback runs must find a free worker
+            self._working -= 1
