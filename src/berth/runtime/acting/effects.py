@@ -41,7 +41,8 @@ from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
 from berth.runtime.observing.work_queues import WorkQueues
 
-BINDINGS_AT_ONCE = 64
+BINDINGS_AT_ONCE = 32
+"""Each needs a connection, with a handshake and 120 kB; more of them wait in the API server instead of here."""
 CALLS_AT_ONCE = 16
 EXTENDER_CALLS_AT_ONCE = 64
 """Many pods may be bound by extenders at once; the other verbs are called by one cycle at a time."""
