@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from berth.api.protobuf_messages import message_classes
 from berth.cel.values import Uint
 
 # Only what is read; expressions inside expressions stay bytes until it is their turn.
@@ -168,4 +167,6 @@ def _constant(const: Any) -> Any:
 
 @cache
 def _messages() -> dict[str, Any]:
+    from berth.api.protobuf_messages import message_classes  # 70 ms, and most clusters have no expressions
+
     return message_classes("berth.cel", _TABLE)
