@@ -21,9 +21,10 @@ from berth_workbench.comparison.decisions import Decisions, decide
 from berth_workbench.comparison.decisions_over_time import decide_over_time
 from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, Load
 from berth_workbench.comparison.run import RunResult, run
+from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.measures import better
 from berth_workbench.simulation.prices import Prices
-from berth_workbench.simulation.processes import spread
+from berth_workbench.simulation.processes import may_fork, spread
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.traces.generator import daily_pattern
 
@@ -64,15 +65,18 @@ def compare(
     """
     loaded = [each.load() for each in (a, b)]
     within = watch.within()
+    standing = _standing(load, loaded, watch)
 
     def part(at: int) -> Decisions | RunResult:
         if not at:
-            return _decisions(load, loaded[0], loaded[1], seeds[0], within)
-        return run(load, loaded[(at - 1) % 2], seeds[(at - 1) // 2], prices=prices, watch=within)
+            return _decisions(load, loaded[0], loaded[1], seeds[0], standing, within)
+        side, number = (at - 1) % 2, (at - 1) // 2
+        stands = standing[side] if standing else None
+        return run(load, loaded[side], seeds[number], standing=stands, prices=prices, watch=within)
 
     parts: dict[int, Any] = {}
     watch.begin("comparing decisions and runs", 1 + 2 * len(seeds))
-    for at, result in spread(part, 1 + 2 * len(seeds), watch):
+    for at, result in spread(part, 1 + 2 * len(seeds), watch, is_each_alone=bool(standing)):
         parts[at] = result
         watch.advance()
         watch.offer(lambda: _put_together(a, b, loaded, seeds, parts, is_complete=False))
@@ -80,6 +84,17 @@ def compare(
         raise StoppedError
     is_complete = len(parts) == 1 + 2 * len(seeds) and not watch.is_stopped
     return _put_together(a, b, loaded, seeds, parts, is_complete=is_complete)
+
+
+def _standing(load: Load, loaded: Sequence[Setup], watch: WorkWatch) -> list[SimulatedCluster]:
+    """Return the cluster without its pending pods for each configuration, where every part can have a copy by a fork.
+
+    Elsewhere each part takes it in anew: it is not taken back, since plugins keep what they like.
+    """
+    if not isinstance(load, ClusterLoad) or not may_fork():
+        return []
+    watch.begin("loading the cluster", len(loaded) * len(load.standing))
+    return [load.stand(each, watch) for each in loaded]
 
 
 def _put_together(
@@ -110,9 +125,11 @@ def _put_together(
     )
 
 
-def _decisions(load: Load, a: Setup, b: Setup, seed: int, watch: WorkWatch) -> Decisions:
+def _decisions(
+    load: Load, a: Setup, b: Setup, seed: int, standing: Sequence[SimulatedCluster], watch: WorkWatch
+) -> Decisions:
     if isinstance(load, ClusterLoad):
-        return decide(load, a, b, watch=watch)
+        return decide(load, a, b, standing=standing, watch=watch)
     trace = daily_pattern(load.pattern, seed) if isinstance(load, DrawnLoad) else load
     return decide_over_time(trace, a, b, seed=seed, watch=watch)
 

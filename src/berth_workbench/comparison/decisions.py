@@ -7,7 +7,7 @@ groups and extenders are left out; the runs of `berth_workbench.comparison.run` 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -18,9 +18,8 @@ from berth.decisions.exchange import AMONG_EQUALS, SUCCESSORS, ChangeKind, Compa
 from berth.framework.setup import Setup
 from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.simulation.admission import with_priority
-from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
-from berth_workbench.snapshot.snapshot import EMPTY
 
 KIND_WORDS: Final[Mapping[ChangeKind, str]] = MappingProxyType(
     {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
@@ -67,17 +66,24 @@ class DecisionTally:
         return Decisions(self._decided, tuple(self._changes), dict(sorted(self._left_out.items())))
 
 
-def decide(load: ClusterLoad, a: Setup, b: Setup, *, memos: bool = True, watch: WorkWatch = UNWATCHED) -> Decisions:
+def decide(
+    load: ClusterLoad,
+    a: Setup,
+    b: Setup,
+    *,
+    standing: Sequence[SimulatedCluster] = (),
+    memos: bool = True,
+    watch: WorkWatch = UNWATCHED,
+) -> Decisions:
     """Decide a load's pods, by priority and then in their order, with both configurations.
 
-    Ends early where it is stopped; by `StoppedError` while the cluster is loaded. Raises `ConfigError`,
-    `RegistryError`, and `PluginBrokenError` for a plugin that raises.
+    `standing` are what the load's `stand` gives for each of them, where they are at hand; they are used up. Ends early
+    where it is stopped; by `StoppedError` while the cluster is loaded. Raises `ConfigError`, `RegistryError`, and
+    `PluginBrokenError` for a plugin that raises.
     """
-    clusters = [load.stand(Site.of(EMPTY, each, memos=memos).cluster, watch) for each in (a, b)]
-    for each in clusters:
-        each.add(
-            watch.over(load.pods)
-        )  # nobody schedules them here, but plugins know of them as they would in a live core
+    clusters = standing or [load.stand(each, watch, memos=memos) for each in (a, b)]
+    for each in clusters:  # nobody schedules them here, but plugins know of them as they would in a live core
+        each.add(watch.over(load.pods))
     classes = clusters[0].priority_classes
     tally = DecisionTally(a, b, *(Side.of(each.core) for each in clusters))
     for pod in in_queue_order(with_priority(pod, classes) for pod in load.pods):

@@ -14,6 +14,7 @@ from berth.api.codec import decode
 from berth.api.meta import Struct
 from berth.api.node import Node
 from berth.api.pod import Pod, PodStatus
+from berth.framework.setup import Setup
 from berth_workbench.planning.scenario import APPLY
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.changes import read_step
@@ -24,7 +25,7 @@ from berth_workbench.simulation.steps import Manifests, Step, take_steps
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 from berth_workbench.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth_workbench.snapshot.documents import Document
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.snapshot.snapshot import EMPTY, Snapshot, uncollected
 from berth_workbench.traces.generator import DailyPattern
 from berth_workbench.traces.trace import AnyRecord, TimedWorkload, TraceHeader
 
@@ -44,6 +45,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     """Manifests that the scheduler does not read by itself: what plugins follow, and workloads for the steps."""
 
     @classmethod
+    @uncollected()
     def of(
         cls,
         snapshot: Snapshot,
@@ -85,11 +87,12 @@ class ClusterLoad(msgspec.Struct, frozen=True):
         ]
         return cls((*standing, *expansion.objects), (*pending, *expansion.pods), changes, tuple(others))
 
-    def stand(self, made: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> SimulatedCluster:
-        """Put everything that is there into an empty cluster, with what the plugins of its configuration follow.
+    def stand(self, configuration: Setup, watch: WorkWatch = UNWATCHED, *, memos: bool = True) -> SimulatedCluster:
+        """Return a cluster with everything that is there, what the configuration's plugins follow included.
 
-        Raises `StoppedError`.
+        Raises `StoppedError`, `ConfigError`, `RegistryError`.
         """
+        made = Site.of(EMPTY, configuration, memos=memos).cluster
         made.add(watch.over(self.standing))
         made.add_followed(self._documents())
         return made
@@ -97,12 +100,11 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     def _documents(self) -> list[Document]:
         return [Document(each["kind"], each, "the cluster", each["apiVersion"]) for each in self.others]
 
-    def put_into(self, cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> None:
-        """Put everything into an empty cluster, have the pods placed, and carry the steps out.
+    def place(self, cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> None:
+        """Have the pods placed in a cluster with everything else, and carry the steps out.
 
         Raises `ChangeError`, `ManifestError`, `StuckError`, `StoppedError`.
         """
-        self.stand(cluster, watch)
         cluster.add(watch.over(self.pods))
         cluster.settle(watch=watch)
         if self.steps:

@@ -10,6 +10,7 @@ import numpy as np
 from berth.decisions.node_columns import utilisation
 from berth.framework.setup import Setup
 from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, Load
+from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.measures import (
     EVICTED_AGAIN_AND_AGAIN,
     cost_of,
@@ -19,9 +20,7 @@ from berth_workbench.simulation.measures import (
     usual_requests,
 )
 from berth_workbench.simulation.prices import Prices
-from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
-from berth_workbench.snapshot.snapshot import EMPTY
 from berth_workbench.traces.generator import daily_pattern
 from berth_workbench.traces.result import SimulatedTime
 from berth_workbench.traces.run import TraceRun
@@ -45,29 +44,32 @@ def run(
     configuration: Setup,
     seed: int,
     *,
+    standing: SimulatedCluster | None = None,
     prices: Prices | None = None,
     watch: WorkWatch = UNWATCHED,
 ) -> RunResult:
     """Place a load's pods and measure the cluster, or live through a workload over time.
 
-    A cluster's pods are pending all at once, and go by priority and then in their order. Over time, measures are means
-    over the samples. Raises `ConfigError`, `RegistryError`, `ChangeError`, `StuckError`.
+    A cluster's pods are pending all at once, and go by priority and then in their order; `standing` is what the load's
+    `stand` gives for the configuration, where it is at hand, and is used up. Over time, measures are means over the
+    samples. Raises `ConfigError`, `RegistryError`, `ChangeError`, `StuckError`.
     """
     if isinstance(load, ClusterLoad):
-        return _run_cluster(load, configuration, seed, prices, watch)
+        cluster = standing or load.stand(configuration, watch)
+        return _run_cluster(load, cluster, seed, prices, watch)
     trace = daily_pattern(load.pattern, seed) if isinstance(load, DrawnLoad) else load
     return RunResult(_run_trace(trace, configuration, seed, prices, watch))
 
 
 def _run_cluster(
     load: ClusterLoad,
-    configuration: Setup,
+    cluster: SimulatedCluster,
     seed: int,
     prices: Prices | None,
     watch: WorkWatch,
 ) -> RunResult:
-    cluster = Site.of(EMPTY, configuration, seed=seed).cluster
-    load.put_into(cluster, watch)
+    cluster.rng.seed(seed)  # what stands was taken in without a lot
+    load.place(cluster, watch)
     placements = cluster.placements
     return RunResult(
         figures=figures(measure(cluster, prices=prices)),

@@ -49,15 +49,23 @@ def cores() -> int:
     return known
 
 
-def spread(work: Callable[[int], _T], count: int, watch: WorkWatch) -> Iterator[tuple[int, _T]]:
+def may_fork() -> bool:
+    """Say whether this process can be forked now."""
+    return threading.active_count() == 1 and hasattr(os, "fork")
+
+
+def spread(
+    work: Callable[[int], _T], count: int, watch: WorkWatch, *, is_each_alone: bool = False
+) -> Iterator[tuple[int, _T]]:
     """Yield what `work` comes to for each number below `count`, as it comes, until `watch` asks for an end.
 
-    Parts that end by `StoppedError` are left out. What else a part raises is raised here, and ends the others. Raises
-    `ProcessDiedError` as well.
+    With `is_each_alone`, where `may_fork` says so, each part has a process to itself, which it need not leave as it
+    was. Parts that end by `StoppedError` are left out. What else a part raises is raised here, and ends the others.
+    Raises `ProcessDiedError` as well.
     """
     jobs = min(watch.jobs, count)
-    if jobs > 1 and threading.active_count() == 1 and hasattr(os, "fork"):
-        yield from _forked(work, count, watch, jobs)
+    if (jobs > 1 or is_each_alone) and may_fork():
+        yield from _forked(work, count, watch, jobs, is_each_alone=is_each_alone)
         return
     for at in range(count):
         if watch.is_stopped:
@@ -69,7 +77,9 @@ def spread(work: Callable[[int], _T], count: int, watch: WorkWatch) -> Iterator[
         yield at, found
 
 
-def _forked(work: Callable[[int], _T], count: int, watch: WorkWatch, jobs: int) -> Iterator[tuple[int, _T]]:
+def _forked(
+    work: Callable[[int], _T], count: int, watch: WorkWatch, jobs: int, *, is_each_alone: bool
+) -> Iterator[tuple[int, _T]]:
     context = get_context("fork")
     turn, is_ended = context.Value("q", 0), context.RawValue("b", 0)
     parent = os.getpid()
@@ -85,19 +95,25 @@ def _forked(work: Callable[[int], _T], count: int, watch: WorkWatch, jobs: int) 
                 break
             with suppress(StoppedError):
                 results.send_bytes(_told(at, work))
+            if is_each_alone:
+                break
         results.send_bytes(b"")
 
-    children = []
+    children: list[Any] = []
     open_: dict[Any, Any] = {}
-    try:
+
+    def start() -> None:
         with _ready_to_fork():
-            for _ in range(jobs):
-                ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=child, args=(theirs,), daemon=True)
-                process.start()
-                theirs.close()
-                children.append(process)
-                open_[ours] = process
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=child, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            children.append(process)
+            open_[ours] = process
+
+    try:
+        for _ in range(jobs):
+            start()
         patience = GRACE_S
         while open_ and patience > 0:
             if watch.is_stopped:
@@ -112,6 +128,8 @@ def _forked(work: Callable[[int], _T], count: int, watch: WorkWatch, jobs: int) 
                     ) from None
                 if not message:
                     del open_[results]
+                    if len(children) < count and is_each_alone and not watch.is_stopped:
+                        start()
                     continue
                 at, is_good, found = pickle.loads(message)
                 if not is_good:

@@ -1,5 +1,7 @@
 """Runs of each configuration on its own, the figures side by side, and the command."""
 
+from typing import NamedTuple
+
 import msgspec
 import pytest
 import yaml
@@ -8,16 +10,21 @@ from click.testing import CliRunner
 from berth import Scheduler
 from berth.cli import main
 from berth.core.builders import make_node, make_pod
+from berth.framework.setup import Setup
+from berth_workbench.comparison import comparison
 from berth_workbench.comparison.comparison import compare, compared
 from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.decisions import decide
 from berth_workbench.comparison.loads import ClusterLoad, packed, unpacked
 from berth_workbench.comparison.run import run
+from berth_workbench.simulation import processes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.workbench.asking import WatchUntil
-from tests.workbench.comparison.clusters import document, random_load, random_settings, source
+from tests.workbench.comparison.clusters import document, random_load, random_settings, source, with_plugin
+from tests.workbench.comparison.stateful import Steered
 
 PACKED = {
     "NodeResourcesFit": (1, {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}]}}),
@@ -25,6 +32,14 @@ PACKED = {
 SPREAD = {
     "NodeResourcesFit": (1, {"scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": "cpu"}]}}),
 }
+
+
+@pytest.fixture(params=[True, False], ids=["each part in a fork", "one process"])
+def may_fork(request, monkeypatch):
+    """Whether this process may be forked, whatever threads tests before have left to it."""
+    monkeypatch.setattr(processes, "may_fork", lambda: request.param)
+    monkeypatch.setattr(comparison, "may_fork", lambda: request.param)
+    return request.param
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -117,8 +132,31 @@ def test_packing_is_cheaper_than_spreading_and_the_same_seeds_give_the_same_comp
     assert msgspec.json.encode(found) == msgspec.json.encode(compare_once())
 
 
-def test_whoever_stops_it_keeps_what_is_done():
-    """Looked at before each part and each pod: the decisions come first, then each configuration with each seed."""
+class Given(NamedTuple):
+    """A configuration of a test, where `compare` expects what a file says."""
+
+    name: str
+    setup: Setup
+    asks_extenders = False
+
+    def load(self):
+        return self.setup
+
+
+@pytest.mark.usefixtures("may_fork")
+def test_parts_that_share_a_loaded_cluster_are_those_of_clusters_of_their_own():
+    """A plugin that remembers what it was told must not hear in one run of another one's pods."""
+    load = random_load(3, pods=12)
+    plain, steered = source(random_settings(3)).load(), with_plugin(Steered)
+    found = compare(load, Given("plain", plain), Given("steered", steered), seeds=(4, 5))
+    assert found.decisions == decide(load, plain, steered)
+    runs = [[run(load, each, seed).figures for seed in (4, 5)] for each in (plain, steered)]
+    assert found.measures == compared(*runs)
+
+
+def test_whoever_stops_it_in_the_middle_of_the_decisions_keeps_those_that_are_made(monkeypatch):
+    """Looked at for each object that is loaded, before each part, and before each pod that is decided."""
+    monkeypatch.setattr(comparison, "may_fork", lambda: False)
     load = random_load(1, pods=10)
     loading = 2 * (len(load.standing) + len(load.pods))
 
@@ -132,8 +170,13 @@ def test_whoever_stops_it_keeps_what_is_done():
 
     half = compare(load, source(SPREAD), source(PACKED), watch=StopsAtLook())
     assert (half.decisions.decided, half.measures, half.is_complete) == (5, (), False)
+
+
+@pytest.mark.usefixtures("may_fork")
+def test_whoever_stops_it_keeps_what_is_done():
+    """The decisions come first, then each configuration with each seed."""
     watch = WatchUntil(lambda _: watch.done == 3)
-    one_seed = compare(load, source(SPREAD), source(PACKED), watch=watch)
+    one_seed = compare(random_load(1, pods=10), source(SPREAD), source(PACKED), watch=watch)
     assert (one_seed.decisions.decided, one_seed.seeds, one_seed.is_complete) == (10, (0,), False)
     assert {figure.deviation for figure in one_seed.measures} == {None}
 

@@ -38,6 +38,20 @@ def test_children_are_other_processes_and_have_none_of_their_own():
         assert pid != os.getpid() and below == {pid}
 
 
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_a_part_that_is_alone_finds_everything_as_it_was(jobs):
+    """However many are at work; and what it leaves behind is nowhere else."""
+    known = []
+
+    def work(at):
+        known.append(at)
+        return list(known)
+
+    found = dict(spread(work, 5, WorkWatch(jobs=jobs), is_each_alone=True))
+    assert found == {at: [at] for at in range(5)}
+    assert known == []
+
+
 def test_a_process_with_threads_does_it_all_by_itself():
     may_end = threading.Event()
     thread = threading.Thread(target=may_end.wait)
