@@ -16,7 +16,7 @@ from berth_workbench.planning.help.words import in_short, whether_ever
 from berth_workbench.showing.words import counted
 
 REFRESH_S = 2.0
-GROUPS_SHOWN = 100
+GROUPS_SHOWN = 50
 NAMES_SHOWN = 6
 """So many pods of a workload have a link; the others are found by the search."""
 
@@ -59,7 +59,8 @@ class PendingView:
         for group in report.groups[:GROUPS_SHOWN]:
             _card(group, partial(show_help, self._ahead, helps, group.named))
         if len(report.groups) > GROUPS_SHOWN:
-            tag("p", f"{len(report.groups) - GROUPS_SHOWN} more, of fewer pods each, are not shown.", "soft")
+            rest = counted(len(report.groups) - GROUPS_SHOWN, "more workload")
+            tag("p", f"{rest}, of fewer pods each; the search finds their pods.", "soft")
 
 
 async def helps_for(source: Source, ahead: Ahead) -> Mapping[str, Help] | None:
