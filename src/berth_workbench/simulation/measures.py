@@ -103,7 +103,8 @@ def measure(
     table = cluster.core.cache.table
     rows, pending = table.rows(), [pod for pod in cluster.without_node if is_pending(pod)]
     waiting = [cluster.core.intake.info(pod) for pod in pending]
-    used = used_rows(table)
+    pods = placed(table)
+    used = used_rows(table, pods)
     cost, unpriced = cost_of(table, used, prices) if prices is not None else (None, 0)
     zones, pools = rows_by_zone(table), rows_by_pool(table, pool_label)
     return Measures(
@@ -114,11 +115,11 @@ def measure(
         preemptions=len(cluster.evictions),
         utilisation=utilisation(table, rows),
         packing=utilisation(table, used),
-        fragmentation=fragmentation(table, usual_requests(table, waiting)),
-        spread=spreads(table, zones),
+        fragmentation=fragmentation(table, usual_requests(table, waiting, pods)),
+        spread=spreads(table, zones, pods),
         utilisation_by_zone={zone: utilisation(table, some) for zone, some in zones.items()},
         utilisation_by_pool={pool: utilisation(table, some) for pool, some in pools.items()},
-        fairness=jain_index(dominant_shares(table, waiting).values()),
+        fairness=jain_index(dominant_shares(table, waiting, pods).values()),
         cost=cost,
         unpriced_nodes=unpriced,
         waiting=None if waited_s is None else waiting_times(waited_s),
@@ -139,7 +140,11 @@ def controller_of(metadata: ObjectMeta) -> tuple[str, str]:
     return next(((each.kind, each.name) for each in metadata.owner_references if each.controller), ("", ""))
 
 
-def placed(table: NodeTable) -> list[tuple[PodInfo, list[int]]]:
+Placed = list[tuple[PodInfo, list[int]]]
+"""The pods that `placed` returns. It looks at every pod, so who needs them several times hands them on."""
+
+
+def placed(table: NodeTable) -> Placed:
     """Return the pods on nodes that exist, but for those that follow their nodes: of each shape one, and all rows.
 
     Namespace, owners and requests are the shape's, so that who counts pods by these looks at some thousand shapes.
@@ -157,9 +162,9 @@ def placed(table: NodeTable) -> list[tuple[PodInfo, list[int]]]:
     return [each for each in found.values() if not follows_its_node(each[0].pod)]
 
 
-def used_rows(table: NodeTable) -> Rows:
+def used_rows(table: NodeTable, pods: Placed | None = None) -> Rows:
     """Return the rows of the nodes that run a pod which does not follow its node."""
-    return np.array(sorted({row for _, rows in placed(table) for row in rows}), dtype=np.intp)
+    return np.array(sorted({row for _, rows in pods or placed(table) for row in rows}), dtype=np.intp)
 
 
 def rows_by_zone(table: NodeTable) -> dict[str, Rows]:
@@ -196,10 +201,10 @@ Shape = tuple[tuple[str, int], ...]
 """What a pod requests, by name of the resource."""
 
 
-def usual_requests(table: NodeTable, pending: Iterable[PodInfo] = ()) -> dict[Shape, int]:
+def usual_requests(table: NodeTable, pending: Iterable[PodInfo] = (), pods: Placed | None = None) -> dict[Shape, int]:
     """Return how many pods, running and pending, request what: the most common shapes of requests, of pods with any."""
     counts: Counter[Shape] = Counter()
-    for pod, count in (*((pod, len(rows)) for pod, rows in placed(table)), *((pod, 1) for pod in pending)):
+    for pod, count in (*((pod, len(rows)) for pod, rows in pods or placed(table)), *((pod, 1) for pod in pending)):
         shape = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount))
         if shape:
             counts[shape] += count
@@ -273,10 +278,10 @@ def cost_of(table: NodeTable, rows: Rows, prices: Prices) -> tuple[float, int]:
 # -- spread ----------------------------------------------------------------------------------------------------------
 
 
-def spreads(table: NodeTable, zones: Mapping[str, Rows]) -> dict[str, WorkloadSpread]:
+def spreads(table: NodeTable, zones: Mapping[str, Rows], pods: Placed | None = None) -> dict[str, WorkloadSpread]:
     """Return how workloads are spread over zones and nodes, where there are several zones, and several nodes."""
     workloads: defaultdict[str, list[int]] = defaultdict(list)
-    for pod, on_rows in placed(table):
+    for pod, on_rows in pods or placed(table):
         kind, name = controller_of(pod.metadata)
         if kind:
             workloads[f"{pod.namespace}/{kind}/{name}"] += on_rows
@@ -327,7 +332,7 @@ def _entropy(counts: Sequence[int], total: int) -> float:
 # -- fairness and time -----------------------------------------------------------------------------------------------
 
 
-def dominant_shares(table: NodeTable, pending: Iterable[PodInfo] = ()) -> dict[str, float]:
+def dominant_shares(table: NodeTable, pending: Iterable[PodInfo] = (), pods: Placed | None = None) -> dict[str, float]:
     """Return by namespace its dominant share: the largest share that its pods have of any resource of the cluster.
 
     Namespaces whose pods are all pending have none of anything; those whose pods request nothing are left out. Source:
@@ -337,7 +342,7 @@ def dominant_shares(table: NodeTable, pending: Iterable[PodInfo] = ()) -> dict[s
     for pod in pending:
         if any(pod.requests.values()):
             requested[pod.namespace]  # which makes an entry
-    for pod, on_rows in placed(table):
+    for pod, on_rows in pods or placed(table):
         if any(pod.requests.values()):
             sums = requested[pod.namespace]
             for name, amount in pod.requests.items():
