@@ -183,6 +183,13 @@ class Intake:
         self._cache.add_pod(info)
         self._queue.move(ASSIGNED_POD_ADD, None, info, now)
 
+    def take_off(self, pod: PodInfo) -> None:
+        """Take in that a pod on a node is pending again, as it is given; nobody is told, and it is in no queue."""
+        self._pods[pod.key] = pod
+        self._cache.remove_pod(pod.uid)
+        if self._groups is not None:
+            self._groups.put(pod)
+
     def latest(self, pod: PodInfo) -> PodInfo | None:
         """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
         known = self._pods.get(pod.key)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from berth.api.pod import Pod
 from berth.core.rewinding import CoreMark, leave, remember, reserve_rows, rewind
 from berth.core.virtual_cluster import VirtualCluster
+from berth.state.pod_info import PodInfo
 
 Key = tuple[str, str]
 """Kind, and `namespace/name` or name."""
@@ -138,9 +139,12 @@ class UndoableCluster(VirtualCluster):
         before, began = self.objects.before[-1], self._began[-1]
         if self.core.unfinished:
             self._carry_out(self.core.call_off(TAKEN_BACK, self.now))
+        waited = {queued.pod.key: queued.pod for queued in began.core.queue.pods()}
         for kind, key in [each for each in before if each[0] == "Pod" and each in self.objects]:
-            was, now = before[kind, key], self.objects[kind, key]
-            if was is _ABSENT or (was.metadata.uid, was.spec.node_name) != (now.metadata.uid, now.spec.node_name):
+            was, now, pod = before[kind, key], self.objects[kind, key], waited.get(key)
+            if pod is not None and pod.pod is was and now.spec.node_name and self._is_only_counted(was, now):
+                self._take_off(pod)
+            elif was is _ABSENT or (was.metadata.uid, was.spec.node_name) != (now.metadata.uid, now.spec.node_name):
                 self.delete(kind, key)
         for each, was in list(before.items()):
             if was is _ABSENT and each in self.objects:
@@ -182,6 +186,16 @@ class UndoableCluster(VirtualCluster):
         other.objects.stand_as(self.objects)
         other.rng.setstate(self.rng.getstate())
         rewind(other.core, mark, other.now, 0.0)
+
+    def _is_only_counted(self, was: Pod, now: Pod) -> bool:
+        """Whether nothing has become of a pod that waited but that it is counted on a node, and waits no more."""
+        is_same = was.metadata is now.metadata and self.core.intake.handlers is None
+        return is_same and not (was.spec.volumes or was.spec.resource_claims)
+
+    def _take_off(self, pod: PodInfo) -> None:
+        """Let a pod have no node again. It comes into the queue by what the queue remembers, as which pod it was."""
+        self.objects["Pod", pod.key] = pod.pod
+        self.core.intake.take_off(pod)
 
     def _put_back(self, obj: Any, others: Any) -> None:
         """Put an object as it was when this was remembered."""

@@ -16,7 +16,7 @@ Source: pkg/scheduler/backend/queue of release-1.36.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from itertools import chain, count
 from math import floor
 from typing import Any, NamedTuple
 
@@ -50,6 +50,10 @@ class QueueMark(NamedTuple):
     alarms: Mapping[str, float]
     scheduling_cycle: int
     move_request_cycle: int = -1
+
+    def pods(self) -> Iterator[QueuedPod]:
+        """Yield all pods that were in it."""
+        return chain(*self.heaps, self.unschedulable)
 
 
 class SchedulingQueue:

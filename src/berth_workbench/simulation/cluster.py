@@ -331,6 +331,11 @@ class SimulatedCluster(UndoableCluster):
             self._api_calls.made,
         )
 
+    def _take_off(self, pod: PodInfo) -> None:
+        super()._take_off(pod)
+        self._without_node[pod.key] = None
+        self.budgets.note(pod.pod)
+
     def _put_back(self, obj: Any, others: _Remembered) -> None:
         if isinstance(obj, Pod) and obj.key in others.comebacks:  # it stayed away, and the core is not to hear of it
             self.objects["Pod", obj.key] = obj
