@@ -17,12 +17,14 @@ from berth.api.pod import Container, Pod
 from berth.api.pod_resources import CPU, MEMORY, pod_requests
 from berth.api.qos import QosClass, qos_class
 from berth.api.quantity import milli_value, value
+from berth.state.pod_info import PodShape
 from berth_workbench.planning.usage import WHOLE, Usage, Used
 from berth_workbench.simulation.budgets import workload_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site
-from berth_workbench.simulation.watch import StoppedError
+from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
+from berth_workbench.snapshot.snapshot import uncollected
 
 PATCHABLE = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController")
 """Kinds whose template may be patched; a Job's may not."""
@@ -82,13 +84,20 @@ class Shrinking(msgspec.Struct, frozen=True, rename="camel"):
 
 
 WorkloadKey = tuple[str, str]
+NOBODY: WorkloadKey = ("", "")
 
 
-def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) -> Shrinking:
-    """Say what shrinking frees. The cluster has the lesser requests afterwards; it is of no other use then."""
+Members = dict[PodShape, list[Pod]]
+"""The pods of a workload, those together that request the same of the same containers."""
+
+
+def shrinking(
+    site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT, watch: WorkWatch = UNWATCHED
+) -> Shrinking:
+    """Say what shrinking frees. The cluster stays as it is; the lesser requests are tried in one of their own."""
     cluster = site.cluster
     factor = 1 + Fraction(str(margin_percent)) / 100
-    members: dict[WorkloadKey, list[Pod]] = {}
+    members: dict[WorkloadKey, Members] = {}
     pending: list[tuple[Pod, WorkloadKey | None]] = []
     passed_over = 0
     for pod in cluster.pods.values():
@@ -100,12 +109,14 @@ def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) 
         elif owner is None or owner[0] not in PATCHABLE or pod.spec.resources is not None:
             passed_over += 1
         else:
-            members.setdefault(owner, []).append(pod)
+            info = cluster.core.intake.pod(pod.key)
+            assert info is not None, "a pod that runs is known to the core"
+            members.setdefault(owner, {}).setdefault(info.shape, []).append(pod)
     found: list[ShrunkWorkload] = []
     not_measured: list[str] = []
     proposals: dict[WorkloadKey, dict[str, Amounts]] = {}
     for owner, pods in sorted(members.items()):
-        shrunk = _shrunk(owner, pods, usage, factor)
+        shrunk = _shrunk(owner, list(pods.values()), usage, factor)
         if shrunk is None:
             not_measured.append(f"{owner[0]} {owner[1]}")
         elif shrunk.containers:
@@ -116,12 +127,13 @@ def shrinking(site: Site, usage: Usage, margin_percent: float = MARGIN_PERCENT) 
     now = then = None
     with suppress(StoppedError):
         now = _placed(site, keys)
+        lesser = {
+            pod.key: each for pod, owner in waiting for each in _lesser([pod], proposals.get(owner or NOBODY, {}))
+        }
         for owner, proposed in proposals.items():
-            for pod in members[owner]:
-                cluster.put(_lesser(pod, proposed))
-        for pod, owner in waiting:
-            cluster.put(_lesser(pod, proposals.get(owner or ("", ""), {})))
-        then = _placed(site, keys)
+            for group in members[owner].values():
+                lesser |= {each.key: each for each in _lesser(group, proposed)}
+        then = _placed(_shrunk_site(cluster, lesser, watch), keys)
     notes = [EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else []
     if passed_over:
         notes.append(
@@ -145,22 +157,27 @@ def _turn(pod: Pod) -> tuple[int, str, str]:
 # -- one workload ------------------------------------------------------------------------------------------------------
 
 
-def _shrunk(owner: WorkloadKey, pods: Sequence[Pod], usage: Usage, factor: Fraction) -> ShrunkWorkload | None:
-    """Return what becomes of a workload, without containers where nothing does; None where nothing was measured."""
+def _shrunk(
+    owner: WorkloadKey, groups: Sequence[Sequence[Pod]], usage: Usage, factor: Fraction
+) -> ShrunkWorkload | None:
+    """Return what becomes of a workload, without containers where nothing does; None where nothing was measured.
+
+    The pods of a group are alike in all but what they use.
+    """
     of_all = usage.get(owner[1])
     used: dict[str, Used] = {}
     requested: dict[str, Amounts] = {}
     measured = 0
-    for pod in pods:
-        own = usage.get(pod.key) or of_all
-        measured += own is not None
-        for container in pod.spec.containers:
-            requests = _requests(container)
+    for alike in groups:
+        measurements = [found for pod in alike if (found := usage.get(pod.key) or of_all) is not None]
+        measured += len(measurements)
+        distinct = {id(each): each for each in measurements}.values()  # one that is said of all is worked out once
+        for container in alike[0].spec.containers:
             known = requested.setdefault(container.name, {})
-            for name, amount in requests.items():
+            for name, amount in _requests(container).items():
                 known[name] = min(known.get(name, amount), amount)  # during a rollout there are two templates
-            if own is not None:
-                share = _used_by(container, pod, own)
+            for own in distinct:
+                share = _used_by(container, alike[0], own)
                 used[container.name] = used.get(container.name, Used()).with_other(share)
     if not measured:
         return None
@@ -168,15 +185,15 @@ def _shrunk(owner: WorkloadKey, pods: Sequence[Pod], usage: Usage, factor: Fract
         each for name, requests in requested.items() if (each := _container(name, requests, used.get(name), factor))
     )
     proposed = {each.name: each.proposed for each in containers}
-    lesser = [_lesser(pod, proposed) for pod in pods]
+    lesser = [_lesser(alike[:1], proposed)[0] for alike in groups]
     freed = dict.fromkeys((CPU, MEMORY), 0)
-    for before, after in zip(pods, lesser, strict=True):
-        had, has = pod_requests(before), pod_requests(after)
+    for alike, after in zip(groups, lesser, strict=True):
+        had, has = pod_requests(alike[0]), pod_requests(after)
         for name in freed:
-            freed[name] += max(had.get(name, 0) - has.get(name, 0), 0)
-    loses = qos_class(pods[0]) is QosClass.GUARANTEED and qos_class(lesser[0]) is not QosClass.GUARANTEED
+            freed[name] += len(alike) * max(had.get(name, 0) - has.get(name, 0), 0)
+    loses = qos_class(groups[0][0]) is QosClass.GUARANTEED and qos_class(lesser[0]) is not QosClass.GUARANTEED
     return ShrunkWorkload(
-        owner[0], owner[1], len(pods), measured, containers, freed, loses, _command(owner, containers)
+        owner[0], owner[1], sum(map(len, groups)), measured, containers, freed, loses, _command(owner, containers)
     )  # fmt: skip
 
 
@@ -213,19 +230,28 @@ def _container(name: str, requested: Amounts, used: Used | None, factor: Fractio
     return ShrunkContainer(name, requested, known, proposed) if proposed else None
 
 
-def _lesser(pod: Pod, proposed: Mapping[str, Amounts]) -> Pod:
-    """The pod as the patched template would make it; nothing of a resize under way is left."""
+def _lesser(alike: Sequence[Pod], proposed: Mapping[str, Amounts]) -> Sequence[Pod]:
+    """Return pods with the same containers as the patched template would make them, which share the lesser ones.
+
+    Nothing of a resize under way is left.
+    """
     if not proposed:
-        return pod
+        return alike
     containers = tuple(
-        _with_requests(each, proposed[each.name]) if each.name in proposed else each for each in pod.spec.containers
+        _with_requests(each, proposed[each.name]) if each.name in proposed else each
+        for each in alike[0].spec.containers
     )
-    status = msgspec.structs.replace(
-        pod.status, container_statuses=(), init_container_statuses=(), resources=None, allocated_resources={}
-    )
-    return msgspec.structs.replace(
-        pod, spec=msgspec.structs.replace(pod.spec, containers=containers), status=status
-    )  # fmt: skip
+    replace = msgspec.structs.replace
+    return [
+        replace(
+            pod,
+            spec=replace(pod.spec, containers=containers),
+            status=replace(
+                pod.status, container_statuses=(), init_container_statuses=(), resources=None, allocated_resources={}
+            ),
+        )
+        for pod in alike
+    ]
 
 
 def _with_requests(container: Container, proposed: Amounts) -> Container:
@@ -252,6 +278,14 @@ def _command(owner: WorkloadKey, containers: Iterable[ShrunkContainer]) -> str:
 
 
 # -- the cluster -------------------------------------------------------------------------------------------------------
+
+
+def _shrunk_site(cluster: SimulatedCluster, lesser: Mapping[str, Pod], watch: WorkWatch) -> Site:
+    """Return a cluster like this one, with lesser pods in their places. Raises `StoppedError`."""
+    objects = [lesser.get(obj.key, obj) if isinstance(obj, Pod) else obj for obj in cluster.objects.values()]
+    watch.begin("shrinking the cluster", len(objects))
+    with uncollected():
+        return Site(cluster.again(watch.over(objects)), watch=watch)
 
 
 def _placed(site: Site, keys: Iterable[str]) -> int:

@@ -29,7 +29,7 @@ class ShrinkRequest(msgspec.Struct, frozen=True):
 
 def answer(situation: Situation, request: ShrinkRequest, watch: WorkWatch) -> Shrinking:
     """Hold usage against requests."""
-    return shrinking(situation.site(watch), request.usage, request.margin)
+    return shrinking(situation.site(watch), request.usage, request.margin, watch)
 
 
 def told(found: Shrinking) -> Iterator[Section]:

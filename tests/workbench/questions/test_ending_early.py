@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from berth_workbench.cli.asking import tell
+from berth_workbench.simulation import processes
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
 from tests.effort import examples
 from tests.workbench.questions.every import ASKED, QUESTIONS, Counted
@@ -50,6 +51,12 @@ class Looks(WorkWatch):
     @property
     def asked_afterwards(self):
         return 0 if self.after is None else Counted.count - self.after
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch):
+    """Looks are counted where they are taken; that forked parts hear of an end is for the tests of `processes`."""
+    monkeypatch.setattr(processes.threading, "active_count", lambda: 2)
 
 
 def answer(name, watch):
