@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.node import ContainerImage
-from berth.api.quantity import counted
+from berth.api.quantity import MAX_COUNTED, counted
 
 
 class ImageHolders(NamedTuple):
@@ -44,14 +44,22 @@ class ImageIndex:
         # A node's object changes far more often than its images.
         if images == known:
             return
-        before, after = _sizes_by_name(known), _sizes_by_name(images)
-        for name in before.keys() - after.keys():
-            self._drop(name, row)
-        for name, size in after.items():
-            if before.get(name) != size:
-                self._sizes.setdefault(name, {})[row] = size
-                self._arrays.pop(name, None)
         self._images[row] = images
+        found = _sizes_by_name(images)
+        if known:
+            before = _sizes_by_name(known)
+            for name in before.keys() - found.keys():
+                self._drop(name, row)
+            found = {name: size for name, size in found.items() if before.get(name) != size}
+        sizes, arrays = self._sizes, self._arrays
+        for name, size in found.items():
+            on_rows = sizes.get(name)
+            if on_rows is None:
+                sizes[name] = {row: size}
+            else:
+                on_rows[row] = size
+                if arrays:
+                    arrays.pop(name, None)
 
     def holders(self, name: str) -> ImageHolders:
         """Return where an image is; the arrays are not to be written to."""
@@ -79,4 +87,11 @@ class ImageIndex:
 
 def _sizes_by_name(images: tuple[ContainerImage, ...]) -> dict[str, int]:
     """Return the size of each name; where two images of a node share one, the last counts."""
-    return {name: counted(image.size_bytes) for image in images for name in image.names}
+    found: dict[str, int] = {}
+    for image in images:
+        size = image.size_bytes
+        if not 0 <= size <= MAX_COUNTED:
+            size = counted(size)
+        for name in image.names:
+            found[name] = size
+    return found
