@@ -1,24 +1,30 @@
 """What a decision leaves for the next pod of the same shape, where pods of a workload stand in a row.
 
 A pod like the one before, tried right after it, meets the same cluster but for the rows that have changed since: as a
-rule one, on which that one was placed. So there is nothing to ask but those plugins whose answers go by the pods of a
-row, about these rows, and nothing to do but to rank them again.
+rule one, on which that one was placed. So nobody is asked but those plugins whose answers go by the pods of a row,
+about these rows, and those that go by more, such as the pods of a zone. Then the rows are ranked again.
 
 The invariant: `AlikeRun.best_rows` returns what a whole attempt would find, or None where it cannot know. It writes the
 answers to where an attempt keeps them, so that whichever way the next pod takes, it finds them.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from berth.config.types import ExtensionPoint as Point
-from berth.engine.memo import FEW_ROWS, RowForm, SlotSet
-from berth.engine.memo_entry import MemoEntry
+from berth.engine.memo import FEW_ROWS, RowForm, Slot, SlotSet
+from berth.engine.memo_entry import DomainEntry, MemoEntry
 from berth.engine.profile import Profile
-from berth.engine.scores import Scored
-from berth.engine.sums import UNRANKED, BestRows, Ranking
+from berth.engine.scores import Scored, ScoreSource
+from berth.engine.sums import UNRANKED, BestRows, Int64, Mask, Ranking
 from berth.engine.verdicts import Verdicts
 from berth.framework.blame import contained
 from berth.framework.cycle_state import CycleState
+from berth.framework.interface import FeasibleNodes, PreFilterPlugin, PreFilterResult, PreScorePlugin
+from berth.framework.status import Code, Status
 from berth.state.pod_info import PodInfo
 
 
@@ -33,7 +39,7 @@ class AlikeRun:
         self,
         profile: Profile,
         state: CycleState,
-        ranking: Ranking,
+        ranking: "Ranking | AskedTotals",
         codes: list[MemoEntry],
         shares: list[tuple[MemoEntry, int]],
         moving: list[tuple[Any, RowForm, MemoEntry]],
@@ -73,6 +79,8 @@ class AlikeRun:
             total = sum([entry.column.item(row) * weight for entry, weight in self._shares]) if fits else UNRANKED
             ranking.put(row, total)
         self._seen = table.pod_log.position
+        if isinstance(ranking, AskedTotals):
+            return ranking.best_rows(pod)
         best = ranking.best_rows()
         return None if ranking.highest() == UNRANKED else best
 
@@ -92,30 +100,140 @@ class AlikeRun:
         return not any([entry.extra.any_out_of_range for entry, _ in self._shares])  # noqa: C419 (a list is faster)
 
 
+class AskedAgain(NamedTuple):
+    """Who is asked about each pod of a run, since what they say goes by more than single rows."""
+
+    pre_filters: Sequence[PreFilterPlugin]
+    filters: Sequence[Slot]
+    pre_scores: Sequence[PreScorePlugin]
+    scores: Sequence[ScoreSource]
+    seldom: Sequence[ScoreSource]
+    """Whose scores are only to be normalized again where other nodes are feasible."""
+
+
+class AskedTotals:
+    """The totals of a run in which some plugins are asked about each pod.
+
+    `_lasting` are the shares of the columns that the run brings up to date, by row, `UNRANKED` where one of these keeps
+    the pod off. The invariant: while `_nodes` is there, its rows are those that are ranked in `_lasting` and that the
+    filters which are asked let pass, and `_standing` has, for these rows, `_lasting` with the shares of who is asked
+    seldom.
+    """
+
+    __slots__ = ("_asked", "_lasting", "_nodes", "_profile", "_rows", "_standing", "_state")
+
+    def __init__(self, profile: Profile, state: CycleState, asked: AskedAgain, lasting: Int64) -> None:
+        self._profile = profile
+        self._state = state
+        self._asked = asked
+        self._lasting = lasting
+        self._nodes: FeasibleNodes | None = None
+        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._standing: Int64 = lasting
+
+    def put(self, row: int, total: int) -> None:
+        """Set what the columns that last give a row."""
+        before, nodes = self._lasting.item(row), self._nodes
+        self._lasting[row] = total
+        if (before == UNRANKED) != (total == UNRANKED):
+            self._nodes = None
+        elif nodes is not None and nodes.mask.item(row):
+            self._standing[self._rows.searchsorted(row)] += total - before
+
+    def best_rows(self, pod: PodInfo) -> BestRows | None:
+        """Ask about a pod; return the rows that are best for it, ascending, or None where that takes an attempt."""
+        try:
+            return self._found(pod)
+        except BaseException as raised:  # the attempt will meet it, too, and says whose bug it is
+            contained(raised)
+            return None
+
+    def _found(self, pod: PodInfo) -> BestRows | None:
+        state, asked = self._state, self._asked
+        nodes = self._feasible(pod)
+        # A single node is taken without a score, and where there is none, somebody is told so.
+        if nodes is None or nodes.count < 2:
+            return None
+        for plugin in asked.pre_scores:
+            if not _is_as_before(plugin.pre_score(state, pod, nodes), plugin.name in state.skip_score):
+                return None
+        if nodes is not self._nodes:
+            self._rows = nodes.row_array()
+            standing = _with_shares(self._lasting[self._rows], asked.seldom, state, pod, nodes)
+            if standing is None:
+                return None
+            self._nodes, self._standing = nodes, standing
+        totals = _with_shares(self._standing, asked.scores, state, pod, nodes)
+        return None if totals is None else self._rows[np.flatnonzero(totals == totals.max())]
+
+    def _feasible(self, pod: PodInfo) -> FeasibleNodes | None:
+        """Return the nodes that all filters let pass, those of the last pod where they are the same."""
+        state, memos, nodes = self._state, self._profile.memos, self._nodes
+        for plugin in self._asked.pre_filters:
+            if not _is_as_before(plugin.pre_filter(state, pod), plugin.name in state.skip_filter):
+                return None
+        if nodes is not None and not self._asked.filters:
+            return nodes
+        mask: Mask = self._lasting != UNRANKED
+        if self._asked.filters:
+            for entry in memos.refresh(self._asked.filters, state, pod)[0]:
+                mask &= entry.fits() if isinstance(entry, DomainEntry) else entry.column == 0
+        return nodes if nodes is not None and np.array_equal(nodes.mask, mask) else FeasibleNodes(memos.table, mask)
+
+
+def _is_as_before(answer: PreFilterResult | Status | None, skipped: bool) -> bool:
+    """Say whether a plugin has let a pod pass, or skipped it, as it did the one before: else the plan is another."""
+    return answer is None if not skipped else isinstance(answer, Status) and answer.code is Code.SKIP
+
+
+def _with_shares(
+    totals: Int64,
+    sources: Sequence[ScoreSource],
+    state: CycleState,
+    pod: PodInfo,
+    nodes: FeasibleNodes,
+) -> Int64 | None:
+    """Return totals over the feasible rows with what these plugins give; None where one of them fails."""
+    for runner, entry in sources:
+        part = runner.share(entry, state, pod, nodes)
+        if isinstance(part, Status):
+            return None
+        totals = totals + part.weighted
+    return totals
+
+
 def run_after(
     profile: Profile, pod: PodInfo, state: CycleState, verdicts: Verdicts | None, scored: Scored | None
 ) -> AlikeRun | None:
     """Return the run that begins with a pod that was just decided; None where the next one may fare otherwise.
 
-    So it is where plugins have to be asked in PreFilter or PreScore, where a filter or score goes by more than single
-    rows, and where anything but the plugins takes part.
+    So it is where anything but the plugins takes part, and where plugins are asked about each pod node by node.
     """
-    ranking = None if scored is None else scored.kept_ranking
-    standing = None if verdicts is None else verdicts.standing
-    if verdicts is None or scored is None or ranking is None or standing is None or standing.domains is not None:
+    kept_mask = None if verdicts is None else verdicts.kept_mask
+    if scored is None or kept_mask is None or state.taken_out or len(profile.nominator) or not profile.memos.enabled:
         return None
-    is_asked = any(profile.asks(point, pod) for point in (Point.PRE_FILTER, Point.PRE_SCORE))
-    if is_asked or profile.extenders or profile.narrowing or profile.percentage_of_nodes_to_score is not None:
+    if profile.extenders or profile.narrowing or profile.percentage_of_nodes_to_score is not None:
         return None
-    sets = profile.kept_slots(state, pod)
-    if sets is None or state.taken_out or len(profile.nominator) or not profile.memos.enabled:
+    pre_filters, pre_scores = profile.to_ask(Point.PRE_FILTER, pod), profile.to_ask(Point.PRE_SCORE, pod)
+    plans = profile.kept_plans(state, pod)
+    if plans is None or pre_filters is None or pre_scores is None:
         return None
-    filters, scores = sets
-    shares = scored.kept_shares(scores)
-    moving = _moving(filters, scores)
-    if shares is None or moving is None:
+    filter_plan, score_plan = plans
+    shares = scored.kept_shares(score_plan)
+    moving = _moving(filter_plan.set, score_plan.lasting)
+    filters = [slot for slot in filter_plan.slots if slot.key is None]
+    if shares is None or moving is None or not all(slot.runner.answers_by_column for slot in filters):
         return None
-    return AlikeRun(profile, state, ranking, filters.entries, shares, moving)
+    # What they prepare would be out of date when rows are asked about.
+    preparing = {plugin.name for plugin in (*pre_filters, *pre_scores)}
+    if any(runner.name in preparing for runner, _, _ in moving):
+        return None
+    ranking: Ranking | AskedTotals | None = scored.kept_ranking
+    asked = AskedAgain(pre_filters, filters, pre_scores, shares.asked, shares.seldom)
+    if any(asked):
+        ranking = AskedTotals(profile, state, asked, shares.total(kept_mask))
+    codes = [entry for slot, entry in zip(filter_plan.slots, filter_plan.set.entries, strict=True) if slot.key]
+    return None if ranking is None else AlikeRun(profile, state, ranking, codes, shares.lasting, moving)
 
 
 def _moving(*sets: SlotSet) -> list[tuple[Any, RowForm, MemoEntry]] | None:
@@ -124,6 +242,8 @@ def _moving(*sets: SlotSet) -> list[tuple[Any, RowForm, MemoEntry]] | None:
     for slots in sets:
         for place, slot in slots.moving:
             entry, needs, form = slots.entries[place], slot.dependencies, slot.runner.row_form
+            if slot.key is None:  # it is asked about each pod
+                continue
             if not entry.is_kept or needs.reservations or needs.pods_anywhere:
                 return None
             # What goes by nodes or objects alone is as it was, or the run is over.

@@ -427,7 +427,7 @@ class Memos:
             entry = self._computed(MemoEntry(), self.versions(dependencies), compute)
             # A column is kept from the second time on that it is asked for: pods of which no two are alike would fill
             # the memory with columns that are never used. One that took a call for each row is worth more than that.
-            if dependencies.asks_each or key in self._seen:
+            if dependencies.asks_each or self.more_to_come or key in self._seen:
                 self._keep(key, entry)
             else:
                 self._seen.put(key, True, key.size)

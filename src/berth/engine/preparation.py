@@ -107,9 +107,9 @@ class Preparation(Generic[PluginT]):
             self._settle()
         return self
 
-    def is_settled(self, world: int) -> bool:
-        """Say whether nobody is to be asked as long as no version changes."""
-        return self._world == world and not self.to_ask
+    def asked_at(self, world: int) -> tuple[PluginT, ...] | None:
+        """Return who is to be asked as long as no version changes; None where one may have."""
+        return self.to_ask if self._world == world else None
 
     def note_skip(self, plugin: PluginT, pod: PodInfo) -> None:
         """Note that a plugin that was asked has skipped."""

@@ -6,14 +6,14 @@ said them. Points that are run over all nodes live in `verdicts.py` and `scores.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from msgspec.structs import force_setattr
 
 from berth.api.recent import Recent
 from berth.config.types import ExtensionPoint as Point
-from berth.engine.memo import Memos, SlotSet
+from berth.engine.memo import Memos
 from berth.engine.nominated_load import NominatedLoad, RivalLoad
 from berth.engine.overlays import MAX_OVERLAYS, KeptOverlay
 from berth.engine.point_runner import PointRunner
@@ -609,19 +609,21 @@ class Profile:
         prepared = pod.shape.plans[key] = Preparation(plugins, promised, pod, ask, pod.shape.ignored)
         return prepared.for_pod(pod, self.memos.world)
 
-    def asks(self, point: Point, pod: PodInfo) -> bool:
-        """Say whether any plugin is to be asked about one more pod of the shape, in PreFilter or PreScore."""
+    def to_ask(self, point: Point, pod: PodInfo) -> Sequence[Any] | None:
+        """Return the plugins to be asked about one more pod of the shape, in PreFilter or PreScore; None for all.
+
+        That holds as long as `Memos.world` stays.
+        """
         key, family = (self.name, point), cast("PodFamily | None", pod.shape)
         while family is not None and key not in family.plans:
             family = family.wider
         prepared = None if family is None else family.plans[key]
-        return prepared is None or not prepared.is_settled(self.memos.world)
+        return None if prepared is None else prepared.asked_at(self.memos.world)
 
-    def kept_slots(self, state: CycleState, pod: PodInfo) -> tuple[SlotSet, SlotSet] | None:
-        """Return the slots of the filters and of the scores that did not skip; None where not all of them are kept."""
+    def kept_plans(self, state: CycleState, pod: PodInfo) -> tuple[FilterPlan, ScorePlan] | None:
+        """Return the plans of the filters and of the scores that did not skip, if all that they keep is up to date."""
         filters, scores = self._filter_plan(state, pod), self._score_plan(state, pod)
-        are_kept = filters.set.is_settled and scores.lasting.is_settled
-        return (filters.set, scores.lasting) if are_kept and filters.all_lasting and scores.all_lasting else None
+        return (filters, scores) if filters.set.is_settled and scores.lasting.is_settled else None
 
     def _filter_plan(self, state: CycleState, pod: PodInfo, without: frozenset[str] = frozenset()) -> FilterPlan:
         # Pods of one shape may be skipped by different plugins: what exists in the cluster decides that, too.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.node_kinds import NodeKinds
-from berth.engine.sums import UNRANKED, BestRows, Blocks, InDomains, Ranking, Standing, Sums
+from berth.engine.sums import UNRANKED, BestRows, Blocks, InDomains, Ranking, Standing, Sums, summed
 from berth.framework.blame import PluginBrokenError, ask, contained, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, OverDomains, RowArray, Rows, Scores
@@ -211,19 +211,22 @@ class Scored(ScoreParts):
         """The totals ranked, where that is kept; None where they were worked out for this pod, or by domain."""
         return self._ranking if isinstance(self._ranking, Ranking) else None
 
-    def kept_shares(self, lasting: SlotSet) -> list[tuple[MemoEntry, int]] | None:
-        """Return the kept columns of the sum with their weights, where all that scored are `lasting`.
-
-        The others gave every node the same. None where one of these may give something else after the next pod.
-        """
-        found = []
-        moving = {place for place, _ in lasting.moving}
-        for place, part in enumerate(self._parts[len(self._parts) - len(lasting.slots) :]):
-            if part.column is not None:
-                found.append((lasting.entries[place], part.weight))
-            elif place in moving or not isinstance(part.weighted, int):
-                return None
-        return found
+    def kept_shares(self, plan: "ScorePlan") -> "KeptShares | None":
+        """Return what the total is made of, but for those that give every node the same; None where somebody is asked
+        node by node."""
+        found = KeptShares([], [], [])
+        entries = iter(enumerate(plan.lasting.entries))
+        moving = {place for place, _ in plan.lasting.moving}
+        for slot, part in zip(plan.slots, self._parts[len(plan.constant) :], strict=False):
+            place, entry = (-1, None) if slot.key is None else next(entries)
+            if entry is not None and part.column is not None:
+                found.lasting.append((entry, part.weight))
+            elif entry is None or place in moving:
+                found.asked.append((slot.runner, entry))
+            elif not isinstance(part.weighted, int):
+                found.seldom.append((slot.runner, entry))
+        is_by_column = all(runner.answers_by_column for runner, _ in (*found.asked, *found.seldom))
+        return found if is_by_column else None
 
     @property
     def weights(self) -> dict[str, int]:
@@ -273,6 +276,26 @@ def _first(totals: NDArray[np.int64], count: int, chosen: int) -> list[int]:
         found[row] = int(totals[row])
         left[row] = UNRANKED
     return sorted(found, key=lambda row: (-found[row], row != chosen, row))[:count]
+
+
+ScoreSource = tuple["ScoreRunner", MemoEntry | None]
+"""Who scores, and the kept column of its raw scores, if there is one."""
+
+
+class KeptShares(NamedTuple):
+    """What a total is made of, by what becomes of it when a pod is placed."""
+
+    lasting: list[tuple[MemoEntry, int]]
+    """The kept columns that count as they are, with their weights: some rows change."""
+    asked: list[ScoreSource]
+    """Whose scores may all be others."""
+    seldom: list[ScoreSource]
+    """Whose scores are others only where other nodes are feasible."""
+
+    def total(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the sum of the kept columns by row, `UNRANKED` where the mask has none."""
+        entries, weights = [entry for entry, _ in self.lasting], [weight for _, weight in self.lasting]
+        return np.where(mask, summed(entries, weights) if entries else 0, UNRANKED)
 
 
 class ScoreRunner:
@@ -378,6 +401,11 @@ class ScoreRunner:
         except BaseException as raised:  # a third-party plugin's bug must not stop the scheduler
             broken = contained(raised)
             return error(f"node {node.name!r}: {described(broken)}")
+
+    @property
+    def answers_by_column(self) -> bool:
+        """Whether the plugin is asked about many nodes at once."""
+        return self._columns is not None
 
     def lasts(self, extra: ScoreFacts) -> bool:
         """Say yes: scores that a plugin did not give are asked for again."""

@@ -288,7 +288,7 @@ class Sums:
         """Return the weighted sum of the entries' columns."""
         found, rows = self._stale_rows(key, entries)
         if rows is None:
-            found.column = _summed(entries, weights)
+            found.column = summed(entries, weights)
         for row in rows or ():
             found.column[row] = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
         return found.column  # type: ignore[return-value]
@@ -299,7 +299,7 @@ class Sums:
         # A kept mask is repaired in place, so while it is the same array the logs name every row where it has changed.
         # Another array was computed as a whole, and may differ anywhere.
         if rows is None or found.mask is not mask:
-            found.ranking, found.mask, rows = Ranking(np.where(mask, _summed(entries, weights), UNRANKED)), mask, None
+            found.ranking, found.mask, rows = Ranking(np.where(mask, summed(entries, weights), UNRANKED)), mask, None
             found.column = found.ranking.totals
         _put_all(found.ranking, rows or (), mask, entries, weights)
         return found.ranking  # type: ignore[return-value]
@@ -316,7 +316,7 @@ class Sums:
         found, rows = self._stale_rows(key, entries)
         # The domains of rows are part of what was made, and where one of them changes there is another array of ids.
         if rows is None or found.mask is not mask or found.ranking.ids is not over.ids:  # type: ignore[union-attr]
-            found.ranking, found.mask = Blocks(np.where(mask, _summed(entries, weights), UNRANKED), over), mask
+            found.ranking, found.mask = Blocks(np.where(mask, summed(entries, weights), UNRANKED), over), mask
             found.column, rows = found.ranking.totals, None
         _put_all(found.ranking, rows or (), mask, entries, weights)
         return found.ranking  # type: ignore[return-value]
@@ -343,7 +343,8 @@ def _put_all(
         ranking.put(row, total)
 
 
-def _summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+def summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+    """Return the weighted sum of the entries' columns, a new array."""
     # The product is a new array, so the additions below do not write to a kept column.
     total: Int64 = entries[0].column * weights[0]
     for entry, weight in zip(entries[1:], weights[1:], strict=True):

@@ -202,6 +202,11 @@ class FilterRunner:
         codes[places] = np.array(said, dtype=np.int32)[which]
         return FilterColumn(codes, reasons)
 
+    @property
+    def answers_by_column(self) -> bool:
+        """Whether the plugin is asked about many nodes at once."""
+        return self._columns is not None
+
     def lasts(self, extra: Any) -> bool:
         """Say whether a column may be used again: plain answers only as long as they are few and nothing broke."""
         return self._columns is not None or extra.lasts
@@ -377,6 +382,7 @@ def run_filters(
     # which do not name the rows that this pod alone is kept from.
     found = Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
     if sum_key is not None and searched is table.valid:
+        found.kept_mask = kept_mask
         if mask is kept_mask:
             found.standing = Standing(sum_key, kept_mask, None)
         elif len(narrowed) == 1 and isinstance(narrowed[0], DomainEntry):
@@ -434,7 +440,7 @@ class Findings(NamedTuple):
 class Verdicts:
     """What all Filter plugins say of all rows, for use within the cycle: its masks are the live ones."""
 
-    __slots__ = ("_merges", "by_plugin", "kept", "overlay", "passing", "searched", "standing", "sum_key")
+    __slots__ = ("_merges", "by_plugin", "kept", "kept_mask", "overlay", "passing", "searched", "standing", "sum_key")
 
     def __init__(
         self,
@@ -454,6 +460,8 @@ class Verdicts:
         """The key of the kept mask (`Sums.passing`) that `passing` is; None where it is not a kept one."""
         self.standing: Standing | None = None
         """How `passing` came about, where it is a kept mask, or one with whole domains taken off."""
+        self.kept_mask: Mask | None = None
+        """The rows that the plugins pass whose columns are kept, where all nodes were looked at; do not write to it."""
         self.kept: KeptRejections | None = None
         """Where what is said of all nodes is kept as a whole; None where it is not."""
         self._merges = merges

@@ -23,7 +23,9 @@ ZONES, APPS = ("a", "b", "c"), ("web", "db", "job", "log")
 
 
 def a_node(lots: random.Random, number: int) -> Any:
-    node = make_node(f"n{number}").zone(lots.choice(ZONES)).label("disk", lots.choice(("ssd", "hdd")))
+    node = make_node(f"n{number}").label("disk", lots.choice(("ssd", "hdd")))
+    if lots.random() < 0.9:
+        node.zone(lots.choice(ZONES))
     node.capacity(cpu=str(lots.choice((2, 4, 8))), memory="16Gi", pods=str(lots.choice((3, 20))))
     if lots.random() < 0.2:
         node.taint("dedicated", "x", lots.choice(("NoSchedule", "PreferNoSchedule")))
@@ -36,16 +38,20 @@ def template(lots: random.Random) -> PodBuilder:
     pod.request(cpu=lots.choice(("100m", "500m", "1", "3")), memory=lots.choice(("0", "1Gi")))
     pod.priority(lots.choice((0, 0, 0, 5)))
 
-    def spread(how: str) -> None:
-        pod.spread("topology.kubernetes.io/zone", {"app": app}, when=how)
-
+    zone, host = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+    other = lots.choice((app, *APPS))
     for chance, change in (
         (0.2, lambda: pod.host_port(80)),
         (0.2, lambda: pod.node_selector({"disk": "ssd"})),
-        (0.15, lambda: spread("DoNotSchedule")),
-        (0.15, lambda: spread("ScheduleAnyway")),
-        (0.15, lambda: pod.prefer_pod_anti_affinity(100, "kubernetes.io/hostname", {"app": app})),
-        (0.15, lambda: pod.pod_anti_affinity("kubernetes.io/hostname", {"app": app})),
+        (0.15, lambda: pod.prefer_node(30, {"key": "disk", "operator": "In", "values": ["ssd"]})),
+        (0.15, lambda: pod.spread(zone, {"app": app}, when="DoNotSchedule")),
+        (0.15, lambda: pod.spread(zone, {"app": app}, when="ScheduleAnyway")),
+        (0.15, lambda: pod.spread(host, {"app": app}, when="ScheduleAnyway")),
+        (0.15, lambda: pod.prefer_pod_anti_affinity(100, host, {"app": app})),
+        (0.1, lambda: pod.prefer_pod_anti_affinity(40, zone, {"app": other})),
+        (0.1, lambda: pod.prefer_pod_affinity(60, zone, {"app": other})),
+        (0.1, lambda: pod.pod_anti_affinity(host, {"app": app})),
+        (0.05, lambda: pod.pod_affinity(zone, {"app": other})),
         (0.3, lambda: pod.tolerate("dedicated", operator="Exists")),
     ):
         if lots.random() < chance:
@@ -116,8 +122,8 @@ def told_of(cluster: SimulatedCluster) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def the_long_way(**options: Any) -> SimulatedCluster:
-    cluster = SimulatedCluster(**options)
+def the_long_way(objects: Any = (), **options: Any) -> SimulatedCluster:
+    cluster = SimulatedCluster(objects, **options)
     cluster.core.let_bind(None)
     return cluster
 
@@ -132,7 +138,51 @@ def test_so_it_is_where_nothing_is_remembered(seed: int) -> None:
     assert live(SimulatedCluster(seed=seed, memos=False), seed) == live(the_long_way(seed=seed), seed)
 
 
-def test_alike_pods_in_a_row_are_placed_by_what_the_one_before_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def wanting(*wishes: str) -> PodBuilder:
+    """Return a pod that counts others of its kind in each of these ways."""
+    zone, host, web = "topology.kubernetes.io/zone", "kubernetes.io/hostname", {"app": "web"}
+    pod = make_pod("?").labels(web).request(cpu="1")
+    changes = {
+        "to be away from its host": lambda: pod.prefer_pod_anti_affinity(100, host, web),
+        "to be away from its zone": lambda: pod.prefer_pod_anti_affinity(50, zone, web),
+        "to be in its zone": lambda: pod.prefer_pod_affinity(50, zone, web),
+        "company that is not there": lambda: pod.prefer_pod_affinity(50, zone, {"app": "db"}),
+        "to be spread over zones": lambda: pod.spread(zone, web, when="ScheduleAnyway"),
+        "to be spread over hosts": lambda: pod.spread(host, web, when="ScheduleAnyway"),
+        "a fast disk": lambda: pod.prefer_node(30, {"key": "disk", "operator": "In", "values": ["ssd"]}),
+        "must be spread over zones": lambda: pod.spread(zone, web, when="DoNotSchedule"),
+        "must be alone on its host": lambda: pod.pod_anti_affinity(host, web),
+        "must be in its zone": lambda: pod.pod_affinity(zone, web),
+    }
+    for wish in wishes:
+        changes[wish]()
+    return pod
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        (),
+        ("to be away from its host",),
+        ("to be away from its zone",),
+        ("to be in its zone",),
+        ("company that is not there",),
+        ("to be spread over zones",),
+        ("to be spread over hosts",),
+        ("a fast disk",),
+        ("must be spread over zones",),
+        ("must be alone on its host",),
+        ("must be in its zone",),
+        ("to be away from its host", "to be spread over zones"),
+        ("to be away from its zone", "to be spread over hosts", "a fast disk"),
+        ("to be spread over zones", "to be spread over hosts", "to be away from its host", "to be away from its zone"),
+        ("must be spread over zones", "to be spread over hosts", "to be in its zone"),
+    ],
+    ids=", ".join,
+)
+def test_alike_pods_in_a_row_are_placed_by_what_the_one_before_left(
+    wishes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise the tests above compare two equal ways."""
     found = []
     best_rows = AlikeRun.best_rows
@@ -143,13 +193,19 @@ def test_alike_pods_in_a_row_are_placed_by_what_the_one_before_left(monkeypatch:
         return rows
 
     monkeypatch.setattr(AlikeRun, "best_rows", seen)
-    cluster = SimulatedCluster([make_node(f"n{i}").capacity(cpu="20", pods="110").build() for i in range(5)])
-    cluster.add(alike(make_pod("?").label("app", "web").request(cpu="1"), "web", 60))
 
-    cluster.settle()
+    def told(make: Any) -> dict[str, Any]:
+        lots = random.Random(7)
+        cluster: SimulatedCluster = make([a_node(lots, number) for number in range(20)])
+        cluster.add(alike(wanting(*wishes).owned_by("ReplicaSet", "web"), "web", 60))
+        cluster.settle()
+        return told_of(cluster)
 
-    assert sum(found) > 50
-    assert sorted(cluster.placements.values()) == sorted(f"n{i % 5}" for i in range(60))
+    told_at_once = told(SimulatedCluster)
+    # An attempt each have the first of its kind, which others will count, who gets the last node, and who gets none.
+    placed = sum(bool(node) for node in told_at_once["placements"].values())
+    assert sum(found) > placed / 2 > 5
+    assert told_at_once == told(the_long_way)
 
 
 @pytest.mark.parametrize("point", ["permit", "post_bind", "reads the queue"])

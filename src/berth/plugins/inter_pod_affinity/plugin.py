@@ -184,8 +184,12 @@ class InterPodAffinity(
         return None
 
     def pre_filter_version(self, pod: PodInfo) -> int | None:
-        """Skip pods without terms of their own that no running pod's term matches, until running pods' terms change."""
-        silent = not pod.has_pod_affinity and not self._carried_for(pod).forbidding
+        """Skip pods that require nothing and that no running pod's term forbids, until running pods' terms change."""
+        try:
+            requires = pod.has_pod_affinity and (pod.required_affinity_terms or pod.required_anti_affinity_terms)
+        except SelectorError:
+            return None
+        silent = not requires and not self._carried_for(pod).forbidding
         return self._index.terms_version if silent else None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
@@ -241,8 +245,13 @@ class InterPodAffinity(
         return None
 
     def pre_score_version(self, pod: PodInfo) -> int | None:
-        """Skip pods that no term which counts in scores matches, until running pods' terms change."""
-        silent = not pod.has_pod_affinity and not self._carried_for(pod).speaking
+        """Skip pods that prefer nothing and that no term which counts in scores matches, until running pods' terms
+        change."""
+        try:
+            prefers = pod.has_pod_affinity and (pod.preferred_affinity_terms or pod.preferred_anti_affinity_terms)
+        except SelectorError:
+            return None
+        silent = not prefers and not self._carried_for(pod).speaking
         return self._index.terms_version if silent else None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
