@@ -120,7 +120,9 @@ class KnownEnds:
 
     def in_words(self, pods: Iterable[Pod]) -> dict[str, str]:
         """Return by `namespace/name` when pods that have a deadline end at the latest, as far as their starts tell."""
-        found = {}
+        found: dict[str, str] = {}
+        if not self._deadlines and not self._job_ends:
+            return found
         for pod in pods:
             started = timestamp(pod.status.start_time)
             ends = self._by_deadlines(pod, math.inf if started is None else started, 0.0)

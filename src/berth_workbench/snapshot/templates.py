@@ -69,7 +69,18 @@ class Filled(msgspec.Struct, frozen=True, gc=False):
 class ReplicaTemplate:
     """An object in which some texts are left out."""
 
-    __slots__ = ("_made", "_parts", "_places", "_plan", "api_version", "kind", "name_at", "namespace", "paths")
+    __slots__ = (
+        "_made",
+        "_mentioned",
+        "_parts",
+        "_places",
+        "_plan",
+        "api_version",
+        "kind",
+        "name_at",
+        "namespace",
+        "paths",
+    )
 
     def __init__(self, manifest: Any, paths: Sequence[Path]) -> None:
         """`paths` say which texts of the manifest are left out, whatever stands there.
@@ -91,6 +102,8 @@ class ReplicaTemplate:
         self.kind, self.api_version, self.namespace = said
         self.paths = tuple(paths)
         self.name_at = self.paths.index(("metadata", "name"))
+        self._mentioned: dict[bytes, bool] = {}
+        """What was asked for, which are some names of fields."""
         self._made: Struct | None = None
         self._plan: list[_Part] = []
 
@@ -102,8 +115,11 @@ class ReplicaTemplate:
         return b"".join(found)
 
     def mentions(self, words: bytes) -> bool:
-        """Say whether these words are in what all its objects say."""
-        return any(words in part for part in self._parts)
+        """Say whether these words are in what all its objects say; asked once for each of thousands of objects."""
+        found = self._mentioned.get(words)
+        if found is None:
+            found = self._mentioned[words] = any(words in part for part in self._parts)
+        return found
 
     def struct(self, texts: Sequence[str], read: Callable[[bytes], Struct]) -> Struct:
         """Return the object with these texts as the scheduler reads it, which shares all else with the others.
