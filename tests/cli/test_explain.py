@@ -162,6 +162,13 @@ def test_a_pending_pod_says_what_it_waits_for(scheduler, arguments):
     assert "NodeResourcesFit wakes it after: Node: added" in result.output
 
 
+def test_a_pod_that_a_plugin_has_put_off_says_until_when():
+    screen = io.StringIO()
+    pending = {**PENDING["pending"], "wakesAt": "2026-01-02T03:05:00Z"}
+    show({**PENDING, "pending": pending}, Console(file=screen, width=200))
+    assert "tried again at 2026-01-02T03:05:00Z, as a plugin has asked" in screen.getvalue()
+
+
 def test_shadows_are_told_with_their_differences(scheduler):
     result = run("--shadow", "--server", scheduler, "-o", "wide")
     assert result.exit_code == 0, result.output

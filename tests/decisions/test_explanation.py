@@ -12,6 +12,7 @@ from berth.core.intake import ObjectEvent
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
 from berth.decisions.explanation import Rejected, event_in_words, explain, waits_for
+from berth.decisions.waits import pending_pod
 from berth.framework.events import Action, ClusterEvent
 from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
@@ -183,6 +184,9 @@ def test_what_a_pending_pod_waits_for_comes_from_the_plugins_that_rejected_it():
     found = waits_for(profile, queued.rejectors)
     assert list(found) == ["NodeResourcesFit"]
     assert any(words.startswith("Node: added") for words in found["NodeResourcesFit"])
+    assert pending_pod(core, queued, "unschedulable", str).wakes_at is None
+    core.queue.wake_at(queued.pod.uid, 30.0)
+    assert pending_pod(core, queued, "unschedulable", str).wakes_at == "30.0"
 
 
 @pytest.mark.parametrize(

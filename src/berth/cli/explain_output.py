@@ -221,6 +221,8 @@ def _show_pending(pending: Json, console: "Console") -> None:
     _show_members(pending, console)
     if pending["backoffUntil"]:
         _line(console, f"  in backoff until {pending['backoffUntil']}")
+    if pending.get("wakesAt"):
+        _line(console, f"  tried again at {pending['wakesAt']}, as a plugin has asked")
     for plugin, events in pending["waitsFor"].items():
         _line(console, f"  {plugin} wakes it after: {'; '.join(events)}")
 

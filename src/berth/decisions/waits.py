@@ -56,6 +56,8 @@ class PendingPod(msgspec.Struct, frozen=True, rename="camel"):
     members: Members | None = None
     nominated_node: str = ""
     """Where room is kept for the pod."""
+    wakes_at: str | None = None
+    """When it is tried again whatever happens until then, as a plugin has asked (`handle.wake_after`)."""
 
 
 class Held(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,7 +96,7 @@ def queued_pods(core: Core) -> Iterator[tuple[str, QueuedPod]]:
 def pending_pod(core: Core, queued: QueuedPod, queue: str, wall_time: WallTime) -> PendingPod:
     """Return where a pod is queued, and what would wake it."""
     pod = queued.pod
-    profile = core.profiles[pod.profile_name]
+    profile, alarm = core.profiles[pod.profile_name], core.queue.alarm_of(pod.uid)
     return PendingPod(
         pod=pod.key,
         uid=pod.uid,
@@ -109,6 +111,7 @@ def pending_pod(core: Core, queued: QueuedPod, queue: str, wall_time: WallTime) 
         gate_reasons=queued.gating_reasons,
         members=members_of(core, pod),
         nominated_node=core.nominator.node_of(pod.uid) or "",
+        wakes_at=None if alarm is None else wall_time(alarm),
     )
 
 

@@ -352,6 +352,10 @@ class SchedulingQueue:
         self._alarms[uid] = at = min(at, self._alarms.get(uid, at))
         self._next_alarm = at if self._next_alarm is None else min(at, self._next_alarm)
 
+    def alarm_of(self, uid: str) -> float | None:
+        """Return when a plugin has asked to have a pod tried again; None where none has."""
+        return self._alarms.get(uid)
+
     def retry(self, uid: str, now: float, *, after_error: bool = False) -> None:
         """Try a pod again once its backoff is over, on the core's word; PreEnqueue is asked anew.
 

@@ -154,6 +154,8 @@ def _pending(pending: PendingPod) -> None:
             tag("p", f"{pending.members.sentence}.")
         if pending.nominated_node:
             tag("p", f"Room is kept for it on {pending.nominated_node}.")
+        if pending.wakes_at:
+            tag("p", f"Tried again at {pending.wakes_at}, as a plugin has asked.")
         if pending.waits_for:
             table(
                 "What wakes it", ["Rejected by", "Tried again after"],
