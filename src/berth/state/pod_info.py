@@ -33,6 +33,7 @@ from berth.api.qos import QosClass, qos_class
 from berth.api.read_only import ReadOnlyDict, make_read_only
 from berth.api.recent import LARGE_BYTES, Recent
 from berth.api.selectors import Selector, compile_selector
+from berth.api.shared_parts import shallow_copy
 from berth.state.lazy import lazy
 
 
@@ -148,10 +149,23 @@ class PodShape(PodFamily):
         """Where the shape is looked for by the identity of its parts."""
         return self._pod.metadata.namespace, id(self._spec.containers), id(self._pod.metadata.labels)
 
-    def is_made_of(self, meta: ObjectMeta, spec: PodSpec) -> bool:
-        """Say whether this is the shape of a pod of the same namespace with such a spec, and no status that counts."""
-        own = self._pod.metadata
-        return own.labels is meta.labels and own.owner_references == meta.owner_references and self._spec == spec
+    def takes(self, pod: Pod, *, is_placed: bool) -> bool:
+        """Say whether this is the shape of a pod without a status that counts, and have it share the parts if it is.
+
+        Nothing is encoded for that: what is equal since it is the same is compared in no time.
+        """
+        meta, own = pod.metadata, self._pod.metadata
+        if own.labels is not meta.labels or own.owner_references != meta.owner_references:
+            return False
+        spec = self._spec
+        if is_placed:
+            spec = shallow_copy(spec)
+            force_setattr(spec, "node_name", pod.spec.node_name)
+        if spec != pod.spec:
+            return False
+        force_setattr(meta, "owner_references", own.owner_references)  # as in `share_parts`
+        force_setattr(pod, "spec", spec)
+        return True
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:
         """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node."""
@@ -270,12 +284,16 @@ class PodShapes:
         """Return the shape of a pod: one of its own where its name matters too."""
         if not _is_shareable(pod):
             return PodShape(pod, self._counting)
-        meta, counted = pod.metadata, _counted_status(pod)
+        meta, spec, counted = pod.metadata, pod.spec, _counted_status(pod)
+        if not counted:
+            # A key stands in `_by_parts` only as long as its shape is kept, and that holds the parts, so that no other
+            # object has their ids.
+            parts = self._by_parts.get((meta.namespace, id(spec.containers), id(meta.labels)))
+            shape = None if parts is None else self._shapes.get(parts)
+            if shape is not None and shape.takes(pod, is_placed=is_placed):
+                return shape
         # A placed pod shares the shape of its pending replicas; otherwise `nodeName` would count as part of the shape.
-        spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
-        if not counted and (shape := self._known_by_parts(meta, spec)) is not None:
-            shape.share_parts(pod, shape.spec)
-            return shape
+        spec = msgspec.structs.replace(spec, node_name="") if is_placed else spec
         spec_key = _ENCODER.encode(spec)
         rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, counted))
         size = len(spec_key) + len(rest_key)
@@ -299,16 +317,6 @@ class PodShapes:
                 self._by_parts[shape.parts] = key
         shape.share_parts(pod, spec)
         return shape
-
-    def _known_by_parts(self, meta: ObjectMeta, spec: PodSpec) -> PodShape | None:
-        """Return the shape of a pod whose parts are the very objects of the shape, as informers share them.
-
-        Nothing has to be encoded then: what is equal because it is the same is compared in no time. A key stands in
-        `_by_parts` only as long as its shape is kept, and that holds the parts, so that no other object has their ids.
-        """
-        key = self._by_parts.get((meta.namespace, id(spec.containers), id(meta.labels)))
-        shape = None if key is None else self._shapes.get(key)
-        return shape if shape is not None and shape.is_made_of(meta, spec) else None
 
     def _family(self, pod: Pod) -> PodFamily:
         """Return the family of pods that differ in requests only, nested in that of pods that differ in labels too."""
