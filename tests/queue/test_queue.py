@@ -33,6 +33,18 @@ def test_pods_leave_by_priority_then_by_arrival():
     assert found.pop(4.0) is None
 
 
+@pytest.mark.parametrize("pops_from_backoff", [True, False])
+def test_the_pod_that_comes_next_is_the_one_that_is_popped(pops_from_backoff):
+    found = queue(pop_from_backoff=pops_from_backoff)
+    failed(found, "backs-off", "Fit", now=0.3)
+    found.move(NODE_ADD, None, None, 0.4)
+    found.add(make_pod("active").info(), 0.4)
+    for name in ("active", "backs-off") if pops_from_backoff else ("active",):
+        assert found.peek().pod.name == name
+        assert found.peek() is found.pop(0.4)
+    assert found.peek() is found.pop(0.4) is None
+
+
 @pytest.mark.parametrize(
     ("attempts", "backoff_s"),
     [(0, 0.0), (1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (6, 10.0), (5000, 10.0)],

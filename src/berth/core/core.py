@@ -243,7 +243,7 @@ class Core:
         work = WorkBudget(self._work_limit)
         attempt = Attempt(self.profiles[pod.profile_name], pod, self._stopwatch, work=work)
         self._instrument.attempting(queued)
-        following = self.queue.active.peek()
+        following = self.queue.peek()
         self.memos.more_to_come = is_followed = following is not None and following.pod.shape is pod.shape
         start_index = self.search.start_index
         try:

@@ -242,6 +242,11 @@ class SchedulingQueue:
         self._start(queued)
         return queued
 
+    def peek(self) -> QueuedPod | None:
+        """Return the pod that comes next as it stands, as far as nobody's share counts; it stays where it is."""
+        first = self.active.peek()
+        return self.backoff.peek() if first is None and self.policy.pop_from_backoff else first
+
     def pop_with(self, first: QueuedPod, others: Iterable[str], now: float) -> list[QueuedPod]:
         """Take the pods that are to be tried with a popped one from wherever they lie; return all, `first` included.
 
