@@ -6,6 +6,7 @@ what it has assumed, with bindings sent beside the next cycles.
 
 import pytest
 
+from berth.agreement.observer import MOST_HELD_S
 from berth.api.pod import Pod
 from berth.core.builders import PodBuilder, make_namespace, make_node, make_pod
 from tests.agreement.observing import Bystander
@@ -71,9 +72,49 @@ def test_pods_that_were_assumed_and_are_bound_in_another_order_agree_with_the_or
     seen.bind(second, "n2")
     seen.bind(first, "n1")
     assert seen.results() == {"first": "agrees", "second": "agrees"}
-    second_judged, first_judged = seen.judged
-    assert second_judged.decision.best == ("n2",)
+    first_judged, second_judged = seen.judged
     assert first_judged.decision.best == ("n1", "n2")
+    assert second_judged.decision.best == ("n2",)
+
+
+def test_a_binding_is_held_back_until_those_before_it_have_arrived_however_late() -> None:
+    seen = Bystander(*nodes(3), ahead=1)
+    pods = [pod(name) for name in ("first", "second", "third")]
+    for each in pods:
+        seen.put(each)
+    # Decided in the order in which they came; the first one's binding comes long after the others'.
+    seen.bind(pods[2], "n3")
+    seen.bind(pods[1], "n2")
+    for number in range(20):
+        seen.put(pod(f"later-{number}"))
+    assert not seen.judged
+    seen.bind(pods[0], "n1")
+    assert [each.decision.pod for each in seen.judged] == ["default/first", "default/second", "default/third"]
+    assert [each.decision.best for each in seen.judged] == [("n1", "n2", "n3"), ("n2", "n3"), ("n3",)]
+    assert seen.core.cache.assumed_count == 1  # until its own binding is taken in
+    seen.finish()
+    assert seen.core.cache.assumed_count == 0
+    assert {name: len(seen.core.cache.table.view(row).pods) for name, row in seen.core.cache.table.row_of.items()} == {
+        "n1": 1,
+        "n2": 1,
+        "n3": 1,
+    }
+
+
+def test_a_pod_of_which_nothing_is_heard_is_waited_for_once() -> None:
+    seen = Bystander(*nodes(2), ahead=1)
+    for each in (silent := pod("silent"), second := pod("second"), third := pod("third")):
+        seen.put(each)
+    seen.bind(second, "n1")
+    assert not seen.judged
+    seen.revision += int(MOST_HELD_S * 1000)  # milliseconds, too
+    seen.put(pod("other"))
+    assert [each.decision.pod for each in seen.judged] == ["default/second"]
+    seen.bind(third, "n2")
+    seen.put(pod("another"))
+    assert [each.decision.pod for each in seen.judged] == ["default/second", "default/third"]
+    seen.bind(silent, "n1")
+    assert seen.results()["silent"] != "otherwise"
 
 
 def test_of_a_pod_of_higher_priority_that_came_later_both_orders_are_tried() -> None:

@@ -49,10 +49,9 @@ from berth.state.table import NodeTable
 
 MOST_STATES: Final = 48
 MOST_STATES_SAMPLED: Final = 3
-"""Where sampling explains that a node is not the best, fewer states are tried before it is taken to."""
-MANY_BETTER: Final = 2
-"""With more nodes than this that are better, and nothing that may not have been seen yet, no other state is tried: that
-of a moment ago differs in one or two."""
+"""Where sampling explains that a node is not the best, fewer states are tried before it is taken to, and besides those
+of the time that a binding may take on its way. Among older ones there is by chance one in which it is the best."""
+ON_THE_WAY_S: Final = 0.025
 FIRST_STEPS_BACK: Final = 4
 """So many earlier states are tried before single pods are tried on the other side of this one."""
 MOST_NEIGHBOURS: Final = 12
@@ -181,12 +180,9 @@ class Past:
         return tuple(change.undone for change in near if not change.bound)
 
     def _in_order(self, question: AskedPod) -> Iterator[CountedOtherwise]:
-        """Yield what makes the pods that were decided about before this one those that the queue has had before it."""
+        """Yield what leaves out the pods that were bound before this one, and that the queue has had after it."""
         pending = question.pending
         since = pending.since.order
-        for coming in self.coming.values():
-            if coming.pending.since.order < since and coming.pending.goes_before(pending):
-                yield CountedOtherwise(coming.pending.uid, coming.pod, coming.node)
         later = bisect_right(self._by_arrival, since, key=_first_of)
         for _, bound in reversed(self._by_arrival[later:]):
             if pending.goes_before(bound.pending):
@@ -263,6 +259,31 @@ class StateAnswer(NamedTuple):
     """…and whether that is among the best."""
 
 
+class Missed(NamedTuple):
+    """A state in which sampling explains that a pod's node is not the best."""
+
+    question: AskedPod
+    state: State
+    better: frozenset[str]
+    """The nodes that a scheduler must have missed."""
+    is_by_row: bool
+    """Whether what a node gets is told by the node and the pods there alone."""
+
+    def may_be_otherwise_in(self, other: State, core: Core) -> bool:
+        """Say whether the node may be among the best in another state.
+
+        Either it or all that is better has to be as it was not; or where nodes are weighed by pods elsewhere, one of
+        the pod's own kind.
+        """
+        pod, nodes = self.question.pod, set[str]()
+        for shift in {*other.shifts} ^ {*self.state.shifts}:
+            moved, touched = shift.touches(core)
+            if not self.is_by_row and moved is not None and moved.label_key == pod.label_key:
+                return True
+            nodes.update(touched)
+        return self.question.node in nodes or self.better <= nodes
+
+
 class Judge:
     """Holds what another scheduler has done against what a core decides."""
 
@@ -294,25 +315,24 @@ class Judge:
         """Judge a pod that is about to be counted as bound."""
         asked = 0
         first: State | None = None
-        sampled: State | None = None
-        """The first state in which sampling explains that the node is not the best."""
-        for state in self._past.states(question, self._moment_s):
+        missed: Missed | None = None
+        """Set from the first state on in which sampling explains that the node is not the best."""
+        for tried, state in enumerate(islice(self._past.states(question, self._moment_s), MOST_STATES)):
             first = first or state
+            if missed is not None:
+                if tried >= MOST_STATES_SAMPLED and question.moment.at - state.at > ON_THE_WAY_S:
+                    break
+                if not missed.may_be_otherwise_in(state, self._core):
+                    continue
             with standing_in(self._core, state.shifts):
                 answer = self._ask(question)
                 asked += 1
                 if answer.is_best:
                     result: Result = "agrees" if state.is_present else "couldHaveSeen"
                     return self._judged(question, state, answer, result, asked)
-                better = self._better(question, answer) if sampled is None else None
-                if better is not None:
-                    sampled = state
-                    if better > MANY_BETTER and asked == 1 and not state.shifts:
-                        return self._judged(question, state, answer, "sampled", asked)
-            if asked >= (MOST_STATES if sampled is None else MOST_STATES_SAMPLED):
-                break
+                missed = missed or self._missed(question, state, answer)
         assert first is not None, "there is always the state at the moment of the question"
-        state, result = (first, "otherwise") if sampled is None else (sampled, "sampled")
+        state, result = (first, "otherwise") if missed is None else (missed.state, "sampled")
         with standing_in(self._core, state.shifts):
             judged = self._judged(question, state, self._ask(question), result, asked)
             if result == "otherwise" and self.on_otherwise is not None:
@@ -351,8 +371,8 @@ class Judge:
         fits = row is not None and bool(nodes.mask[row])
         return StateAnswer(attempt, best, fits, fits and row in best)
 
-    def _better(self, question: AskedPod, answer: StateAnswer) -> int | None:
-        """Return how many nodes are better than this one, if a scheduler may have come to it that looks at a part."""
+    def _missed(self, question: AskedPod, state: State, answer: StateAnswer) -> Missed | None:
+        """Return which nodes are better than this one, if a scheduler may have come to it that looks at a part."""
         attempt = answer.attempt
         nodes, scored = attempt.found.nodes, attempt.found.scored
         if not answer.fits or nodes is None or scored is None:
@@ -375,7 +395,8 @@ class Judge:
             at = int(np.flatnonzero(order == table.row_of[question.node])[0])
             if fewest_beside(is_better[order], at, enough) > missed:
                 return None
-        return better
+        names = frozenset(table.names[row] for row in np.flatnonzero(is_better).tolist())
+        return Missed(question, state, names, scored.is_by_row)
 
     def _judged(self, question: AskedPod, state: State, answer: StateAnswer, result: Result, asked: int) -> Judgement:
         if self.on_decided is not None:

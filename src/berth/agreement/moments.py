@@ -26,6 +26,9 @@ class Shift(Protocol):
     def take_back(self, core: Core) -> None:
         """Restore what `make` has changed; called in the opposite order, and only where there was something."""
 
+    def touches(self, core: Core) -> tuple[PodInfo | None, tuple[str, ...]]:
+        """Return the pod that it moves, if it does, and the nodes that are otherwise by it than they are now."""
+
 
 class CountedOtherwise:
     """A pod is counted otherwise: on a node that it had before or is assumed on, as it was before, or not at all."""
@@ -69,6 +72,13 @@ class CountedOtherwise:
         else:
             core.cache.put_back(self.uid)
 
+    def touches(self, core: Core) -> tuple[PodInfo | None, tuple[str, ...]]:
+        """Return the pod, and the node that it is on now with the one that it is counted on instead."""
+        state = core.cache.state_of(self.uid)
+        if state is None:
+            return self._pod, (self._node,)
+        return state.pod, (core.cache.table.names[state.row], self._node)
+
 
 class NodeAsBefore:
     """A node is as it was before a change, or where it was not there before, is not there."""
@@ -95,6 +105,10 @@ class NodeAsBefore:
     def take_back(self, core: Core) -> None:
         """Put the latter in the former's place."""
         _exchange(core, self._name, self._replaced)
+
+    def touches(self, core: Core) -> tuple[PodInfo | None, tuple[str, ...]]:
+        """Return the node."""
+        return None, (self._name,)
 
 
 def _exchange(core: Core, name: str, node: Node | None) -> None:
@@ -125,6 +139,10 @@ class Nominated:
     def take_back(self, core: Core) -> None:
         """Promise it again what it was promised."""
         self._promise(core, *self._promised)
+
+    def touches(self, core: Core) -> tuple[PodInfo | None, tuple[str, ...]]:
+        """Return the pod, and the node that it is promised now with the one that it was promised before."""
+        return self._pod, (self._node, core.nominator.node_of(self._pod.uid) or "")
 
     @staticmethod
     def _promise(core: Core, pod: PodInfo, node: str) -> bool:

@@ -31,8 +31,10 @@ from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 KEPT_CHANGES: Final = 1024
+MOST_HELD_S: Final = 5.0
+"""How long a binding waits for those that were decided before it; after so many events as are kept it waits no more."""
 LATE_S: Final = 1.0
-"""What comes to its turn later than this is counted and not judged, since the observer does not keep up."""
+"""What is judged later than this after its turn has come is counted only, since the observer does not keep up."""
 MOST_VICTIMS: Final = 8
 """So many pods that are preempted on a node are taken for one preemptor's."""
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -80,6 +82,40 @@ class Victim(NamedTuple):
     moment: Moment
 
 
+class Unheard:
+    """The pods of which nobody has said anything since they came, by scheduler and priority, the oldest first.
+
+    Where the queue has had one of them before a pod that is bound, its own binding is on its way.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[tuple[str, int], dict[str, Pending]] = {}
+
+    def add(self, pending: Pending) -> None:
+        """Add a pod that has come."""
+        self._queues.setdefault((pending.scheduler, pending.priority), {})[pending.uid] = pending
+
+    def discard(self, pending: Pending) -> None:
+        """Leave out a pod that has been heard of."""
+        key = pending.scheduler, pending.priority
+        if (queue := self._queues.get(key)) is not None and queue.pop(pending.uid, None) is not None and not queue:
+            del self._queues[key]
+
+    def before(self, pending: Pending) -> Pending | None:
+        """Return one that the queue has certainly had before a pod, if there is one."""
+        for (scheduler, priority), queue in self._queues.items():
+            if scheduler == pending.scheduler and priority >= pending.priority:
+                first = next(iter(queue.values()))
+                if first.goes_before(pending):
+                    return first
+        return None
+
+    def give_up_before(self, pending: Pending) -> None:
+        """Leave out all that the queue has had before a pod: who has not been heard of by now is waited for no more."""
+        while (first := self.before(pending)) is not None:
+            self.discard(first)
+
+
 class _Held(NamedTuple):
     event: ObjectEvent
     moment: Moment
@@ -99,6 +135,9 @@ class ObservingCore(Core):
         self._held: deque[_Held] = deque()
         self._past = Past(KEPT_CHANGES)
         self._pending: dict[str, Pending] = {}
+        self._unheard = Unheard()
+        self._kept_up = 0.0
+        """When there was last nothing to be judged."""
         self._victims: dict[str, Victim] = {}
         self._order = 0
         self._latest = 0.0
@@ -123,7 +162,7 @@ class ObservingCore(Core):
         """Take an event in, or hold it back behind a binding."""
         if not isinstance(event, ObjectEvent):
             return super().handle(event, now)
-        self._latest = now
+        self._note_time(now)
         self._order += 1
         moment = Moment(self._order, _revision(event.obj), now)
         asked = self._heard_of(event, moment) if event.kind == "Pod" else None
@@ -135,14 +174,22 @@ class ObservingCore(Core):
 
     def step(self, now: float, *, begins: bool = True) -> list[Effect]:
         """Take in what was held back for long enough, one event at a time."""
-        self._latest = now
+        self._note_time(now)
         if self.has_work:
             self._release()
         return []
 
+    def _note_time(self, now: float) -> None:
+        self._latest = now
+        if not self.has_work:
+            self._kept_up = now
+
     def next_deadline(self) -> float | None:
         """Return when something that is held back is due."""
-        return self._held[0].moment.at + self._observing.lookahead.seconds if self._held else None
+        if not self._held:
+            return None
+        ahead, first = self._observing.lookahead.seconds, self._held[0].moment.at
+        return first + (ahead if self._latest < first + ahead else MOST_HELD_S)
 
     def finish(self) -> None:
         """Take in all that is held back: nothing more will come."""
@@ -151,26 +198,34 @@ class ObservingCore(Core):
 
     def _is_due(self, now: float) -> bool:
         ahead, first = self._observing.lookahead, self._held[0].moment
-        is_passed = ahead.events is not None and self._order - first.order >= ahead.events
-        return is_passed or now - first.at >= ahead.seconds
+        events, age_s = self._order - first.order, now - first.at
+        if age_s < ahead.seconds and (ahead.events is None or events < ahead.events):
+            return False
+        asked = self._held[0].asked
+        return (
+            asked is None or age_s >= MOST_HELD_S or events >= KEPT_CHANGES or not self._unheard.before(asked.pending)
+        )
 
     def _release(self) -> None:
         held = self._held.popleft()
+        if held.asked is not None:
+            self._unheard.give_up_before(held.asked.pending)
         self._take_in(held.event, held.moment, held.asked)
 
     def _heard_of(self, event: ObjectEvent, moment: Moment) -> AskedPod | None:
         """Note a pod that waits; return what is to be asked of one that is bound, or is newly said to fit nowhere."""
         pod: Pod = event.obj
         uid = pod.metadata.uid
-        known = self._pending.get(uid)
-        if event.type == "DELETED" or pod.status.phase in FINISHED_PHASES:
-            self._pending.pop(uid, None)
+        is_over = event.type == "DELETED" or pod.status.phase in FINISHED_PHASES
+        known = self._pending.pop(uid, None) if is_over or pod.spec.node_name else self._pending.get(uid)
+        if known is not None:
+            self._unheard.discard(known)
+        if is_over:
             return None
         if pod.spec.node_name:
             if known is None:
                 self._note_victim(pod, moment)
                 return None
-            del self._pending[uid]
             binding = AskedPod(self.intake.info(known.pod), known, moment, node=pod.spec.node_name)
             self._past.coming[uid] = binding
             return binding
@@ -178,7 +233,9 @@ class ObservingCore(Core):
         nominated = pod.status.nominated_node_name
         is_news = known is not None and (told != _told(known.pod) or nominated != known.pod.status.nominated_node_name)
         tried = moment if is_news and told else (None if known is None else known.tried)
-        self._pending[uid] = Pending.of(pod, moment if known is None else known.since, tried)
+        self._pending[uid] = pending = Pending.of(pod, moment if known is None else known.since, tried)
+        if known is None and not pending.waits:
+            self._unheard.add(pending)
         if known is None or not is_news or not told or not self._observing.judges_failures:
             return None
         new = nominated if nominated != known.pod.status.nominated_node_name else ""
@@ -204,10 +261,8 @@ class ObservingCore(Core):
     def _take_pod(self, event: ObjectEvent, moment: Moment, asked: AskedPod | None) -> None:
         pod: Pod = event.obj
         uid = pod.metadata.uid
-        if asked is not None and asked.node:
-            del self._past.coming[uid]
         if asked is not None:
-            self._judge_it(asked)
+            self._judge_in_order(asked)
         note, known = self._past.changes.append, self.intake.pod(pod.key)
         before, promised = self._counted(uid), self.nominator.node_of(uid) or ""
         super().handle(event, moment.at)
@@ -225,8 +280,29 @@ class ObservingCore(Core):
         if after is not None:
             is_binding = asked is not None and bool(asked.node)
             note(NotedChange(moment, CountedOtherwise(uid), uid if is_binding else ""))
-            if asked is not None and is_binding:
-                self._past.note_binding(asked)
+
+    def _judge_in_order(self, asked: AskedPod) -> None:
+        """Judge a pod after those that were decided before it, though their bindings come later.
+
+        They count from now on, as they do for the scheduler that has assumed them.
+        """
+        coming = self._past.coming
+        for each in sorted((each for each in coming.values() if each.pending.goes_before(asked.pending)), key=_arrival):
+            self._judge_binding(each._replace(moment=asked.moment))
+            if each.node in self.cache.table.row_of and self.cache.state_of(each.pending.uid) is None:
+                self.cache.assume(each.pod, each.node)
+                self._past.changes.append(
+                    NotedChange(asked.moment, CountedOtherwise(each.pending.uid), each.pending.uid)
+                )
+        if not asked.node:
+            self._judge_it(asked)
+        elif asked.pending.uid in coming:
+            self._judge_binding(asked)
+
+    def _judge_binding(self, asked: AskedPod) -> None:
+        del self._past.coming[asked.pending.uid]
+        self._judge_it(asked)
+        self._past.note_binding(asked)
 
     def _counted(self, uid: str) -> tuple[PodInfo, str] | None:
         state = self.cache.state_of(uid)
@@ -248,7 +324,7 @@ class ObservingCore(Core):
         names, agreement = self._observing.scheduler_names, self.agreement
         if names and asked.pending.scheduler not in names:
             return
-        if self._latest - asked.moment.at - self._observing.lookahead.seconds > LATE_S:
+        if self._latest - self._kept_up > LATE_S:
             agreement.skipped["binding" if asked.node else "failure"] += 1
             return
         uid = asked.pending.uid
@@ -290,6 +366,10 @@ class ObservingCore(Core):
         ]
         found.sort(key=lambda victim: abs(victim.moment.order - asked.moment.order))
         return tuple(victim.pod for victim in found[:MOST_VICTIMS])
+
+
+def _arrival(asked: AskedPod) -> int:
+    return asked.pending.since.order
 
 
 def _told(pod: Pod) -> str:

@@ -174,7 +174,7 @@ class ObservedSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def summary_of(agreement: Agreement, judged: Iterable[Judgement]) -> ObservedSummary:
-    """Return the counts, and each decision in the order of bindings."""
+    """Return the counts, and each decision in the order in which pods were judged."""
     counts = agreement.results
     return ObservedSummary(
         agreement.pods,

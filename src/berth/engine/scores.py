@@ -233,6 +233,13 @@ class Scored(ScoreParts):
         """The plugins that have scored, with their weights."""
         return {part.plugin: part.weight for part in self._parts}
 
+    @property
+    def is_by_row(self) -> bool:
+        """Whether what sets nodes apart are kept columns, which a node and the pods there alone decide."""
+        return all(
+            part.over is None and (part.column is not None or isinstance(part.weighted, int)) for part in self._parts
+        )
+
     def to_be_read(self) -> ScoreParts:
         """Return what is needed to say later who scored what."""
         return ScoreParts(self._parts, self._without_parts)
