@@ -52,6 +52,23 @@ def test_without_nodes_there_is_nothing_to_free():
     assert refusal(make_pod(), handle, diagnosed(handle)) == (None, error("preemption: no nodes available"))
 
 
+def test_what_is_said_where_no_node_is_worth_trying_counts_the_nodes_that_there_are():
+    found, wants = VirtualCluster(*nodes("a", "b", cpu="1")), make_pod().request(cpu="2").priority(10).info()
+
+    def said():
+        return decide(found.core, wants, memos=True).outcome.post_filter_status.message.partition("preemption: ")[2]
+
+    told = [said(), said()]
+    found.put(nodes("c", cpu="1")[0])
+    told.append(said())
+    found.delete("Node", "a")
+    found.delete("Node", "b")
+    told.append(said())
+    assert told == [
+        f"0/{count} nodes are available: {count} Preemption is not helpful for scheduling." for count in (2, 2, 3, 1)
+    ]
+
+
 NEVER = unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
 
 

@@ -99,6 +99,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._lowest = LowestPriorities(self._table)
         self._refused: Recent[PodShape, RefusedRows] = Recent(MAX_REFUSED)
         self._outcomes: Recent[PodShape, DryRunOutcomes] = Recent(MAX_OUTCOMES)
+        self._no_help: tuple[int, PostFilterAnswer | None] = (-1, None)
+        """The last answer of this kind, with how many nodes there were."""
         self._gates = handle.features.enabled("SchedulerAsyncPreemption")
         self._places_groups = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._preempts_for_groups = handle.features.enabled("WorkloadAwarePreemption")
@@ -131,7 +133,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         extenders = interested(self._handle.profile().extenders, "preempt", pod) if len(rows) else []
         if extenders:
             return self._search_with(extenders, state, pod, rows)
-        return self._search(state, pod, rows) if len(rows) else self._why_not(())
+        return self._search(state, pod, rows) if len(rows) else self._of_no_help()
 
     def pod_group_post_filter(
         self, group: PodGroupInfo, question: GroupQuestion
@@ -222,6 +224,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return None, unschedulable(f"{PREFIX}{NO_CANDIDATE}")
         best = cheapest(left)
         return PostFilterResult(self._table.names[best.row], best.victims), None
+
+    def _of_no_help(self) -> PostFilterAnswer:
+        """Say that no node is worth trying, which depends on nothing but how many there are."""
+        nodes, answer = self._no_help
+        if answer is None or nodes != len(self._table):
+            answer = self._why_not(())
+            self._no_help = len(self._table), answer
+        return answer
 
     def _why_not(self, refusals: Refusals) -> PostFilterAnswer:
         """Say why no node can be freed."""
