@@ -127,18 +127,20 @@ def _lose_zone(site: Site, change: LoseZone) -> None:
     remove_nodes(site, zones[change.zone], f"loss of zone {change.zone}")
 
 
-def remove_nodes(site: Site, names: Sequence[str], by: str) -> None:
-    """Take nodes away with everything on them; `{}` in `by` stands for the node.
+def by_workload(pods: Iterable[Pod]) -> list[Pod]:
+    """Return pods that leave at one time in the order in which they are to come back: those of a workload together.
 
-    The pods of a workload come back together, as its controller makes them. So they are also tried one after the other,
-    and the scheduler has worked out for each of them what it did for the one before.
+    So its controller makes them, and the scheduler, which tries them one after the other, has worked out for each of
+    them what it did for the one before.
     """
+    return sorted(pods, key=lambda pod: (owner_of(pod) or ("Pod", pod.key), pod.key))
+
+
+def remove_nodes(site: Site, names: Sequence[str], by: str) -> None:
+    """Take nodes away with everything on them; `{}` in `by` stands for the node."""
     cluster = site.cluster
     gone = set(names)
-    leaving = sorted(
-        ((owner_of(pod) or ("Pod", pod.key), pod.key, name, pod) for name in names for pod in site.pods_on(name)),
-        key=lambda each: each[:2],
-    )
+    leaving = by_workload(pod for name in names for pod in site.pods_on(name))
     for kind, struct in (("ResourceSlice", ResourceSlice), ("CSINode", CSINode)):
         for obj in list(cluster.of(struct)):
             is_theirs = obj.spec.node_name in gone if kind == "ResourceSlice" else obj.metadata.name in gone
@@ -149,8 +151,8 @@ def remove_nodes(site: Site, names: Sequence[str], by: str) -> None:
             cluster.delete("Pod", pod.key)
     for name in names:
         cluster.delete("Node", name)
-    for _, _, name, pod in leaving:
-        site.send_away(pod, by.format(name))
+    for pod in leaving:
+        site.send_away(pod, by.format(pod.spec.node_name))
 
 
 def add_nodes(site: Site, like: str, count: int) -> list[str]:

@@ -14,7 +14,14 @@ from berth_workbench.planning.upgrade.plan import BlockedPod, UpgradeMove
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, is_mirror
 from berth_workbench.simulation.measures import is_pending
-from berth_workbench.simulation.node_changes import add_nodes, evict_allowed, remove_nodes, set_unschedulable, still_on
+from berth_workbench.simulation.node_changes import (
+    add_nodes,
+    by_workload,
+    evict_allowed,
+    remove_nodes,
+    set_unschedulable,
+    still_on,
+)
 from berth_workbench.simulation.site import Site
 from berth_workloads.disruption_budgets import SEVERAL_BUDGETS, Bounds, disruptions_allowed, expected
 
@@ -116,7 +123,7 @@ class DrainTrial:
         before = len(site.departures)
         for name in names:
             set_unschedulable(site, name, unschedulable=True)
-        leaving = [pod for name in names for pod in site.pods_on(name) if not follows_its_node(pod)]
+        leaving = by_workload(pod for name in names for pod in site.pods_on(name) if not follows_its_node(pod))
         while leaving:
             refused = evict_allowed(site, leaving, by)
             site.settle()
