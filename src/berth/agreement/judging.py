@@ -41,6 +41,7 @@ from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.node_sample import feasible_nodes_to_find, fewest_beside
 from berth.cycle.schedule import Search
 from berth.engine.sums import BestRows
+from berth.engine.verdicts import Mask
 from berth.framework.blame import contained, status_of
 from berth.plugins.preemption.budgets import Budgets, concerning, split_by_violation
 from berth.plugins.preemption.choice import Candidate, Cost, by_importance, cost
@@ -264,8 +265,10 @@ class Missed(NamedTuple):
 
     question: AskedPod
     state: State
-    better: frozenset[str]
-    """The nodes that a scheduler must have missed."""
+    is_better: Mask
+    """The rows of the nodes that a scheduler must have missed…"""
+    better: int
+    """…and how many they are."""
     is_by_row: bool
     """Whether what a node gets is told by the node and the pods there alone."""
 
@@ -281,7 +284,10 @@ class Missed(NamedTuple):
             if not self.is_by_row and moved is not None and moved.label_key == pod.label_key:
                 return True
             nodes.update(touched)
-        return self.question.node in nodes or self.better <= nodes
+        if self.question.node in nodes:
+            return True
+        rows = {core.cache.table.row_of.get(name) for name in nodes} if len(nodes) >= self.better else ()
+        return self.better <= sum(row is not None and bool(self.is_better[row]) for row in rows)
 
 
 class Judge:
@@ -395,8 +401,7 @@ class Judge:
             at = int(np.flatnonzero(order == table.row_of[question.node])[0])
             if fewest_beside(is_better[order], at, enough) > missed:
                 return None
-        names = frozenset(table.names[row] for row in np.flatnonzero(is_better).tolist())
-        return Missed(question, state, names, scored.is_by_row)
+        return Missed(question, state, is_better, better, scored.is_by_row)
 
     def _judged(self, question: AskedPod, state: State, answer: StateAnswer, result: Result, asked: int) -> Judgement:
         if self.on_decided is not None:

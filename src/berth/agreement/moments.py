@@ -10,7 +10,7 @@ Nodes and pods are in the journal. Other objects (claims, volumes, budgets) are 
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from berth.api.node import Node
 from berth.core.core import Core
@@ -151,15 +151,19 @@ class Nominated:
         return True
 
 
-@contextlib.contextmanager
-def standing_in(core: Core, shifts: Sequence[Shift]) -> Iterator[None]:
+def standing_in(core: Core, shifts: Sequence[Shift]) -> contextlib.AbstractContextManager[None]:
     """Have the core's cluster be another one until the end of the block. No cycle of it may be open.
 
     Afterwards nodes and the pods of each stand in the order in which they came, too: it decides among equal victims.
     """
-    if not shifts:
-        yield
-        return
+    return _shifted(core, shifts) if shifts else PRESENT
+
+
+PRESENT: Final = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _shifted(core: Core, shifts: Sequence[Shift]) -> Iterator[None]:
     made: list[Shift] = []
     order = core.cache.table.note_order()
     try:

@@ -226,7 +226,7 @@ class ObservingCore(Core):
             if known is None:
                 self._note_victim(pod, moment)
                 return None
-            binding = AskedPod(self.intake.info(known.pod), known, moment, node=pod.spec.node_name)
+            binding = AskedPod(self._as_known(known.pod), known, moment, node=pod.spec.node_name)
             self._past.coming[uid] = binding
             return binding
         told = _told(pod)
@@ -239,7 +239,12 @@ class ObservingCore(Core):
         if known is None or not is_news or not told or not self._observing.judges_failures:
             return None
         new = nominated if nominated != known.pod.status.nominated_node_name else ""
-        return AskedPod(self.intake.info(known.pod), known, moment, told=told, nominated=new)
+        return AskedPod(self._as_known(known.pod), known, moment, told=told, nominated=new)
+
+    def _as_known(self, pod: Pod) -> PodInfo:
+        """Return a pod as plugins see it, which is there already where its event is taken in."""
+        known = self.intake.pod(pod.key)
+        return known if known is not None and known.pod is pod else self.intake.info(pod)
 
     def _note_victim(self, pod: Pod, moment: Moment) -> None:
         """Note a pod that somebody preempts, so that the preemptor, told of before or after, can be held to it."""
