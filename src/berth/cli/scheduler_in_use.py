@@ -173,7 +173,7 @@ class SchedulerInUse:
                 except click.ClickException as error:
                     return error
                 except UnreachableError as error:
-                    return _Unreachable(f"{error}; is `berth run` up? --server says where it serves")
+                    return _Unreachable(f"{error}; is `berth run` or `berth observe` up? --server says where it serves")
 
         first = [await answer(each) for each in questions[:1]]
         if first and isinstance(first[0], _Unreachable):
