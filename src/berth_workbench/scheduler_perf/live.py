@@ -47,6 +47,7 @@ class Live:
         self._last_bound = 0.0
         self._background: list[asyncio.Task[None]] = []
         self._created: dict[tuple[str, str, str], Resource] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def create(self, documents: Iterable[Document]) -> None:
         """Create objects, several at a time, and leave out those that are there."""
@@ -59,6 +60,13 @@ class Live:
         await asyncio.gather(*(some() for _ in range(AT_ONCE)))
 
     async def _create(self, document: Document) -> None:
+        # To its end, whoever is cancelled meanwhile: an object whose creation is not heard of would be left behind.
+        making = asyncio.create_task(self._make(document))
+        self._under_way.add(making)
+        making.add_done_callback(self._under_way.discard)
+        await asyncio.shield(making)
+
+    async def _make(self, document: Document) -> None:
         resource, namespace, name = _place(document)
         try:
             await self._transport.create(resource, namespace, json.dumps(document).encode())
@@ -126,6 +134,7 @@ class Live:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*self._under_way, return_exceptions=True)
         left = iter(sorted(self._created, key=lambda each: each[0] != "Pod"))
 
         async def some() -> None:

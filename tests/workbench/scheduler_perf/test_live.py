@@ -12,11 +12,11 @@ from berth.kube.http.client import HttpTransport
 from berth.runtime.scheduler import LiveScheduler
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
 from berth_workbench.scheduler_perf.documents import PerfError, read_workloads
-from berth_workbench.scheduler_perf.live import live
+from berth_workbench.scheduler_perf.live import Live, live
 from berth_workbench.scheduler_perf.play import Play
 from tests.kube.fakes import HANG, ScriptedTransport
 from tests.runtime.world import configuration
-from tests.waiting import until, virtually
+from tests.waiting import pass_time, until, virtually
 from tests.workbench.scheduler_perf.documents import measured, nodes, pods, written
 
 OPERATIONS = (
@@ -64,6 +64,31 @@ async def test_what_nobody_can_do_on_a_cluster_is_named(tmp_path):
         await transport.close()
         await cluster.stop()
     assert figures.not_played.startswith("allocResourceClaims: ")
+
+
+class SlowToAnswer:
+    """A server that has done what it is asked for long before it says so."""
+
+    def __init__(self):
+        self.objects, self.begun = [], asyncio.Event()
+
+    async def create(self, _resource, _namespace, body):
+        self.objects.append(json.loads(body)["metadata"]["name"])
+        self.begun.set()
+        await pass_time(1)
+
+    async def delete(self, _resource, _namespace, name, _body):
+        self.objects.remove(name)
+
+
+@virtually
+async def test_what_is_being_created_when_the_end_comes_is_not_left_behind():
+    server = SlowToAnswer()
+    site = Live(server)
+    site.start(site.create([{"kind": "Pod", "metadata": {"name": "a", "namespace": "here"}}]))
+    await server.begun.wait()
+    await site.clean_up()
+    assert server.objects == []
 
 
 def bound(name, version):
