@@ -214,6 +214,27 @@ def test_a_scheduler_that_looks_at_a_part_of_the_nodes_may_miss_the_best() -> No
     assert dict(seen.core.agreement.lost_points) == {judged.points: 1}
 
 
+@pytest.mark.parametrize(("emptied_before", "result", "states"), [(True, "sampled", 1), (False, "couldHaveSeen", 2)])
+def test_where_sampling_explains_a_node_only_states_are_tried_in_which_it_may_be_the_best(
+    emptied_before: bool, result: str, states: int
+) -> None:
+    seen = Bystander(*(make_node(f"n{number:03}").capacity(cpu="4", memory="8Gi", pods="20") for number in range(200)))
+    fillers = [pod(f"filler-{number}").node(f"n{number:03}") for number in range(200)]
+    for filler in fillers:
+        seen.put(filler)
+    new = pod("new")
+    if not emptied_before:
+        seen.put(new)
+    seen.delete(fillers[150].build())  # now n150 is better than all others
+    if emptied_before:
+        seen.put(new)
+    seen.put(pod("elsewhere").node("n190"))
+    seen.pass_revisions()
+    seen.bind(new, "n007")
+    assert seen.results() == {"new": result}
+    assert seen.judged[0].states == states
+
+
 def test_nodes_that_are_better_all_around_cannot_all_have_been_missed() -> None:
     """A search goes from node to node in their order, so that of every hundred nodes it has looked at some of these."""
     many = [make_node(f"n{number:03}").capacity(cpu="4", memory="8Gi", pods="20") for number in range(200)]
