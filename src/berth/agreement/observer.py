@@ -197,14 +197,13 @@ class ObservingCore(Core):
             self._release()
 
     def _is_due(self, now: float) -> bool:
-        ahead, first = self._observing.lookahead, self._held[0].moment
-        events, age_s = self._order - first.order, now - first.at
-        if age_s < ahead.seconds and (ahead.events is None or events < ahead.events):
+        ahead, (_, first, asked) = self._observing.lookahead, self._held[0]
+        events = self._order - first.order
+        # As in `next_deadline`, since a sum and a difference of the same times may be rounded to different sides.
+        if now < first.at + ahead.seconds and (ahead.events is None or events < ahead.events):
             return False
-        asked = self._held[0].asked
-        return (
-            asked is None or age_s >= MOST_HELD_S or events >= KEPT_CHANGES or not self._unheard.before(asked.pending)
-        )
+        is_given_up = now >= first.at + MOST_HELD_S or events >= KEPT_CHANGES
+        return asked is None or is_given_up or not self._unheard.before(asked.pending)
 
     def _release(self) -> None:
         held = self._held.popleft()
