@@ -27,7 +27,11 @@ class Bystander:
         self.judged: list[Judgement] = []
         self.failures: list[JudgedFailure] = []
         observing = Observing(
-            Lookahead(ahead), keeps_totals=True, on_judged=self.judged.append, on_failure=self.failures.append, **more
+            more.pop("lookahead", Lookahead(ahead)),
+            keeps_totals=True,
+            on_judged=self.judged.append,
+            on_failure=self.failures.append,
+            **more,
         )
         self.core: ObservingCore = build_observer(
             load_config({**CONFIG, **(config or {})}), in_tree_registry(), observing=observing, rng=random.Random(0)

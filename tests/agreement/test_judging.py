@@ -6,7 +6,7 @@ what it has assumed, with bindings sent beside the next cycles.
 
 import pytest
 
-from berth.agreement.observer import MOST_HELD_S
+from berth.agreement.observer import MOST_HELD_S, Lookahead
 from berth.api.pod import Pod
 from berth.core.builders import PodBuilder, make_namespace, make_node, make_pod
 from tests.agreement.observing import Bystander
@@ -99,6 +99,17 @@ def test_a_binding_is_held_back_until_those_before_it_have_arrived_however_late(
         "n2": 1,
         "n3": 1,
     }
+
+
+def test_where_bindings_come_without_a_pause_none_is_late() -> None:
+    seen = Bystander(*nodes(100), lookahead=Lookahead(None, 0.0995))
+    pods = [pod(f"p{number}", "1m") for number in range(1500)]
+    for each in pods:
+        seen.put(each)
+    for number, each in enumerate(pods):  # one each millisecond, for more than a second
+        seen.bind(each, f"n{number % 100 + 1}")
+    seen.finish()
+    assert seen.core.agreement.pods == 1500 and not seen.core.agreement.skipped
 
 
 def test_a_pod_of_which_nothing_is_heard_is_waited_for_once() -> None:

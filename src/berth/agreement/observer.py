@@ -177,6 +177,7 @@ class ObservingCore(Core):
         self._note_time(now)
         if self.has_work:
             self._release()
+            self._note_time(now)
         return []
 
     def _note_time(self, now: float) -> None:
@@ -328,7 +329,8 @@ class ObservingCore(Core):
         names, agreement = self._observing.scheduler_names, self.agreement
         if names and asked.pending.scheduler not in names:
             return
-        if self._latest - self._kept_up > LATE_S:
+        turn = max(asked.moment.at + self._observing.lookahead.seconds, self._kept_up)
+        if self._latest - turn > LATE_S:
             agreement.skipped["binding" if asked.node else "failure"] += 1
             return
         uid = asked.pending.uid
