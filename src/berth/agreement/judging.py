@@ -53,6 +53,7 @@ MOST_STATES_SAMPLED: Final = 3
 """Where sampling explains that a node is not the best, fewer states are tried before it is taken to, and besides those
 of the time that a binding may take on its way. Among older ones there is by chance one in which it is the best."""
 ON_THE_WAY_S: Final = 0.025
+"""So long may a binding be on its way: what was so that long before it may be what was decided on."""
 FIRST_STEPS_BACK: Final = 4
 """So many earlier states are tried before single pods are tried on the other side of this one."""
 MOST_NEIGHBOURS: Final = 12

@@ -60,9 +60,7 @@ class WorkWatch:
     @property
     def is_stopped(self) -> bool:
         """Whether it has to end, with what is done by then."""
-        if self._is_stopped or (self._until < math.inf and self.is_late):
-            return True
-        return self._follows is not None and self._follows()
+        return self._is_stopped or self.is_late or (self._follows is not None and self._follows())
 
     @property
     def jobs(self) -> int:
@@ -100,9 +98,7 @@ class WorkWatch:
         """Yield things, each of which is a step that cannot be kept. Raises `StoppedError`."""
         for each in things:
             yield each
-            self.done += 1  # as `step`, whose calls count where a cluster's hundred thousand pods are read
-            if self.is_stopped:
-                raise StoppedError
+            self.step()
 
     def check(self) -> None:
         """Go on only if it need not end. Raises `StoppedError`."""

@@ -70,17 +70,8 @@ class ReplicaTemplate:
     """An object in which some texts are left out."""
 
     __slots__ = (
-        "_made",
-        "_mentioned",
-        "_parts",
-        "_places",
-        "_plan",
-        "api_version",
-        "kind",
-        "name_at",
-        "namespace",
-        "paths",
-    )
+        "_made", "_mentioned", "_parts", "_places", "_plan", "api_version", "kind", "name_at", "namespace", "paths",
+    )  # fmt: skip
 
     def __init__(self, manifest: Any, paths: Sequence[Path]) -> None:
         """`paths` say which texts of the manifest are left out, whatever stands there.
