@@ -174,8 +174,8 @@ def test_whoever_stops_it_in_the_middle_of_the_decisions_keeps_those_that_are_ma
 
 @pytest.mark.usefixtures("may_fork")
 def test_whoever_stops_it_keeps_what_is_done():
-    """The decisions come first, then each configuration with each seed."""
-    watch = WatchUntil(lambda _: watch.done == 3)
+    """The decisions come first, then each configuration with each seed; loading before them counts steps of its own."""
+    watch = WatchUntil(lambda _: watch.doing == "comparing decisions and runs" and watch.done == 3)
     one_seed = compare(random_load(1, pods=10), source(SPREAD), source(PACKED), watch=watch)
     assert (one_seed.decisions.decided, one_seed.seeds, one_seed.is_complete) == (10, (0,), False)
     assert {figure.deviation for figure in one_seed.measures} == {None}
