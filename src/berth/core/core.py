@@ -117,8 +117,8 @@ class Core:
         """Whether pods on nodes may be taken in at once: no cycle has been begun, and nobody looks at each event."""
         self._bind_at_once: BindAtOnce | None = None
         self._binds_runs = False
-        self._run: tuple[PodInfo, AlikeRun] | None = None
-        """The last pod that was bound so and what its decision left, where the next one in the queue is like it."""
+        self._run: AlikeRun | None = None
+        """What the last decision left where its pod was bound so and the next one in the queue is like it."""
 
     @property
     def now(self) -> float:
@@ -244,7 +244,7 @@ class Core:
         attempt = Attempt(self.profiles[pod.profile_name], pod, self._stopwatch, work=work)
         self._instrument.attempting(queued)
         following = self.queue.peek()
-        self.memos.more_to_come = is_followed = following is not None and following.pod.shape is pod.shape
+        self.memos.more_to_come = is_followed = following is not None and following.pod.shape.is_like(pod.shape)
         start_index = self.search.start_index
         try:
             yield from schedule_pod(self.search, attempt)
@@ -266,7 +266,9 @@ class Core:
             return
         node_name = self.cache.table.names[row]
         if self._bind_at_once is not None and self._is_nobody_told and attempt.profile.binds_plainly(attempt.state):
-            self._run = self._run_after(attempt) if self._binds_runs and is_followed else None
+            self._run = None
+            if self._binds_runs and is_followed and following is not None:
+                self._run = self._run_after(attempt, following.pod)
             self._place(pod, self._bind_at_once(pod, node_name))
             return
         attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
@@ -282,11 +284,10 @@ class Core:
         is_watched = type(self._instrument) is not Instrument and not self._instrument.leaves_out_plain
         return not (is_watched or self._keeps_health or self._has_shadows) and self.intake.handlers is None
 
-    def _run_after(self, attempt: Attempt) -> "tuple[PodInfo, AlikeRun] | None":
-        """Return what a decision left, if the next pod, which is of the same shape, can go by it."""
-        pod, found = attempt.pod, attempt.found
-        run = run_after(attempt.profile, pod, attempt.state, found.verdicts, found.scored)
-        return None if run is None else (pod, run)
+    def _run_after(self, attempt: Attempt, following: PodInfo) -> AlikeRun | None:
+        """Return what a decision left, if the next pod, which is like this one, can go by it."""
+        found = attempt.found
+        return run_after(attempt.profile, attempt.pod, following, attempt.state, found.verdicts, found.scored)
 
     def _go_on(self, queued: QueuedPod) -> QueuedPod | None:
         """Place a popped pod, and those that follow, as long as they are like the one before.
@@ -294,14 +295,13 @@ class Core:
         Return the pod that is to be tried in whole; None where none is left, or enough were placed in one step.
         """
         assert self._run is not None and self._bind_at_once is not None, "the run began with a pod that was bound so"
-        last, run = self._run
+        run = self._run
         following: QueuedPod | None = queued
         for _ in range(ALIKE_AT_ONCE):
             if following is None:
                 return None
             pod = following.pod
-            is_alike = pod.shape is last.shape and pod.profile_name == last.profile_name and self.intake.is_wanted(pod)
-            rows = run.best_rows(pod) if is_alike else None
+            rows = run.best_rows(pod) if run.takes(pod) and self.intake.is_wanted(pod) else None
             if rows is None:
                 self._run = None
                 return following

@@ -1,8 +1,9 @@
-"""What a decision leaves for the next pod of the same shape, where pods of a workload stand in a row.
+"""What a decision leaves for the next pod that is like the one before, where pods of a workload stand in a row.
 
-A pod like the one before, tried right after it, meets the same cluster but for the rows that have changed since: as a
-rule one, on which that one was placed. So nobody is asked but those plugins whose answers go by the pods of a row,
-about these rows, and those that go by more, such as the pods of a zone. Then the rows are ranked again.
+Pods are alike that are of one shape, or whose shapes differ in labels alone. A pod like the one before, tried right
+after it, meets the same cluster but for the rows that have changed since: as a rule one, on which that one was placed.
+So nobody is asked but those plugins whose answers go by the pods of a row, about these rows, and those that go by more,
+such as the pods of a zone, and where labels differ those that look at them. Then the rows are ranked again.
 
 The invariant: `AlikeRun.best_rows` returns what a whole attempt would find, or None where it cannot know. It writes the
 answers to where an attempt keeps them, so that whichever way the next pod takes, it finds them.
@@ -32,20 +33,26 @@ class AlikeRun:
     """A run of alike pods, after one of them was decided in whole; made by `run_after`."""
 
     __slots__ = (
-        "_codes", "_memos", "_moving", "_profile", "_ranking", "_seen", "_shares", "_standing", "_state",
+        "_codes", "_memos", "_moving", "_pod", "_profile", "_ranking", "_seen", "_shares", "_slots", "_standing",
+        "_state",
     )  # fmt: skip
 
     def __init__(
         self,
         profile: Profile,
+        pod: PodInfo,
         state: CycleState,
         ranking: "Ranking | AskedTotals",
         codes: list[MemoEntry],
         shares: list[tuple[MemoEntry, int]],
         moving: list[tuple[Any, RowForm, MemoEntry]],
+        slots: list[Slot] | None,
     ) -> None:
         """`codes` and `shares` are the kept columns that say which rows fit and what they are worth, `moving` those of
-        them that go by the pods of a row, with who is asked about it."""
+        them that go by the pods of a row, with who is asked about it. `slots` are where these columns are found, None
+        where the run is one of a single shape."""
+        self._pod = pod
+        self._slots = slots
         self._state = state
         self._profile = profile
         self._memos = profile.memos
@@ -65,8 +72,15 @@ class AlikeRun:
             len(self._profile.nominator),
         )  # fmt: skip
 
+    def takes(self, pod: PodInfo) -> bool:
+        """Say whether a pod is like those of the run: one of other labels where no kept answer is made from labels."""
+        first, name, slots = self._pod, self._profile.name, self._slots
+        if pod.profile_name != first.profile_name or slots is None or not pod.shape.is_like(first.shape):
+            return pod.shape is first.shape and pod.profile_name == first.profile_name
+        return all([slot.runner.slots.of(name, pod) is slot for slot in slots])  # noqa: C419 (a list is faster)
+
     def best_rows(self, pod: PodInfo) -> BestRows | None:
-        """Return the rows that are best for one more pod of the shape; None where that takes an attempt."""
+        """Return the rows that are best for one more pod that the run takes; None where that takes an attempt."""
         if self._standing != self._stands() or pod.status.nominated_node_name:
             return None
         table = self._memos.table
@@ -203,9 +217,15 @@ def _with_shares(
 
 
 def run_after(
-    profile: Profile, pod: PodInfo, state: CycleState, verdicts: Verdicts | None, scored: Scored | None
+    profile: Profile,
+    pod: PodInfo,
+    following: PodInfo,
+    state: CycleState,
+    verdicts: Verdicts | None,
+    scored: Scored | None,
 ) -> AlikeRun | None:
-    """Return the run that begins with a pod that was just decided; None where the next one may fare otherwise.
+    """Return the run that begins with a pod that was just decided; None where the next one, `following`, which is like
+    it, may fare otherwise.
 
     So it is where anything but the plugins takes part, and where plugins are asked about each pod node by node.
     """
@@ -214,7 +234,9 @@ def run_after(
         return None
     if profile.extenders or profile.narrowing or profile.percentage_of_nodes_to_score is not None:
         return None
-    pre_filters, pre_scores = profile.to_ask(Point.PRE_FILTER, pod), profile.to_ask(Point.PRE_SCORE, pod)
+    others = following.shape is not pod.shape
+    pre_filters = profile.to_ask(Point.PRE_FILTER, pod, whatever_labels=others)
+    pre_scores = profile.to_ask(Point.PRE_SCORE, pod, whatever_labels=others)
     plans = profile.kept_plans(state, pod)
     if plans is None or pre_filters is None or pre_scores is None:
         return None
@@ -229,11 +251,16 @@ def run_after(
     if any(runner.name in preparing for runner, _, _ in moving):
         return None
     ranking: Ranking | AskedTotals | None = scored.kept_ranking
-    asked = AskedAgain(pre_filters, filters, pre_scores, shares.asked, shares.seldom)
+    # Normalizing may look at the pod, of which a kept column's key does not tell.
+    always, seldom = ([*shares.asked, *shares.seldom], []) if others else (shares.asked, shares.seldom)
+    asked = AskedAgain(pre_filters, filters, pre_scores, always, seldom)
     if any(asked):
         ranking = AskedTotals(profile, state, asked, shares.total(kept_mask))
     codes = [entry for slot, entry in zip(filter_plan.slots, filter_plan.set.entries, strict=True) if slot.key]
-    return None if ranking is None else AlikeRun(profile, state, ranking, codes, shares.lasting, moving)
+    if ranking is None:
+        return None
+    kept = [slot for slot in (*filter_plan.slots, *score_plan.slots) if slot.key] if others else None
+    return AlikeRun(profile, pod, state, ranking, codes, shares.lasting, moving, kept)
 
 
 def _moving(*sets: SlotSet) -> list[tuple[Any, RowForm, MemoEntry]] | None:

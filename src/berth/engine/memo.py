@@ -242,8 +242,8 @@ class Memos:
         self.drops = 0
         """Grows whenever columns are given up."""
         self.more_to_come = False
-        """Whether the next pod in the queue is of the same shape as the one that is tried: then what is worked out is
-        kept at once, and not from the second time on that it is asked for."""
+        """Whether the next pod in the queue is like the one that is tried (`PodShape.is_like`): then what is worked out
+        is kept at once, and not from the second time on that it is asked for."""
         self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
 
     @contextmanager

@@ -47,7 +47,7 @@ from berth.framework.readers import NominationReader
 from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
 from berth.framework.work_budget import steps_to_filter
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodFamily, PodInfo
+from berth.state.pod_info import LABELS, PodFamily, PodInfo
 from berth.state.table import NodeTable
 
 WITH_NOMINATED = "filters beside nominated pods"
@@ -596,29 +596,30 @@ class Profile:
             return None
         key, family = (self.name, point), cast("PodFamily | None", pod.shape)
         while family is not None:
-            if key in family.plans:
-                prepared: Preparation[Present] | None = family.plans[key]
+            # The first pod of a shape or family asks all plugins: preparing would not pay for a pod like no other.
+            if key in family.plans or self.memos.more_to_come:
+                prepared: Preparation[Present] | None = family.plans.get(key)
                 if prepared is None:
                     prepared = family.plans[key] = Preparation(plugins, promised, pod, ask, family.ignored)
                 return prepared.for_pod(pod, self.memos.world)
-            # The first pod of a shape or family asks all plugins: preparing would not pay for a pod like no other.
             family.plans[key] = None
             family = family.wider
-        if not self.memos.more_to_come:
-            return None
-        prepared = pod.shape.plans[key] = Preparation(plugins, promised, pod, ask, pod.shape.ignored)
-        return prepared.for_pod(pod, self.memos.world)
+        return None
 
-    def to_ask(self, point: Point, pod: PodInfo) -> Sequence[Any] | None:
+    def to_ask(self, point: Point, pod: PodInfo, *, whatever_labels: bool = False) -> Sequence[Any] | None:
         """Return the plugins to be asked about one more pod of the shape, in PreFilter or PreScore; None for all.
 
-        That holds as long as `Memos.world` stays.
+        With `whatever_labels` the pod may have other labels. That holds as long as `Memos.world` stays.
         """
-        key, family = (self.name, point), cast("PodFamily | None", pod.shape)
-        while family is not None and key not in family.plans:
-            family = family.wider
-        prepared = None if family is None else family.plans[key]
-        return None if prepared is None else prepared.asked_at(self.memos.world)
+        prepared: Preparation[Any] | None = pod.shape.plans.get((self.name, point))
+        asked = None if prepared is None else prepared.asked_at(self.memos.world)
+        if asked is None or not whatever_labels:
+            return asked
+        is_pre_filter = point is Point.PRE_FILTER
+        promised = self._pre_filter_promises if is_pre_filter else self._pre_score_promises
+        plugins: tuple[Plugin, ...] = self.pre_filter if is_pre_filter else self.pre_score
+        # What was settled for the shape is so for other labels where the plugin never looks at these.
+        return [each for each in plugins if each in asked or LABELS not in promised[each.name].ignores]
 
     def kept_plans(self, state: CycleState, pod: PodInfo) -> tuple[FilterPlan, ScorePlan] | None:
         """Return the plans of the filters and of the scores that did not skip, if all that they keep is up to date."""

@@ -145,6 +145,11 @@ class PodShape(PodFamily):
         return self._spec
 
     @property
+    def beside_labels(self) -> tuple[object, ...]:
+        """What the shape is made of beside its spec and labels."""
+        return self._pod.metadata.namespace, self._pod.metadata.owner_references, self._pod.status
+
+    @property
     def parts(self) -> tuple[str, int, int]:
         """Where the shape is looked for by the identity of its parts."""
         return self._pod.metadata.namespace, id(self._spec.containers), id(self._pod.metadata.labels)
@@ -166,6 +171,13 @@ class PodShape(PodFamily):
         force_setattr(meta, "owner_references", own.owner_references)  # as in `share_parts`
         force_setattr(pod, "spec", spec)
         return True
+
+    def is_like(self, other: "PodShape") -> bool:
+        """Say whether pods of the two shapes differ in labels at most, as those of an indexed Job do.
+
+        Shapes of equal specs share one, as long as it is remembered; those that do not are taken to differ.
+        """
+        return self is other or (self._spec is other.spec and self.beside_labels == other.beside_labels)
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:
         """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node."""

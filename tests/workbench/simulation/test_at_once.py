@@ -52,6 +52,9 @@ def template(lots: random.Random) -> PodBuilder:
         (0.1, lambda: pod.prefer_pod_affinity(60, zone, {"app": other})),
         (0.1, lambda: pod.pod_anti_affinity(host, {"app": app})),
         (0.05, lambda: pod.pod_affinity(zone, {"app": other})),
+        (0.1, lambda: pod.prefer_pod_anti_affinity(50, host, {"index": "1"})),
+        (0.05, lambda: pod.pod_anti_affinity(host, {"index": "2"})),
+        (0.1, lambda: pod.spread(zone, {"index": "3"}, when="DoNotSchedule")),
         (0.3, lambda: pod.tolerate("dedicated", operator="Exists")),
     ):
         if lots.random() < chance:
@@ -59,10 +62,12 @@ def template(lots: random.Random) -> PodBuilder:
     return pod
 
 
-def alike(template: PodBuilder, prefix: str, count: int) -> list[Any]:
+def alike(template: PodBuilder, prefix: str, count: int, *, indexed: bool = False) -> list[Any]:
     found = []
     for number in range(count):
         pod = template.copy()
+        if indexed:
+            pod.label("index", str(number))
         pod.metadata.update(name=f"{prefix}-{number}", uid=f"{prefix}-{number}")
         found.append(pod.build())
     return found
@@ -76,7 +81,8 @@ def live(cluster: SimulatedCluster, seed: int) -> list[Any]:
         cluster.put(a_node(lots, number))
     for step in range(6):
         for batch in range(lots.randrange(1, 4)):
-            for pod in alike(lots.choice(templates), f"p{step}-{batch}", lots.randrange(1, 12)):
+            indexed = lots.random() < 0.4
+            for pod in alike(lots.choice(templates), f"p{step}-{batch}", lots.randrange(1, 12), indexed=indexed):
                 cluster.put(pod)
         what = lots.random()
         placed = sorted(cluster.pods)
@@ -180,8 +186,9 @@ def wanting(*wishes: str) -> PodBuilder:
     ],
     ids=", ".join,
 )
+@pytest.mark.parametrize("indexed", [False, True])
 def test_alike_pods_in_a_row_are_placed_by_what_the_one_before_left(
-    wishes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    wishes: tuple[str, ...], indexed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the tests above compare two equal ways."""
     found = []
@@ -197,7 +204,7 @@ def test_alike_pods_in_a_row_are_placed_by_what_the_one_before_left(
     def told(make: Any) -> dict[str, Any]:
         lots = random.Random(7)
         cluster: SimulatedCluster = make([a_node(lots, number) for number in range(20)])
-        cluster.add(alike(wanting(*wishes).owned_by("ReplicaSet", "web"), "web", 60))
+        cluster.add(alike(wanting(*wishes).owned_by("ReplicaSet", "web"), "web", 60, indexed=indexed))
         cluster.settle()
         return told_of(cluster)
 
@@ -253,6 +260,41 @@ def test_plugins_that_have_to_do_with_binding_are_asked_about_each_pod(point: st
     cluster.settle()
 
     assert asked == [pod.metadata.name for pod in pods]
+
+
+class ByIndex(ScorePlugin):
+    """Scores by a label in which the pods of an indexed Job differ, and says so in its signature."""
+
+    name = "ByIndex"
+    promises = Promises(score_depends_on=frozenset({Dependency.NODE}))
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        pass
+
+    def signature(self, pod: Any) -> str:
+        return str(pod.labels.get("index"))
+
+    def score(self, state: Any, pod: Any, node: Any) -> int:
+        return self._of(pod, node.name)
+
+    def score_columns(self, state: Any, pod: Any, table: Any, rows: Any) -> Any:
+        return np.array([self._of(pod, name) for name in np.asarray(table.names, dtype=object)[rows]], dtype=np.int64)
+
+    def _of(self, pod: Any, node_name: str) -> int:
+        return 100 if node_name == f"n{int(pod.labels['index']) % 5}" else 0
+
+
+def test_a_plugin_that_reads_what_alike_pods_differ_in_is_asked_about_each() -> None:
+    registry = full_registry().merge(Registry({"ByIndex": ByIndex}, "a test"))
+    config = {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "ByIndex", "weight": 100}]}}}]}
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **config}
+    cluster = SimulatedCluster(registry=registry, config=load_config(document, "a test"))
+    cluster.add(make_node(f"n{i}").capacity(cpu="20", pods="110").build() for i in range(5))
+    cluster.add(alike(make_pod("?").request(cpu="1"), "p", 20, indexed=True))
+
+    cluster.settle()
+
+    assert cluster.placements == {f"default/p-{number}": f"n{number % 5}" for number in range(20)}
 
 
 class Grows(ScorePlugin):
