@@ -8,7 +8,10 @@ has placed everybody, and the least that the sums of the requests allow, beyond 
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -39,6 +42,14 @@ RUNS = 5
 """So often it is tried at most whether the nodes do that were counted."""
 KINDS_AT_MOST = 64
 """So many kinds of nodes are looked at, those with the most nodes."""
+SAMPLED = 25
+"""So many pods of each shape at least are in the part of a backlog by which it is guessed how many nodes it takes."""
+SAMPLED_NODES = 50
+"""So many nodes at least it takes, by the sums: on fewer, the ends of nodes on which nothing fits would weigh more."""
+PART_AT_LEAST = 10
+"""The part is one pod of so many at most; else trying it costs more than it saves."""
+GUESSES = 16
+"""So often at most it is tried with other nodes."""
 
 
 class NodeKind(NamedTuple):
@@ -133,12 +144,13 @@ def cheapest_until_placed(
 
     def in_order(number: int) -> MoreNodes | None:
         if not number:
-            return add_until_placed(site, kinds, wanting, by_price=by_price)
+            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=_guess(site, kinds, waiting))
         if is_enough():
             return None
+        guess = _guess(site, kinds, ordered)
         with Rehearsal(site):
             _queue_anew(site, ordered)
-            return add_until_placed(site, kinds, wanting, by_price=by_price)
+            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=guess)
 
     for number, more in spread(in_order, 1 if ordered == waiting else 2, watch):
         if more is not None:  # looked at in between, where both are tried one after the other
@@ -194,6 +206,7 @@ def add_until_placed(
     *,
     by_price: bool = False,
     moved: Iterable[Pod] = (),
+    at_first: Mapping[int, int] = MappingProxyType({}),
 ) -> MoreNodes:
     """Return how many nodes it takes until none of the pods of `wanting` has no place; the cluster is left as it was.
 
@@ -203,12 +216,13 @@ def add_until_placed(
     been on the new nodes instead.
 
     Nodes are added in rounds, but whoever reads the answer adds them at once, and then the scheduler may place pods
-    otherwise. So the same number is added at once afterwards, and what is missing then is added to it.
+    otherwise. So the same number is added at once afterwards, and what is missing then is added to it. It begins with
+    the nodes `at_first`, by the places of their kinds: if these do, nothing is done twice.
     """
-    at_first = wanting()
-    least = _at_least(site, kinds, at_first, moved)
-    added: Counter[int] = Counter()
-    left = at_first
+    waiting = wanting()
+    least = _at_least(site, kinds, waiting, moved)
+    added: Counter[int] = Counter(at_first)
+    left = waiting
     seen = len(site.cluster.evictions)
 
     def without_place() -> list[Pod]:
@@ -230,9 +244,52 @@ def add_until_placed(
             if count
         ),
         at_least=least,
-        placed=len({pod.key for pod in at_first} - {pod.key for pod in left}),
+        placed=len({pod.key for pod in waiting} - {pod.key for pod in left}),
         left=len(left),
     )
+
+
+def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> dict[int, int]:
+    """Guess how many nodes of the only kind a large backlog takes in this order; nothing where that cannot be said.
+
+    Nodes that are added in rounds are filled otherwise than those that are there at once, so that a number which is
+    counted in rounds is counted by placing all pods, to be tried by placing all pods again. Where each shape has many
+    pods, a part of each is placed in the same way: with one node more, so many more of the part have a place, and that
+    says how much of a node is missing in the end.
+    """
+    if len(kinds) != 1 or len(site.cluster.objects) >= 2 * len(pods):
+        return {}
+    infos, kind = [site.cluster.core.intake.info(pod) for pod in pods], kinds[0]
+    counts = Counter(info.shape for info in infos)
+    part = min(min(counts.values()) // SAMPLED, needed_of(kind.model, infos) // SAMPLED_NODES)
+    if part < PART_AT_LEAST:
+        return {}
+    numbers: defaultdict[object, Iterator[int]] = defaultdict(count)
+    sample = [info.pod for info in infos if not next(numbers[info.shape]) % part]
+    small = site.again(sample)
+
+    @cache
+    def left(nodes: int) -> int:
+        """Return how many of the part have no place on so many nodes."""
+        with Rehearsal(small):
+            add_nodes_like(small, kind.model, nodes)
+            small.settle()
+            return len(small.cluster.without_node)
+
+    nodes = needed_of(kind.model, map(small.cluster.core.intake.info, sample)) - 1
+    for _ in range(GUESSES):
+        missing = left(nodes)
+        if not missing:
+            nodes -= 1
+        elif left(nodes + 1):
+            nodes += max(missing * nodes // max(len(sample) - missing, 1), 1)
+        elif 0 < missing <= (more := left(nodes - 1) - missing):
+            times = min(counts[shape] / math.ceil(counts[shape] / part) for shape in counts)  # more would waste nodes
+            found = math.ceil(round((nodes + missing / more) * times, 6))
+            return {0: found if kind.most is None else min(found, kind.most)}
+        else:
+            break
+    return {}
 
 
 class _Sparse(NamedTuple):

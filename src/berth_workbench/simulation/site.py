@@ -100,6 +100,13 @@ class Site:
             cluster.add_followed(snapshot.documents)
             return cls(cluster, snapshot.documents, watch=watch)
 
+    def again(self, pods: Iterable[Pod]) -> "Site":
+        """Return another site with the same objects, but only these of the pods that have no node."""
+        others = (obj for obj in self.cluster.objects.values() if not isinstance(obj, Pod) or obj.spec.node_name)
+        found = Site(self.cluster.again([*others, *pods]), watch=self._watch)
+        found.templates, found._documents = self.templates, self._documents
+        return found
+
     def count_no_more(self) -> None:
         """Tell the watch of no more pods: whoever asks this cluster many questions counts those."""
         self._watch = self._watch.within()

@@ -6,6 +6,7 @@ from itertools import product
 import msgspec
 import pytest
 
+from berth_workbench.planning import more_nodes
 from berth_workbench.planning.node_groups import NodeGroupError, groups_in, read_groups
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.snapshot.documents import Document
@@ -155,6 +156,24 @@ def test_the_order_of_the_backlog_is_told_where_it_decides_how_many_nodes_it_tak
     in_turn = found.more_in_turn
     assert in_turn is not None and in_turn.placed == 10
     assert [(each.like, each.count, each.price) for each in in_turn.nodes] == [("std", 10, 20)]
+
+
+@pytest.mark.parametrize("part", [8, 41], ids=["guessed by a part", "counted in rounds"])
+def test_a_large_backlog_takes_no_more_nodes_than_are_needed_at_once(part, monkeypatch):
+    """200 pods of 3 CPUs and 40 of 7 on nodes of 10, which the scheduler fills evenly.
+
+    In turn one of 7 finds room where there is one of 3 at most: on n nodes 2n - 200, which is 40 on 120. Counted in
+    rounds, 88 nodes by the sums get two of 3 each, and the 40 take a node each. The largest first, 40 nodes have one of
+    either, and the others three of 3: 40 + 3 (n - 40), which is 200 on 94.
+    """
+    monkeypatch.setattr(more_nodes, "SAMPLED", 4)
+    monkeypatch.setattr(more_nodes, "SAMPLED_NODES", 8)
+    monkeypatch.setattr(more_nodes, "PART_AT_LEAST", part)
+    found = planned(filled(*(3,) * 200, *(7,) * 40), [{"name": "std"}])
+    assert found.more_in_turn is not None
+    (in_turn,) = found.more_in_turn.nodes
+    assert (added(found), in_turn.count) == ({"std": 94}, 120 if part == 8 else 128)
+    assert (found.more.placed, found.more_in_turn.placed) == (240, 240)
 
 
 @pytest.mark.parametrize("sizes", [(*LARGE, *SMALL), (5, 5, 5), ()])

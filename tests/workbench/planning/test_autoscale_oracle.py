@@ -10,6 +10,7 @@ import random
 import msgspec
 import pytest
 
+from berth_workbench.planning import more_nodes
 from berth_workbench.planning.node_groups import read_groups
 from berth_workbench.simulation.changes import parse_flag
 from berth_workbench.snapshot.documents import Document
@@ -154,3 +155,41 @@ def test_one_kind_of_node_is_counted_as_whatif_counts_it_and_never_below_the_lea
         assert in_turn.count > added.count
         fewer = what_if(snapshot_of([*full, *pods]), [parse_flag("addNodes", f"{added.count}=a0")])
         assert placed_in(fewer, pods) < len(pods), "the order does not matter after all"
+
+
+def test_what_a_part_of_a_backlog_shows_is_proven_with_all_of_it(monkeypatch):
+    """Pods of two sizes, in any order, of which every fourth is tried first; some are kept apart, two of a kind."""
+    monkeypatch.setattr(more_nodes, "SAMPLED", 5)
+    monkeypatch.setattr(more_nodes, "SAMPLED_NODES", 5)
+    monkeypatch.setattr(more_nodes, "PART_AT_LEAST", 4)
+    guesses = []
+    guess = more_nodes._guess
+    monkeypatch.setattr(more_nodes, "_guess", lambda *asked: guesses.append(guess(*asked)) or guesses[-1])
+    for seed in range(examples(8)):
+        rng = random.Random(seed)
+        sizes = {size: rng.choice([20, 40, 50]) for size in rng.sample(range(1, 8), 2)}
+        apart = [
+            {"topologyKey": HOSTNAME, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}
+        ]
+        wants = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}}
+        kept_apart = rng.choice([None, *sizes])
+        pods = [
+            manifest(f"p{size}-{number}", size, **(wants if size == kept_apart else {}))
+            for size, count in sizes.items()
+            for number in range(count)
+        ]
+        for each in pods:
+            each["metadata"]["labels"] = {"app": each["metadata"]["name"].partition("-")[0]}
+        if rng.random() < 0.5:
+            rng.shuffle(pods)
+        full = [machine("a0", "a", 10), manifest("full", 10, "a0", priority=9)]
+        found = autoscale_of(snapshot_of([*full, *pods]), read_groups({"groups": [{"name": "a", "price": 1}]}))
+        orders = [(found.more_in_turn or found.more, pods)]
+        if found.more_in_turn is not None:
+            orders.append((found.more, sorted(pods, key=lambda pod: -checker.requests_of(pod)["cpu"])))
+        for more, ordered in orders:
+            (added,) = more.nodes
+            assert more.at_least <= added.count
+            result = what_if(snapshot_of([*full, *ordered]), [parse_flag("addNodes", f"{added.count}=a0")])
+            assert placed_in(result, pods) == more.placed == len(pods), f"seed {seed}"
+    assert any(guesses)
