@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from berth.decisions.node_columns import NodeColumns
 from berth_workbench.page.model import NodeLine, node_lines, totals
 from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.views.elements import NOTHING, HeatMap, link, percent, share_bar, table, tag
+from berth_workbench.page.views.elements import NOTHING, HeatMap, area, link, percent, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.simulation.measures import told_resources
 
@@ -44,7 +44,7 @@ class ClusterPages:
             choices = [*(each.name for each in columns.resources), "pods", "name"]
             by = by if by in choices else "cpu"
             _search(by, find, choices)
-            problem, place = tag("div"), tag("div", classes="groups")
+            problem, place = area(), area(classes="groups")
 
             async def make() -> None:
                 columns = await self._source.nodes()

@@ -1,8 +1,11 @@
 """The browser's own elements, and our three components, as NiceGUI elements."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from html import escape
+from typing import Any, Protocol
 
 import nicegui.elements.echart  # noqa: F401 - has the browser told where ECharts is
 from nicegui.element import Element
@@ -129,21 +132,117 @@ class TrialForm(Element, component="../assets/form.js"):
         self.update()
 
 
-def tag(kind: str, /, text: str = "", classes: str = "", **attributes: Any) -> Element:
+class Tag(Protocol):
+    """An element of the browser's: one of NiceGUI's, or a part of something `still`."""
+
+    @property
+    def props(self) -> MutableMapping[str, Any]:
+        """Its attributes."""
+
+    def __enter__(self) -> Any:
+        """What is made from now on is in it."""
+
+    def __exit__(self, *_: object) -> None:
+        """What is made from now on is beside it."""
+
+
+def tag(kind: str, /, text: str = "", classes: str = "", **attributes: Any) -> Tag:
     """An element of the browser's; `_` in the names of attributes stands for `-`, a trailing one for nothing."""
-    made = _Tag(kind, text)
-    if classes:
-        made.classes(classes)
-    for key, value in attributes.items():
-        made.props[key.rstrip("_").replace("_", "-")] = value
+    named = _named(classes, attributes)
+    around = _STILL.get()
+    if around is None:
+        return _lively(kind, text, named)
+    around.parts.append(made := _Part(kind, text, named))
     return made
 
 
-class _Tag(Element):
+def area(kind: str = "div", classes: str = "", **attributes: Any) -> Element:
+    """The same, whose content is made anew whenever something has changed."""
+    return _lively(kind, "", _named(classes, attributes))
+
+
+def _named(classes: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
+    return named | {"class": classes} if classes else named
+
+
+def _lively(kind: str, text: str, attributes: dict[str, Any]) -> Element:
+    made = _Lively(kind, text)
+    if classes := attributes.pop("class", ""):
+        made.classes(classes)
+    made.props.update(attributes)
+    return made
+
+
+class _Lively(Element):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(kind)
         if text:
             self._text = text
+
+
+@contextmanager
+def still(kind: str = "div", classes: str = "") -> Iterator[None]:
+    """An element in which nothing changes or calls back: to NiceGUI all of it is one element, as HTML.
+
+    Each of NiceGUI's elements takes a tenth of a millisecond to make, and a table of fifty rows has two thousand.
+    """
+    if _STILL.get() is not None:
+        with tag(kind, classes=classes):
+            yield
+        return
+    with _Part(kind, "", {}) as root:
+        yield
+    _Still(kind, root.inner()).classes(classes)
+
+
+class _Still(Element, component="../assets/still.js"):
+    """Something `still`; NiceGUI's own element for HTML would be compiled in the browser, which we forbid."""
+
+    def __init__(self, kind: str, html: str) -> None:
+        super().__init__()
+        self.props["kind"] = kind
+        self.props["html"] = html
+
+
+_VOID = frozenset({"br", "hr", "img", "input"})
+
+
+class _Part:
+    """An element in something `still`."""
+
+    __slots__ = ("_around", "_kind", "_text", "parts", "props")
+
+    def __init__(self, kind: str, text: str, props: dict[str, Any]) -> None:
+        self._kind = kind
+        self._text = text
+        self.props: MutableMapping[str, Any] = props
+        self.parts: list[_Part] = []
+
+    def __enter__(self) -> "_Part":
+        self._around = _STILL.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _STILL.reset(self._around)
+
+    def inner(self) -> str:
+        """What is in it, as HTML."""
+        return escape(self._text) + "".join(part.html() for part in self.parts)
+
+    def html(self) -> str:
+        """The whole, as HTML; an attribute that is true has no value, as `selected`."""
+        attributes = "".join(
+            f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+            for name, value in self.props.items()
+            if value is not False
+        )
+        end = "" if self._kind in _VOID else f"{self.inner()}</{self._kind}>"
+        return f"<{self._kind}{attributes}>{end}"
+
+
+_STILL: ContextVar[_Part | None] = ContextVar("still", default=None)
+"""The part into which `tag` makes what is to be still; None where elements of NiceGUI's are made."""
 
 
 def on(element: Element, event: str, handler: Callable[[Any], Any]) -> Element:
@@ -153,13 +252,13 @@ def on(element: Element, event: str, handler: Callable[[Any], Any]) -> Element:
 
 def table(
     caption: str, columns: Sequence[str | tuple[str, str]], rows: Iterable[Sequence[Any]], *, classes: str = ""
-) -> Element:
-    """A table; a column is its heading, or that and a class. A cell is text, or a function that fills it.
+) -> None:
+    """A table; a column is its heading, or that and a class. A cell is text, or a function that fills it with `tag`.
 
     The first cell of each row heads it.
     """
     heads = [column if isinstance(column, tuple) else (column, "") for column in columns]
-    with tag("div", classes="scroll") as around, tag("table", classes=classes):
+    with still(classes="scroll"), tag("table", classes=classes):
         if caption:
             tag("caption", caption)
         with tag("thead"), tag("tr"):
@@ -170,16 +269,14 @@ def table(
                 with tag("tr"):
                     for number, (cell, (_, style)) in enumerate(zip(row, heads, strict=True)):
                         _cell(cell, style, is_head=number == 0)
-    return around
 
 
 def _cell(cell: Any, style: str, *, is_head: bool) -> None:
-    place = tag("th", classes=style, scope="row") if is_head else tag("td", classes=style)
+    text = "" if callable(cell) else str(cell)
+    made = tag("th", text, style, scope="row") if is_head else tag("td", text, style)
     if callable(cell):
-        with place:
+        with made:
             cell()
-    else:
-        place._text = str(cell)  # noqa: SLF001 - as NiceGUI's own elements with a text do
 
 
 def share_bar(share: float | None, *, wide: bool = False) -> None:
@@ -198,6 +295,6 @@ def percent(share: float | None) -> str:
     return NOTHING if share is None else f"{math.floor(share * 100 + 0.5)} %"
 
 
-def link(text: str, href: str, classes: str = "") -> Element:
+def link(text: str, href: str, classes: str = "") -> Tag:
     """A link to another page of ours."""
     return tag("a", text, classes, href=href)

@@ -10,7 +10,7 @@ from nicegui.element import Element
 
 from berth_workbench.page.data_routes import SEARCH, STYLE
 from berth_workbench.page.source import SourceError
-from berth_workbench.page.views.elements import SearchField, ThemeChoice, link, tag
+from berth_workbench.page.views.elements import SearchField, ThemeChoice, area, link, tag
 
 
 class ViewLink(NamedTuple):
@@ -111,7 +111,7 @@ def _main() -> Element:
     assert content.parent_slot is not None
     main = content.parent_slot.parent
     main.props["id"], main.props["tabindex"] = "main", "-1"
-    return tag("div", classes="content")
+    return area(classes="content")
 
 
 def tell_problem(message: str) -> None:

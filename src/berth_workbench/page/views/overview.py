@@ -11,7 +11,7 @@ from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.attention import FINDINGS, Finding, of_pending
 from berth_workbench.page.model import NodeLine, node_lines
 from berth_workbench.page.source import Source
-from berth_workbench.page.views.elements import link, share_bar, table, tag
+from berth_workbench.page.views.elements import area, link, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.simulation.measures import told_resources
 
@@ -39,7 +39,7 @@ class OverviewPage:
     async def build(self) -> None:
         """The page, made anew every few seconds."""
         async with self._frame.page("Overview", "/"):
-            problem, tiles = tag("div"), tag("dl", classes="tiles")
+            problem, tiles = area(), area("dl", "tiles")
             attention = _panel("What needs attention")
             with tag("div", classes="overview"):
                 fills, fullest = _panel("How full"), _panel("Fullest nodes")
@@ -81,7 +81,7 @@ class OverviewPage:
 def _panel(title: str) -> Any:
     with tag("section", classes="panel", aria_label=title):
         tag("h2", title)
-        return tag("div", classes="panel-body")
+        return area(classes="panel-body")
 
 
 def _tiles(columns: NodeColumns, lines: Sequence[NodeLine]) -> None:

@@ -9,7 +9,7 @@ from berth.decisions.pending import PendingGroup, PendingReport
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import lasting
-from berth_workbench.page.views.elements import link, tag
+from berth_workbench.page.views.elements import area, link, still, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.words import in_short, whether_ever
@@ -34,7 +34,7 @@ class PendingView:
     async def build(self) -> None:
         """The page, made anew every few seconds where something has changed."""
         async with self._frame.page("Pending pods", "/pending"):
-            problem, place = tag("div"), tag("div", classes="cards")
+            problem, place = area(), area()
             shown: object = None
 
             async def make() -> None:
@@ -45,7 +45,7 @@ class PendingView:
                     return
                 shown = (report, helps, self._ahead.problem)
                 place.clear()
-                with place:
+                with place, still(classes="cards"):
                     self._show(report, helps)
 
             await make()

@@ -10,7 +10,7 @@ from typing import Any
 from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
 from berth_workbench.page.source import PluginViews, Source
 from berth_workbench.page.times import ago
-from berth_workbench.page.views.elements import NOTHING, bar_chart, link, table, tag
+from berth_workbench.page.views.elements import NOTHING, area, bar_chart, link, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import pod_path
 from berth_workbench.page.views.sections import show_sections
@@ -36,7 +36,7 @@ class PluginsView:
     async def build(self) -> None:
         """The page, made anew every few seconds where something has changed."""
         async with self._frame.page("Plugins", "/plugins"):
-            problem, place = tag("div"), tag("div", classes="groups")
+            problem, place = area(), area(classes="groups")
             shown: PluginViews | None = None
 
             async def make() -> None:

@@ -15,7 +15,7 @@ from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.model import DecisionMatrix, decision_matrix
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import ago, lasting
-from berth_workbench.page.views.elements import NOTHING, link, table, tag
+from berth_workbench.page.views.elements import NOTHING, area, link, still, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import helps_for, pod_path, show_help
 from berth_workbench.showing.words import counted
@@ -43,7 +43,7 @@ class PodView:
                     tag("span", "Find pod")
                     tag("input", type_="search", name="find", value=find, placeholder="namespace/name")
                 tag("button", "Show", type_="submit")
-            problem, place = tag("div"), tag("div")
+            problem, place = area(), area()
 
             async def make() -> None:
                 lines = [line for line in reversed(await self._source.recent()) if find in line.pod]
@@ -80,12 +80,12 @@ class PodView:
                 _rejected(report.decision)
 
     async def _help(self, pod: str) -> None:
-        problem, place = tag("div"), tag("section", classes="panel card", aria_label="What would help")
+        problem, place = area(), area("section", "panel card", aria_label="What would help")
 
         async def make() -> None:
             helps = await helps_for(self._source, self._ahead)
             place.clear()
-            with place:
+            with place, still():
                 show_help(self._ahead, helps, [pod])
 
         await make()

@@ -7,7 +7,7 @@ from berth_workbench.page.model import QUEUES, RESULTS
 from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import SourceError
-from berth_workbench.page.views.elements import LineChart, TimeLineMap, tag
+from berth_workbench.page.views.elements import LineChart, TimeLineMap, area, tag
 from berth_workbench.page.views.frame import Frame
 
 REFRESH_S = 2.0
@@ -28,7 +28,7 @@ class ThroughputView:
         """The page; its charts grow while it is looked at."""
         async with self._frame.page("Last hour", "/queue"):
             is_live = isinstance(self._history, HistoryRecorder)
-            problem = tag("div")
+            problem = area()
             with tag("section", classes="panel", aria_label="Nodes over time"):
                 TimeLineMap(HISTORY, refresh_s=MAP_REFRESH_S if is_live else 0.0)
             with tag("div", classes="charts"):

@@ -15,7 +15,7 @@ from berth.config.errors import ConfigError
 from berth.framework.blame import PluginBrokenError
 from berth_workbench.page.jobs import Jobs, JobsBusy
 from berth_workbench.page.source import SourceError
-from berth_workbench.page.views.elements import TrialForm, on, tag
+from berth_workbench.page.views.elements import TrialForm, area, on
 from berth_workbench.page.views.frame import tell_problem
 from berth_workbench.simulation.changes import CHANGES, ChangeError, parse_flag
 from berth_workbench.simulation.steps import Step
@@ -93,7 +93,7 @@ def _is_reasonable(value: Any) -> bool:
 
 def result_place() -> Element:
     """Where results are shown; screen readers tell of them."""
-    return tag("div", classes="groups", aria_live="polite")
+    return area(classes="groups", aria_live="polite")
 
 
 def typed_steps(changes: str) -> list[Step]:
