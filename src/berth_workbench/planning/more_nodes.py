@@ -50,6 +50,8 @@ PART_AT_LEAST = 10
 """The part is one pod of so many at most; else trying it costs more than it saves."""
 GUESSES = 16
 """So often at most it is tried with other nodes."""
+CLEARLY = 1.02
+"""The nodes of one order are clearly more than those of another from here on, whichever are guessed."""
 
 
 class NodeKind(NamedTuple):
@@ -86,6 +88,8 @@ class MoreNodes(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods have a place with them."""
     left: int = 0
     """How many pods have none all the same: no node of these kinds takes them, or as many as may be added are added."""
+    tried_with: int | None = None
+    """By how many of the pods it is known, where that is not by all of them."""
 
     @property
     def is_least(self) -> bool:
@@ -132,27 +136,37 @@ def cheapest_until_placed(
     """Return what it takes until none of the pods of `wanting` has no place, trying them in two orders.
 
     In turn, that is in the order in which they wait, and the largest first, which leaves fewer gaps as a rule. Where
-    the latter takes less, what it takes in turn comes second. The cluster is left as it was. Raises `StoppedError`
+    the latter takes less, what it takes in turn comes second: of a large backlog of which a part says so, by that part
+    alone. The cluster is left as it was. Raises `StoppedError`
     where it is stopped before any order was tried to the end.
     """
     waiting = _in_turn(site, wanting())
-    ordered = _largest_first(site, kinds, waiting)
+    orders = [waiting, _largest_first(site, kinds, waiting)]
+    if orders[0] == orders[1]:
+        orders.pop()
+    guesses = [_guess(site, kinds, pods) for pods in orders]
     found: dict[int, MoreNodes] = {}
 
     def is_enough() -> bool:
-        return ordered == waiting or (0 in found and found[0].is_least and (len(kinds) == 1 or not by_price))
+        return 0 in found and found[0].is_least and (len(kinds) == 1 or not by_price)
 
     def in_order(number: int) -> MoreNodes | None:
+        guess = guesses[number]
+        at_first = {} if guess is None else {0: guess.nodes[0].count}
         if not number:
-            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=_guess(site, kinds, waiting))
+            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=at_first)
         if is_enough():
             return None
-        guess = _guess(site, kinds, ordered)
         with Rehearsal(site):
-            _queue_anew(site, ordered)
-            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=guess)
+            _queue_anew(site, orders[number])
+            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=at_first)
 
-    for number, more in spread(in_order, 1 if ordered == waiting else 2, watch):
+    guess = guesses[0]
+    if guess is not None and guesses[-1] is not None and _is_clearly_less(guesses[-1], guess):
+        more = in_order(1)
+        if more is not None and _is_clearly_less(more, guess):
+            return more, msgspec.structs.replace(guess, at_least=more.at_least)
+    for number, more in spread(in_order, len(orders), watch):
         if more is not None:  # looked at in between, where both are tried one after the other
             found |= {number: more}
     if not found:
@@ -163,6 +177,11 @@ def cheapest_until_placed(
     if _cost_of(largest_first, by_price=by_price) < _cost_of(in_turn, by_price=by_price):
         return largest_first, in_turn
     return in_turn, None
+
+
+def _is_clearly_less(more: MoreNodes, than: MoreNodes) -> bool:
+    """Say whether it takes less, and not just as a guess may be wrong."""
+    return not more.left and CLEARLY * more.nodes[0].count < than.nodes[0].count
 
 
 def _cost_of(more: MoreNodes, *, by_price: bool) -> tuple[float, ...]:
@@ -249,8 +268,8 @@ def add_until_placed(
     )
 
 
-def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> dict[int, int]:
-    """Guess how many nodes of the only kind a large backlog takes in this order; nothing where that cannot be said.
+def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> MoreNodes | None:
+    """Guess how many nodes of the only kind a large backlog takes in this order; None where that cannot be said.
 
     Nodes that are added in rounds are filled otherwise than those that are there at once, so that a number which is
     counted in rounds is counted by placing all pods, to be tried by placing all pods again. Where each shape has many
@@ -258,12 +277,12 @@ def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> dict[i
     says how much of a node is missing in the end.
     """
     if len(kinds) != 1 or len(site.cluster.objects) >= 2 * len(pods):
-        return {}
+        return None
     infos, kind = [site.cluster.core.intake.info(pod) for pod in pods], kinds[0]
     counts = Counter(info.shape for info in infos)
     part = min(min(counts.values()) // SAMPLED, needed_of(kind.model, infos) // SAMPLED_NODES)
     if part < PART_AT_LEAST:
-        return {}
+        return None
     numbers: defaultdict[object, Iterator[int]] = defaultdict(count)
     sample = [info.pod for info in infos if not next(numbers[info.shape]) % part]
     small = site.again(sample)
@@ -286,10 +305,12 @@ def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> dict[i
         elif 0 < missing <= (more := left(nodes - 1) - missing):
             times = min(counts[shape] / math.ceil(counts[shape] / part) for shape in counts)  # more would waste nodes
             found = math.ceil(round((nodes + missing / more) * times, 6))
-            return {0: found if kind.most is None else min(found, kind.most)}
+            price = None if kind.price is None else kind.price * found
+            told = MoreNodes((AddedNodes(kind.name, found, price),), placed=len(pods), tried_with=len(sample))
+            return None if kind.most is not None and found > kind.most else told
         else:
             break
-    return {}
+    return None
 
 
 class _Sparse(NamedTuple):

@@ -102,8 +102,9 @@ def _what_helps(found: AutoscalePlan) -> Iterator[str]:
         bound = f"; with fewer than {more.at_least:,} nodes they cannot have one" if more.at_least > 1 else ""
         yield f"{placed} a place then{bound}."
     if found.more_in_turn is not None:
-        in_turn = nodes_in_words(found.more_in_turn)
-        yield f"That is with the largest pods first; in the order in which they wait: {in_turn}."
+        in_turn, part = nodes_in_words(found.more_in_turn), found.more_in_turn.tried_with
+        by = "" if part is None else f", by a part of {part:,} of them"
+        yield f"That is with the largest pods first; in the order in which they wait: {in_turn}{by}."
 
 
 def _added_in_words(more: MoreNodes) -> str:

@@ -174,6 +174,7 @@ def test_a_large_backlog_takes_no_more_nodes_than_are_needed_at_once(part, monke
     (in_turn,) = found.more_in_turn.nodes
     assert (added(found), in_turn.count) == ({"std": 94}, 120 if part == 8 else 128)
     assert (found.more.placed, found.more_in_turn.placed) == (240, 240)
+    assert (found.more.tried_with, found.more_in_turn.tried_with) == (None, 24 if part == 8 else None)
 
 
 @pytest.mark.parametrize("sizes", [(*LARGE, *SMALL), (5, 5, 5), ()])

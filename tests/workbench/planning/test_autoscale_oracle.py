@@ -162,7 +162,7 @@ def test_what_a_part_of_a_backlog_shows_is_proven_with_all_of_it(monkeypatch):
     monkeypatch.setattr(more_nodes, "SAMPLED", 5)
     monkeypatch.setattr(more_nodes, "SAMPLED_NODES", 5)
     monkeypatch.setattr(more_nodes, "PART_AT_LEAST", 4)
-    guesses = []
+    guesses, clear = [], 0
     guess = more_nodes._guess
     monkeypatch.setattr(more_nodes, "_guess", lambda *asked: guesses.append(guess(*asked)) or guesses[-1])
     for seed in range(examples(8)):
@@ -184,12 +184,14 @@ def test_what_a_part_of_a_backlog_shows_is_proven_with_all_of_it(monkeypatch):
             rng.shuffle(pods)
         full = [machine("a0", "a", 10), manifest("full", 10, "a0", priority=9)]
         found = autoscale_of(snapshot_of([*full, *pods]), read_groups({"groups": [{"name": "a", "price": 1}]}))
-        orders = [(found.more_in_turn or found.more, pods)]
+        largest_first = sorted(pods, key=lambda pod: -checker.requests_of(pod)["cpu"])
+        (added,) = found.more.nodes
+        assert found.more.at_least <= added.count
+        ordered = pods if found.more_in_turn is None else largest_first
+        result = what_if(snapshot_of([*full, *ordered]), [parse_flag("addNodes", f"{added.count}=a0")])
+        assert placed_in(result, pods) == found.more.placed == len(pods), f"seed {seed}"
         if found.more_in_turn is not None:
-            orders.append((found.more, sorted(pods, key=lambda pod: -checker.requests_of(pod)["cpu"])))
-        for more, ordered in orders:
-            (added,) = more.nodes
-            assert more.at_least <= added.count
-            result = what_if(snapshot_of([*full, *ordered]), [parse_flag("addNodes", f"{added.count}=a0")])
-            assert placed_in(result, pods) == more.placed == len(pods), f"seed {seed}"
-    assert any(guesses)
+            clear += found.more_in_turn.tried_with is not None
+            assert found.more_in_turn.nodes[0].count > added.count
+            assert found.more_in_turn.at_least == found.more.at_least
+    assert any(guesses) and clear
