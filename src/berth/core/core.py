@@ -5,7 +5,7 @@ scheduler, the simulator, `berth decide` and the tests drive this same class; `d
 `berth.core.assembly.build_core` makes one. Same seed and same events give the same effects.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from berth.api.pod import Pod
@@ -163,16 +163,17 @@ class Core:
 
         Before the first step, which is while the cluster is read, many at once cost half; then nobody waits for room.
         """
-        is_known = self.intake.pod
-        if not self.takes_many or len(self.queue.unschedulable) or any(is_known(pod.key) for pod in pods):
+        by_key = {pod.key: pod for pod in pods}
+        is_new = len(by_key) == len(pods) and not any(map(self.intake.pod, by_key))
+        if not (is_new and self.takes_many) or len(self.queue.unschedulable):
             return [effect for pod in pods for effect in self.handle(ObjectEvent("ADDED", "Pod", pod), now)]
         self._dispatcher.set_time(now)
-        self._inbox.put_placed(pods)
+        self._inbox.put_placed(by_key)
         self._settle()
         return self._dispatcher.take_effects()
 
-    def load(self, pods: Iterable[Pod]) -> None:
-        """Take in pods that have a node, many at once: what `handle` would do of each, as long as nobody waits.
+    def load(self, pods: Mapping[str, Pod]) -> None:
+        """Take in pods that have a node, by `namespace/name`, many at once: what `handle` would do of each, as long as nobody waits.
 
         For a core that was just made and has no pending pod yet; none of these pods may be known to it.
         """

@@ -7,7 +7,7 @@ ones, are neither counted nor queued.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -155,18 +155,23 @@ class Intake:
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
-        info = PodInfo.of(pod, self._shapes.of(pod, is_placed=is_placed))
+        return self._routed(PodInfo.of(pod, self._shapes.of(pod, is_placed=is_placed)))
+
+    def _routed(self, info: PodInfo) -> PodInfo:
         if self._routes is not None:
             force_setattr(info, "profile_name", self._routes.name_for(info))
         return info
 
-    def take_placed(self, pods: Iterable[Pod]) -> None:
-        """Take in pods that have a node, of which none is known yet, where nobody waits to be woken."""
+    def take_placed(self, pods: Mapping[str, Pod]) -> None:
+        """Take in pods that have a node, by `namespace/name`, where none is known yet and nobody waits to be woken."""
         # All are read before any is written down: one that breaks leaves everything as it was.
-        placed = [self.info(obj, is_placed=True) for obj in pods if obj.status.phase not in FINISHED_PHASES]
-        for pod in placed:
-            self._pods[pod.key] = pod
-            if self._groups is not None:
+        running = {key: obj for key, obj in pods.items() if obj.status.phase not in FINISHED_PHASES}
+        placed = list(map(PodInfo.of, running.values(), self._shapes.of_placed(running.values()), running))
+        if self._routes is not None:
+            placed = list(map(self._routed, placed))
+        self._pods.update(zip(running, placed, strict=True))
+        if self._groups is not None:
+            for pod in placed:
                 self._groups.put(pod)
         self._cache.add_pods(placed)
         if self.handlers is not None:
@@ -440,12 +445,12 @@ class Inbox:
         self._events.append(event)
         self.empty()
 
-    def put_placed(self, pods: Sequence[Pod]) -> None:
+    def put_placed(self, pods: Mapping[str, Pod]) -> None:
         """Take in, at once, pods that have appeared on nodes; `Intake.take_placed` says when that may be."""
         started = self._stopwatch()
         self._intake.take_placed(pods)
         seconds = (self._stopwatch() - started) / len(pods)
-        for pod in pods:
+        for pod in pods.values():
             self._instrument.pod_heard_of("ADDED", pod)
             if pod.status.phase not in FINISHED_PHASES:
                 self._instrument.event_handled(ASSIGNED_POD_ADD.label, seconds)

@@ -11,6 +11,8 @@ plugins remember for a while, such as a group that rests after a failure, must n
 """
 
 import math
+from collections.abc import Mapping
+from itertools import count
 from typing import Any, NamedTuple
 
 from berth.api.pod import Pod
@@ -43,6 +45,13 @@ class _Journal(dict[Key, Any]):
             self._places[key] = self._next
             self._next += 1
         super().__setitem__(key, value)
+
+    def load(self, new: Mapping[Key, Any]) -> None:
+        """Set objects that are not there yet, as many as there are; no trial is under way."""
+        assert not self.before, "nothing would be noted"
+        self.update(new)
+        self._places.update(zip(new, count(self._next), strict=False))
+        self._next += len(new)
 
     def __delitem__(self, key: Key) -> None:
         self._note(key)

@@ -188,17 +188,21 @@ class Cache:
 
     def add_pods(self, pods: Iterable[PodInfo]) -> None:
         """Take many bound pods at once: as `add_pod` of each, but counted shape by shape where they are new."""
-        table, states = self.table, self._states
+        table, states, row_of = self.table, self._states, self.table.row_of
         alike: dict[tuple[PodShape, bool], tuple[PodInfo, list[int]]] = {}
         known: list[PodInfo] = []
+        put = dict.__setitem__
         for pod in pods:
-            if pod.uid in states:  # manifests that were copied have one uid several times
+            uid, node_name = pod.uid, pod.spec.node_name
+            if uid in states:  # manifests that were copied have one uid several times
                 known.append(pod)
                 continue
-            row = table.row_for(pod.node_name)
-            dict.__setitem__(table.pods[row], pod.uid, pod)
-            states[pod.uid] = PodState(pod, row, False)
-            group = alike.get(kind := (pod.shape, pod.is_terminating))
+            row = row_of.get(node_name)
+            if row is None:
+                row = table.row_for(node_name)
+            put(table.pods[row], uid, pod)
+            states[uid] = PodState(pod, row, False)
+            group = alike.get(kind := (pod.shape, pod.metadata.deletion_timestamp is not None))
             if group is None:
                 group = alike[kind] = pod, []
             group[1].append(row)

@@ -31,11 +31,12 @@ class OrderedKeys:
         self._next = 0
         self._is_sorted = True
 
-    def add(self, key: str) -> None:
-        """Add a key behind all others, unless it is there."""
-        if key not in self._places:
-            self._places[key] = self._next
-            self._next += 1
+    def add(self, *keys: str) -> None:
+        """Add keys behind all others, those that are not there."""
+        for key in keys:
+            if key not in self._places:
+                self._places[key] = self._next
+                self._next += 1
 
     def remove(self, key: str) -> int | None:
         """Take a key out, and return its number; None where it is not there."""

@@ -335,8 +335,12 @@ class PodIndex:
         """Count a pod on each of these rows: all have the shape of this one, and are being deleted if it is."""
         self.version += len(rows)
         kind = self._kind_of(pod)
-        for row in rows:
-            kind.add(row, pod, 1)
+        if kind.groups or pod.is_terminating:
+            for row in rows:
+                kind.add(row, pod, 1)
+        else:
+            for row in rows:
+                kind.rows[row] = kind.rows.get(row, 0) + 1
         if pod.has_pod_affinity:
             self._carry_terms(rows, pod, 1)
 

@@ -5,7 +5,7 @@ A `PodInfo` is made for each pod object that arrives; plugins receive it as "the
 `PodShape`: the replicas of a workload.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 
 from berth.api.meta import ObjectMeta
 from berth.api.pod import (
+    Affinity,
     ContainerStatus,
     Pod,
     PodAffinityTerm,
@@ -118,11 +119,18 @@ class PodShape(PodFamily):
     """
 
     def __init__(
-        self, pod: Pod, counting: Counting = ALL_COUNTS, family: "_Family | None" = None, size: int | None = None
+        self,
+        pod: Pod,
+        counting: Counting = ALL_COUNTS,
+        family: "_Family | None" = None,
+        size: int | None = None,
+        *,
+        is_read_only: bool = False,
     ) -> None:
         """`family` finds the family, if it has one; `size` is how many bytes of JSON all this is made of, if known."""
         super().__init__()
-        make_read_only(pod)
+        if not is_read_only:
+            make_read_only(pod)
         self._pod = pod
         self._known_size = size
         self._family = family
@@ -178,6 +186,34 @@ class PodShape(PodFamily):
         Shapes of equal specs share one, as long as it is remembered; those that do not are taken to differ.
         """
         return self is other or (self._spec is other.spec and self.beside_labels == other.beside_labels)
+
+    def beside(self, pod: Pod, family: "_Family") -> "PodShape | None":
+        """Return the shape of a pod on a node that differs from this one's pods in labels and affinity to nodes alone.
+
+        So differ the pods of a DaemonSet, or of an indexed Job, each from all others; what their containers come to is
+        worked out once. None where more differs. The pod, whose status must not count, shares the other parts.
+        """
+        meta, own, spec = pod.metadata, self._pod.metadata, shallow_copy(self._spec)
+        mine, its = self._spec.affinity or _NO_AFFINITY, pod.spec.affinity or _NO_AFFINITY
+        # The same and not equal ones, since the terms of this one are read-only and the others may not be.
+        if its.pod_affinity is not mine.pod_affinity or its.pod_anti_affinity is not mine.pod_anti_affinity:
+            return None
+        force_setattr(spec, "affinity", pod.spec.affinity)
+        force_setattr(spec, "node_name", pod.spec.node_name)
+        if spec != pod.spec or meta.namespace != own.namespace or meta.owner_references != own.owner_references:
+            return None
+        if type(meta.labels) is dict:
+            force_setattr(meta, "labels", ReadOnlyDict(meta.labels))
+        force_setattr(meta, "owner_references", own.owner_references)
+        force_setattr(pod, "spec", spec)
+        if pod.spec.affinity is self._spec.affinity:
+            spec = self._spec
+        else:
+            spec = shallow_copy(spec)
+            force_setattr(spec, "node_name", self._spec.node_name)
+        found = PodShape(_shared_part(pod, spec), self.counting, family, is_read_only=True)
+        found.__dict__.update(requests=self.requests, scoring_requests=self.scoring_requests)
+        return found
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:
         """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node."""
@@ -330,6 +366,31 @@ class PodShapes:
         shape.share_parts(pod, spec)
         return shape
 
+    def of_placed(self, pods: Iterable[Pod]) -> Iterator[PodShape]:
+        """Yield the shapes of pods on nodes that come together.
+
+        Where they share their containers, shapes that are like another's in most are made of that one, and not kept
+        for other pods: thousands of them would drive out those that many pods have.
+        """
+        # By identity, which is only a hint where to look.
+        same: dict[tuple[str, int, int, int], PodShape] = {}
+        near: dict[tuple[str, int], PodShape] = {}
+        for pod in pods:
+            meta, spec = pod.metadata, pod.spec
+            if spec.volumes or spec.resource_claims or _counted_status(pod):
+                yield self.of(pod, is_placed=True)
+                continue
+            beside = meta.namespace, id(spec.containers)
+            parts = *beside, id(meta.labels), id(spec.affinity)
+            shape = same.get(parts)
+            if shape is None or not shape.takes(pod, is_placed=True):
+                first = near.get(beside)
+                shape = None if first is None or first.is_large else first.beside(pod, self._family)
+                if shape is None:
+                    shape = near[beside] = self.of(pod, is_placed=True)
+                same[parts] = shape
+            yield shape
+
     def _family(self, pod: Pod) -> PodFamily:
         """Return the family of pods that differ in requests only, nested in that of pods that differ in labels too."""
         meta, bare = pod.metadata, _without_requests(pod.spec)
@@ -369,6 +430,12 @@ def _is_shareable(pod: Pod) -> bool:
     return not (pod.spec.volumes or pod.spec.resource_claims)
 
 
+def _has_maps(status: PodStatus) -> bool:
+    """Say whether there may be maps in a status that are not read-only yet; most have nothing that could hold any."""
+    of_containers = status.container_statuses or status.init_container_statuses
+    return bool(of_containers or status.resources or type(status.allocated_resources) is dict)
+
+
 def _counted_status(pod: Pod) -> tuple[object, ...]:
     """Return what a pod's status adds to its requests: resizes in flight."""
     status = pod.status
@@ -390,6 +457,7 @@ _ENCODER = msgspec.json.Encoder()
 _NEW = PodStatus(phase="Pending")
 """What most pods say of their state when they come: nothing that would have to be counted."""
 _NOTHING = ResourceRequirements()
+_NO_AFFINITY = Affinity()
 
 
 class PodInfo(msgspec.Struct, frozen=True, eq=False):
@@ -411,17 +479,17 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False):
     fragments: dict[object, Hashable]
 
     @classmethod
-    def of(cls, pod: Pod, shape: PodShape | None = None) -> "PodInfo":
-        """Return what plugins see of an object, whose shape is known where it shares one."""
+    def of(cls, pod: Pod, shape: PodShape | None = None, key: str = "") -> "PodInfo":
+        """Return what plugins see of an object, whose shape is known where it shares one, and `key` perhaps, too."""
         shape = PodShape(pod) if shape is None else shape
-        meta, spec = pod.metadata, pod.spec
+        meta, spec, status = pod.metadata, pod.spec, pod.status
         if type(meta.annotations) is dict:  # what pods of a shape share is read-only already
             force_setattr(meta, "annotations", ReadOnlyDict(meta.annotations))
-        make_read_only(pod.status)
-        key = f"{meta.namespace}/{meta.name}"
+        if _has_maps(status):
+            make_read_only(status)
         return cls(
-            pod, shape, meta, spec, pod.status, meta.name, meta.namespace, meta.uid, key, meta.labels,
-            spec.scheduler_name, spec.priority or 0, shape.fragments,
+            pod, shape, meta, spec, status, meta.name, meta.namespace, meta.uid, key or f"{meta.namespace}/{meta.name}",
+            meta.labels, spec.scheduler_name, spec.priority or 0, shape.fragments,
         )  # fmt: skip
 
     def __repr__(self) -> str:

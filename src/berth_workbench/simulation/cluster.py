@@ -148,23 +148,23 @@ class SimulatedCluster(UndoableCluster):
                 self.put(obj)
         classes = self.priority_classes
         given = (with_priority(pod, classes) for pod in pods)
-        for pod in self._loaded(given) if not self._keys.get("Pod") else given:
+        for pod in given if self._keys.get("Pod") or self.is_tried_on else self._loaded(given):
             self.put(pod)
 
     def _loaded(self, pods: Iterable[Pod]) -> list[Pod]:
         """Take in those of the first pods that have a node; return the others, and those of a name that was there."""
-        placed: list[Pod] = []
+        placed: dict[str, Pod] = {}
         left: list[Pod] = []
-        objects, keys, note = self.objects, self._keys.setdefault("Pod", OrderedKeys()), self.budgets.note
         for pod in pods:
-            name = ("Pod", key := pod.key)
-            if not pod.spec.node_name or name in objects:
+            key = pod.key
+            if not pod.spec.node_name or key in placed:
                 left.append(pod)
-                continue
-            objects[name] = pod
-            keys.add(key)
-            note(pod)
-            placed.append(pod)
+            else:
+                placed[key] = pod
+        self.objects.load({("Pod", key): pod for key, pod in placed.items()})
+        self._keys.setdefault("Pod", OrderedKeys()).add(*placed)
+        for pod in placed.values():
+            self.budgets.note(pod)
         self.core.load(placed)
         return left
 
