@@ -1,10 +1,15 @@
 """Which pods share a shape, and what lies around it."""
 
+import random
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from berth.api.codec import decode
+from berth.api.meta import LabelSelector, OwnerReference
+from berth.api.node_selector import NodeSelector, NodeSelectorTerm
+from berth.api.pod import Affinity, NodeAffinity, PodAffinity, PodAffinityTerm
 from berth.api.read_only import ReadOnlyDict
 from berth.api.shared_parts import PodSharing
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo, PodShapes
@@ -178,3 +183,37 @@ def test_a_shape_holds_nothing_that_is_its_first_pods_own():
     shape = PodShapes().of(first)
     assert not {"own value", "own message"} & {one for one, _ in reached_from(shape) if isinstance(one, str)}
     assert shape.label_key == PodShapes().of(pod()).label_key
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_pods_that_come_together_have_what_each_has_by_itself(seed):
+    lots = random.Random(seed)
+    first = pod()
+    others = {"priority": (0, 5), "host_network": (True, False), "scheduler_name": ("a", "b")}
+    nodes = [NodeAffinity(NodeSelector((NodeSelectorTerm(match_fields=()),))), None]
+    terms = [PodAffinity((PodAffinityTerm(name, LabelSelector({"app": "web"})),)) for name in "xy"]
+    pods = []
+    for number in range(40):  # all have the containers of the first
+        spec = replace(first.spec, node_name=f"n{lots.randrange(3)}")
+        for field, values in others.items():
+            if lots.random() < 0.1:
+                spec = replace(spec, **{field: lots.choice(values)})
+        if lots.random() < 0.4:
+            spec = replace(spec, affinity=Affinity(lots.choice(nodes), lots.choice((None, *terms))))
+        labels = lots.choice(({"app": "web"}, {"app": "db"}, first.metadata.labels))
+        owners = (OwnerReference(name=lots.choice("ab")),) if lots.random() < 0.1 else ()
+        namespace = "other" if lots.random() < 0.1 else "default"
+        meta = replace(first.metadata, name=str(number), labels=labels, owner_references=owners, namespace=namespace)
+        pods.append(replace(first, metadata=meta, spec=spec))
+    before = msgspec.json.encode(pods)
+
+    shapes = list(PodShapes().of_placed(pods))
+
+    assert msgspec.json.encode(pods) == before
+    for each, shape in zip(pods, shapes, strict=True):
+        alone = PodShapes().of(replace(each), is_placed=True)
+        for name in ("requests", "scoring_requests", "qos_class", "host_ports", "label_key", "required_affinity_terms"):
+            assert getattr(shape, name) == getattr(alone, name)
+        assert shape.spec == alone.spec
+        assert shape.wider is not None and shape.wider.ignored == {REQUESTS}
+    assert 1 < len(set(shapes)) < len(pods)

@@ -173,9 +173,10 @@ class Core:
         return self._dispatcher.take_effects()
 
     def load(self, pods: Mapping[str, Pod]) -> None:
-        """Take in pods that have a node, by `namespace/name`, many at once: what `handle` would do of each, as long as nobody waits.
+        """Take in pods that have a node, many at once: what `handle` would do of each, as long as nobody waits.
 
-        For a core that was just made and has no pending pod yet; none of these pods may be known to it.
+        They are given by `namespace/name`. For a core that was just made and has no pending pod yet; none of these pods
+        may be known to it.
         """
         assert not len(self.queue), "nobody would hear of the room that is taken"
         self.intake.take_placed(pods)

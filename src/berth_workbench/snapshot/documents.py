@@ -12,7 +12,8 @@ over. What people write for a question (`read_manifests`, `parse_manifests`) is 
 import io
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -203,9 +204,7 @@ def _files(place: Path) -> Sequence[Path]:
 def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_in: str) -> None:
     """Add what one stream holds. What has the header of a snapshot is no manifest, and never read strictly."""
     room = room_of(stream)
-
-    def take(documents: Iterator[Document]) -> None:
-        _add(given.documents, documents, source, room)
+    taken = _Taken(given.documents, source, room)
 
     def parse(content: bytes) -> Iterator[Document]:
         way = _YamlWay(STRICT_PARSER if strictly_in else PARSER, room // NODE_BYTES)
@@ -217,7 +216,7 @@ def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_
         content = stream.read()
         if not content.strip():
             raise SnapshotError(f"{source}: nothing in it")
-        take(parse(content))
+        taken.add(parse(content))
         return
     refuse_foreign(start, source)
     header = header_of(stream.peek(1)[:MAX_HEADER], source)
@@ -225,29 +224,42 @@ def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_
         start_of_list = _LIST_START.match(stream.peek(1)[:512])
         if start_of_list is not None:
             listed = _indented_list(stream, start_of_list, source)
-            take(_strictly(listed, strictly_in) if strictly_in else listed)
+            taken.add(_strictly(listed, strictly_in) if strictly_in else listed)
         else:
-            take(parse(stream.read()))
+            taken.add(parse(stream.read()))
         return
     stream.readline()
     given.headers.append(header)
-    take(_snapshot_objects(stream, header, source))
+    _take_snapshot(stream, header, source, taken)
 
 
-def _add(known: list[Document], documents: Iterator[Document], source: str, room: int) -> None:
-    """Add objects as long as there may be more of them, and as they have room."""
-    for document in documents:
-        if len(known) >= MAX_OBJECTS:
-            raise SnapshotError(f"{source}: more than {MAX_OBJECTS:,} objects; no cluster has as many")
-        room -= len(document.body) + OBJECT_BYTES
-        if room < 0:
-            raise SnapshotError(f"{source}: it unpacks to more objects than a file of its size has")
-        known.append(document)
+class _Taken:
+    """The objects of one stream on their way to the others, as long as there may be more, and as they have room."""
+
+    __slots__ = ("_documents", "_room", "_source")
+
+    def __init__(self, documents: list[Document], source: str, room: int) -> None:
+        self._documents, self._source, self._room = documents, source, room
+
+    def add(self, documents: Iterable[Document]) -> None:
+        """Add objects that were read one by one."""
+        for document in documents:
+            self.add_all((document,), len(document.json()))
+
+    def add_all(self, documents: Sequence[Document], size: int) -> None:
+        """Add objects that say so much together."""
+        if len(self._documents) + len(documents) > MAX_OBJECTS:
+            raise SnapshotError(f"{self._source}: more than {MAX_OBJECTS:,} objects; no cluster has as many")
+        self._room -= size + OBJECT_BYTES * len(documents)
+        if self._room < 0:
+            raise SnapshotError(f"{self._source}: it unpacks to more objects than a file of its size has")
+        self._documents += documents
 
 
-def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) -> Iterator[Document]:
-    counted: dict[str, int] = {}
+def _take_snapshot(stream: io.BufferedReader, header: Header, source: str, taken: _Taken) -> None:
+    counted: Counter[str] = Counter()
     templates: list[ReplicaTemplate] = []
+    texts: dict[str, str] = {}
     number = 1
     while line := stream.readline(MAX_LINE):
         number += 1
@@ -258,10 +270,13 @@ def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) ->
             continue
         try:
             if line[0] == _BRACKET:
-                rows = [_filled(each, where) for each in read_rows(line, templates)]
-                for filled in rows:
-                    counted[filled.kind] = counted.get(filled.kind, 0) + 1
-                yield from rows
+                rows = [
+                    Document(of.kind, filled, where, of.api_version, of.namespace, filled.texts[of.name_at])
+                    for filled in read_rows(line, templates, texts)
+                    for of in (filled.template,)
+                ]
+                counted.update(document.kind for document in rows)
+                taken.add_all(rows, len(line))
                 continue
             head = _head(line, where)
             if head.kind == TEMPLATE:
@@ -270,20 +285,14 @@ def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) ->
         except ReplicaTemplateError as error:
             raise SnapshotError(f"{where}: not readable as objects that are alike: {error}") from None
         document = _document(head, line, where)
-        counted[document.kind] = counted.get(document.kind, 0) + 1
-        yield document
+        counted[document.kind] += 1
+        taken.add((document,))
     for kind, count in header.counts.items():
-        if counted.get(kind, 0) != count:
+        if counted[kind] != count:
             raise SnapshotError(
-                f"{source}: its header counts {count} of kind {kind}, and {counted.get(kind, 0)} are there: "
+                f"{source}: its header counts {count} of kind {kind}, and {counted[kind]} are there: "
                 "it is cut short, or was edited without its header"
             )
-
-
-def _filled(body: Filled, where: str) -> Document:
-    template = body.template
-    name = body.texts[template.name_at]
-    return Document(template.kind, body, where, template.api_version, template.namespace, name)
 
 
 def parse_documents(content: bytes, source: str) -> Iterator[Document]:

@@ -7,6 +7,7 @@ with it.
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from berth.api.codec import KINDS, decoder
@@ -38,21 +39,15 @@ class Snapshot:
 
         Equal parts are shared among them (see `berth.api.shared_parts`), so that replicas take little memory.
         """
-        later = []
         readers: dict[tuple[str, str], _Reader | None] = {}
-        for document in self.documents:
+        pods = [each for each in self.documents if each.kind == "Pod"]
+        for document in chain((each for each in self.documents if each.kind != "Pod"), pods):
             kind = document.kind, document.api_version
             if kind not in readers:
                 readers[kind] = _Reader(document.kind) if document.is_read_by_scheduler else None
             reader = readers[kind]
-            if reader is None:
-                continue
-            if document.kind == "Pod":
-                later.append((reader, document))
-            else:
+            if reader is not None:
                 yield reader.read(document)
-        for reader, document in later:
-            yield reader.read(document)
 
 
 EMPTY = Snapshot(())
@@ -83,7 +78,9 @@ class _Reader:
         except (*UNREADABLE, QuantityError):
             found = document.struct()  # by the longer way, which can read more, and which words what is wrong
             self._share(found)
-        complete(self._kind, found)
+        meta = found.metadata  # type: ignore[attr-defined]
+        if not (meta.uid and meta.namespace):
+            complete(self._kind, found)
         return found
 
     def _of_json(self, json: bytes) -> Struct:
@@ -123,8 +120,11 @@ def uncollected() -> Iterator[None]:
 def last_of_each(documents: Iterable[Document]) -> list[Document]:
     """Return the documents without those that a later one of the same kind, namespace and name takes the place of."""
     found: dict[object, Document] = {}
+    groups: dict[str, str] = {}
     for number, document in enumerate(documents):
-        group = document.api_version.rpartition("/")[0]
-        key = (document.kind, group, document.namespace, document.name) if document.name else number
-        found[key] = document
+        kind, _, _, api_version, namespace, name = document
+        group = groups.get(api_version)
+        if group is None:
+            group = groups[api_version] = api_version.rpartition("/")[0]
+        found[(kind, group, namespace, name) if name else number] = document
     return list(found.values())

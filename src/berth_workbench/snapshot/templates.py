@@ -11,7 +11,7 @@ The invariant: a filled template is, as JSON, the object that was given, to the 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -28,6 +28,8 @@ _DAEMONS_NODE: Path = (
     "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", 0,
     "matchFields", 0, "values", 0,
 )  # fmt: skip
+STARTED: Path = ("status", "startTime")
+"""All in which the status of replicas differs."""
 DIFFER: tuple[Path, ...] = (
     ("metadata", "name"),
     ("metadata", "uid"),
@@ -35,13 +37,16 @@ DIFFER: tuple[Path, ...] = (
     ("metadata", "creationTimestamp"),
     ("spec", "nodeName"),
     _DAEMONS_NODE,
-    ("status", "startTime"),
+    STARTED,
     ("metadata", "labels", "apps.kubernetes.io/pod-index"),
     ("metadata", "labels", "statefulset.kubernetes.io/pod-name"),
     ("metadata", "labels", "batch.kubernetes.io/job-completion-index"),
     ("metadata", "annotations", "batch.kubernetes.io/job-completion-index"),
 )
 """The texts in which replicas differ, as far as a snapshot keeps them; a DaemonSet's pods name their node twice."""
+
+UNIQUE = frozenset({("metadata", "name"), ("metadata", "uid"), ("metadata", "resourceVersion")})
+"""Those that no other object has."""
 
 _encode = msgspec.json.Encoder().encode
 _MARK = re.compile(rb'"\\u0000berth (\d+)\\u0000"')
@@ -57,10 +62,6 @@ class Filled(msgspec.Struct, frozen=True, gc=False):
     template: "ReplicaTemplate"
     texts: list[str]
 
-    def __len__(self) -> int:
-        """How much this says beside its template, in characters."""
-        return sum(map(len, self.texts))
-
     def json(self) -> bytes:
         """Return the object as JSON."""
         return self.template.json(self.texts)
@@ -70,7 +71,8 @@ class ReplicaTemplate:
     """An object in which some texts are left out."""
 
     __slots__ = (
-        "_made", "_mentioned", "_parts", "_places", "_plan", "api_version", "kind", "name_at", "namespace", "paths",
+        "_made", "_mentioned", "_parts", "_places", "_plan", "api_version", "common", "kind", "name_at", "namespace",
+        "paths",
     )  # fmt: skip
 
     def __init__(self, manifest: Any, paths: Sequence[Path]) -> None:
@@ -93,6 +95,8 @@ class ReplicaTemplate:
         self.kind, self.api_version, self.namespace = said
         self.paths = tuple(paths)
         self.name_at = self.paths.index(("metadata", "name"))
+        self.common = [place for place, path in enumerate(self.paths) if path not in UNIQUE]
+        """Where texts stand that other objects have, too."""
         self._mentioned: dict[bytes, bool] = {}
         """What was asked for, which are some names of fields."""
         self._made: Struct | None = None
@@ -121,23 +125,34 @@ class ReplicaTemplate:
             self._made = read(self.json(texts))
             self._plan = _plan(self._made, self.paths)
         found: Struct = shallow_copy(self._made)
-        for name, own, deep in self._plan:
-            part = shallow_copy(getattr(found, name))
-            for field, place in own:
-                force_setattr(part, field, texts[place])
-            for path, place in deep:
-                force_setattr(part, path[0], _put(getattr(part, path[0]), path[1:], texts[place]))
-            force_setattr(found, name, part)
+        for part in self._plan:
+            if part.repeats_at is not None and part.text == texts[part.repeats_at]:
+                force_setattr(found, part.name, part.last)
+                continue
+            value = shallow_copy(getattr(self._made, part.name))
+            for field, place in part.own:
+                force_setattr(value, field, texts[place])
+            for path, place in part.deep:
+                force_setattr(value, path[0], _put(getattr(value, path[0]), path[1:], texts[place]))
+            force_setattr(found, part.name, value)
+            if part.repeats_at is not None:
+                part.text, part.last = texts[part.repeats_at], value
         return found
 
 
-class _Part(NamedTuple):
+class _Part(msgspec.Struct):
     """What of a struct differs: the name of a field that is a struct, the fields of that, and what lies deeper."""
 
     name: str
     own: list[tuple[str, int]]
     """Each with the place of its text."""
     deep: list[tuple[Any, int]]
+    repeats_at: int | None = None
+    """The place of the only text, if objects that come together often have the same one there: pods of a workload, the
+    second in which they started."""
+    text: str | None = None
+    last: Any = None
+    """The value that was made last, and its text."""
 
 
 def _plan(made: Struct, paths: Sequence[Path]) -> list[_Part]:
@@ -151,6 +166,8 @@ def _plan(made: Struct, paths: Sequence[Path]) -> list[_Part]:
             part.own.append((fields[1], place))
         else:
             part.deep.append((fields[1:], place))
+        if path == STARTED:
+            part.repeats_at = place
     return list(parts.values())
 
 
@@ -226,8 +243,11 @@ def read_template(line: bytes) -> ReplicaTemplate:
         raise ReplicaTemplateError(problem_of(error)) from None
 
 
-def read_rows(line: bytes, templates: Sequence[ReplicaTemplate]) -> Iterator[Filled]:
-    """Yield the objects of a line of rows, each a template's number and its texts. Raises `ReplicaTemplateError`."""
+def read_rows(line: bytes, templates: Sequence[ReplicaTemplate], known: dict[str, str]) -> Iterator[Filled]:
+    """Yield the objects of a line of rows, each a template's number and its texts. Raises `ReplicaTemplateError`.
+
+    `known` has the texts that came before, of those that several objects may have: nodes and times.
+    """
     try:
         rows = read_deep(_decode_rows, line)
     except UNREADABLE as error:
@@ -235,7 +255,10 @@ def read_rows(line: bytes, templates: Sequence[ReplicaTemplate]) -> Iterator[Fil
     for number, texts in rows:
         if not 0 <= number < len(templates) or len(texts) != len(templates[number].paths):
             raise ReplicaTemplateError(f"a row that does not fit template {number}")
-        yield Filled(templates[number], texts)
+        template = templates[number]
+        for place in template.common:
+            texts[place] = known.setdefault(texts[place], texts[place])
+        yield Filled(template, texts)
 
 
 def lines_of(objects: Sequence[bytes], may_be_cut: Callable[[int], bool]) -> Iterator[bytes]:
