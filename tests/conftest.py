@@ -3,6 +3,7 @@
 `HYPOTHESIS_PROFILE=all` (what `make test-all` sets) has them look at three times as much, and
 `HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time. Histories of faults
 (tests/faults) have fresh seeds in each run: `BERTH_FAULTS_SEED` repeats those of another, `--seed` lives one alone.
+`--share` (what `make test` sets) makes a third of the cases of a test that has many.
 Random what-ifs are the same in each run; `--questions 1000` asks more of them, and `--seed` asks one alone.
 """
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import api_server, namespace_name, scheduled_cluster, unscheduled_cluster
-from tests.effort import examples
+from tests.effort import examples, shared_out
 
 __all__ = ["api_server", "namespace_name", "scheduled_cluster", "unscheduled_cluster"]
 
@@ -34,6 +35,7 @@ def pytest_addoption(parser):
     """Options of histories of faults (tests/faults), and of random what-ifs (tests/workbench/planning)."""
     parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
     parser.addoption("--histories", type=int, default=100, help="how many histories of faults to live")
+    parser.addoption("--share", action="store_true", help="of a test with many cases, make every third")
     parser.addoption("--questions", type=int, default=20, help="how many random what-ifs to hold against the oracle")
 
 
@@ -44,6 +46,14 @@ def pytest_configure(config):
     # Schedulers that tests start keep their decision logs where they are in nobody's way.
     config.state_home = tempfile.TemporaryDirectory(prefix="berth-tests-")
     os.environ["XDG_STATE_HOME"] = config.state_home.name
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what `make test` leaves to `make test-all`."""
+    if config.getoption("--share"):
+        out = shared_out(item.nodeid for item in items)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
+        items[:] = [item for item in items if item.nodeid not in out]
 
 
 @pytest.fixture(params=["libcurl", "aiohttp"])

@@ -1,14 +1,16 @@
-"""How far property tests look (`make test` less far than `make test-all`, which sets `HYPOTHESIS_PROFILE=all`), and how
-much work something is, on whatever machine: counted, or beside the same work in another size."""
+"""How far tests look (`make test` less far than `make test-all`, which sets `HYPOTHESIS_PROFILE=all`), and how much
+work something is, on whatever machine: counted, or beside the same work in another size."""
 
 import gc
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 SHARE = 3
+MANY_CASES = 6
+"""A test that has as many cases is one of many."""
 
 
 def looks_everywhere():
@@ -18,6 +20,14 @@ def looks_everywhere():
 def examples(count):
     """So many examples in `make test-all`, and a third of them in `make test`."""
     return count if looks_everywhere() else max(1, count // SHARE)
+
+
+def shared_out(names: Iterable[str]) -> set[str]:
+    """Which of these cases of tests `make test` leaves out: of a test that has many, all but every third."""
+    cases: dict[str, list[str]] = {}
+    for name in names:
+        cases.setdefault(name.partition("[")[0], []).append(name)
+    return {name for of in cases.values() if len(of) >= MANY_CASES for at, name in enumerate(of) if at % SHARE}
 
 
 def instructions(does: Callable[[], object]) -> int:

@@ -103,13 +103,14 @@ def test_a_binding_is_held_back_until_those_before_it_have_arrived_however_late(
 
 def test_where_bindings_come_without_a_pause_none_is_late() -> None:
     seen = Bystander(*nodes(100), lookahead=Lookahead(None, 0.0995))
-    pods = [pod(f"p{number}", "1m") for number in range(1500)]
+    pods = [make_pod(f"p{number}").request(cpu="1m") for number in range(1500)]
     for each in pods:
         seen.put(each)
     for number, each in enumerate(pods):  # one each millisecond, for more than a second
         seen.bind(each, f"n{number % 100 + 1}")
     seen.finish()
     assert seen.core.agreement.pods == 1500 and not seen.core.agreement.skipped
+    assert set(seen.results().values()) == {"agrees"}
 
 
 def test_a_pod_of_which_nothing_is_heard_is_waited_for_once() -> None:
