@@ -384,6 +384,8 @@ class SimulatedCluster(UndoableCluster):
         """Step until nothing is left to do at this time. Raises `StuckError`, `StoppedError`."""
         self._return()
         self.publish_budgets()
+        if self._is_at_rest:
+            return
         steps, pods, returned = 0, len(self.core.queue) + 16, set[str]()
         seen, has_let_back = len(self.evictions), False
         while True:
@@ -406,6 +408,15 @@ class SimulatedCluster(UndoableCluster):
             # Once only: pods that are evicted yet again stay away until time goes on, or something changes.
             has_let_back = True
             self._comebacks.let_back(self._waits_in_vain)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether a step would do nothing, as after most events; the first one sets clocks."""
+        core = self.core
+        if core.takes_many or core.has_work or len(self._comebacks):
+            return False
+        deadline = core.next_deadline()
+        return deadline is None or deadline > self.now
 
     def _waits_in_vain(self, key: str) -> bool:
         """Whether a pod stays pending unless something else happens, so that nobody need make way for it."""
