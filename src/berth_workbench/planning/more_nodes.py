@@ -192,16 +192,22 @@ def _cost_of(more: MoreNodes, *, by_price: bool) -> tuple[float, ...]:
 
 def _largest_first(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> list[Pod]:
     """Return pods by the largest share that they request of a node; those that request as much stay in their order."""
-    intake = site.cluster.core.intake
 
     def share(pod: Pod) -> float:
-        requests = intake.info(pod).requests
+        requests = _info(site, pod).requests
         return max((amount / has for name, amount in requests.items() if (has := largest(name))), default=0.0)
 
     def largest(name: str) -> int:
         return max((_amount(kind.model, name) for kind in kinds), default=0)
 
     return sorted(pods, key=share, reverse=True)
+
+
+def _info(site: Site, pod: Pod) -> PodInfo:
+    """Return a pod as plugins see it: as the core has it, if it is this one, for nothing."""
+    intake = site.cluster.core.intake
+    known = intake.pod(pod.key)
+    return known if known is not None and known.pod is pod else intake.info(pod)
 
 
 def _in_turn(site: Site, pods: Sequence[Pod]) -> list[Pod]:
@@ -278,7 +284,7 @@ def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> MoreNo
     """
     if len(kinds) != 1 or len(site.cluster.objects) >= 2 * len(pods):
         return None
-    infos, kind = [site.cluster.core.intake.info(pod) for pod in pods], kinds[0]
+    infos, kind = [_info(site, pod) for pod in pods], kinds[0]
     counts = Counter(info.shape for info in infos)
     part = min(min(counts.values()) // SAMPLED, needed_of(kind.model, infos) // SAMPLED_NODES)
     if part < PART_AT_LEAST:
@@ -295,7 +301,7 @@ def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> MoreNo
             small.settle()
             return len(small.cluster.without_node)
 
-    nodes = needed_of(kind.model, map(small.cluster.core.intake.info, sample)) - 1
+    nodes = needed_of(kind.model, (_info(small, pod) for pod in sample)) - 1
     for _ in range(GUESSES):
         missing = left(nodes)
         if not missing:
@@ -404,7 +410,7 @@ def _wishes(
     core = site.cluster.core
     by_shape: defaultdict[object, list[PodInfo]] = defaultdict(list)
     for pod in pods:
-        info = core.intake.info(pod)
+        info = _info(site, pod)
         by_shape[info.shape].append(info)
     found: defaultdict[tuple[int, ...], list[PodInfo]] = defaultdict(list)
     with Rehearsal(site):
@@ -461,15 +467,14 @@ def _at_least(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod], moved:
     What pods request, less the room of the nodes that are there, has to be on new nodes, in whatever way the pods are
     placed. Those that have moved are placed anew as well, so their places are room.
     """
-    intake = site.cluster.core.intake
     wishes = [each for each in _wishes(site, kinds, range(len(kinds)), pods) if each.kinds] if pods else []
     wanting = [pod for wish in wishes for pod in wish.pods]
-    placed = [intake.info(pod) for pod in moved]
+    placed = [_info(site, pod) for pod in moved]
     needs: Counter[str] = Counter()
     for pod in (*wanting, *placed):
         needs[PODS] += 1
         needs.update(pod.requests)
-    room = _room(site, [intake.info(pod) for pod in pods], placed)
+    room = _room(site, [_info(site, pod) for pod in pods], placed)
     largest = {name: max(_amount(kind.model, name) for kind in kinds) for name in needs}
     missing = {name: max(amount - room.get(name, 0), 0) for name, amount in needs.items()}
     return max((math.ceil(missing[name] / most) for name, most in largest.items() if most), default=0) if wanting else 0
