@@ -114,6 +114,11 @@ class Topology:
         return self._labelled == len(self._table)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no node has the label."""
+        return not self._labelled
+
+    @property
     def is_coarse(self) -> bool:
         """Whether every node is in one of a few domains, as with zones."""
         return self.size <= MAX_FEW + 1 and self._labelled == len(self._table)

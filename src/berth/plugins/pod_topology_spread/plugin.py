@@ -309,11 +309,14 @@ class PodTopologySpread(
         # Which rows are left is worked out only where it matters.
         some_lack = requires_all and not all([topology.complete for topology in labelled])  # noqa: C419 (faster)
         ignored = missing_labels(labelled, nodes.rows) if some_lack else None
+        counting = list(
+            zip(self._counted(pod, constraints, SCHEDULE_ANYWAY, requires_all=requires_all), labelled, strict=True)
+        )
+        if not requires_all:  # a label that no node has adds nothing to any of them
+            counting = [each for each in counting if not each[1].is_empty] or counting
         preferences = [
             self._preference(counted, over_all, domain_weight(candidate_domains(over_all, nodes, ignored)))
-            for counted, over_all in zip(
-                self._counted(pod, constraints, SCHEDULE_ANYWAY, requires_all=requires_all), labelled, strict=True
-            )
+            for counted, over_all in counting
         ]
         return SpreadScoreState(tuple(preferences), requires_all, ignored, self.rounding)
 
