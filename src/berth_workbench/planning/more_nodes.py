@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import count
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -137,8 +136,8 @@ def cheapest_until_placed(
 
     In turn, that is in the order in which they wait, and the largest first, which leaves fewer gaps as a rule. Where
     the latter takes less, what it takes in turn comes second: of a large backlog of which a part says so, by that part
-    alone. The cluster is left as it was. Raises `StoppedError`
-    where it is stopped before any order was tried to the end.
+    alone. The cluster is left as it was. Raises `StoppedError` where it is stopped before any order was tried to the
+    end.
     """
     waiting = _in_turn(site, wanting())
     orders = [waiting, _largest_first(site, kinds, waiting)]
@@ -151,18 +150,15 @@ def cheapest_until_placed(
         return 0 in found and found[0].is_least and (len(kinds) == 1 or not by_price)
 
     def in_order(number: int) -> MoreNodes | None:
-        guess = guesses[number]
-        at_first = {} if guess is None else {0: guess.nodes[0].count}
-        if not number:
-            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=at_first)
-        if is_enough():
+        if number and is_enough():
             return None
         with Rehearsal(site):
-            _queue_anew(site, orders[number])
-            return add_until_placed(site, kinds, wanting, by_price=by_price, at_first=at_first)
+            if number:
+                _queue_anew(site, orders[number])
+            return add_until_placed(site, kinds, wanting, by_price=by_price, guess=guesses[number])
 
     guess = guesses[0]
-    if guess is not None and guesses[-1] is not None and _is_clearly_less(guesses[-1], guess):
+    if guess is not None and _is_clearly_less(guesses[-1], guess):
         more = in_order(1)
         if more is not None and _is_clearly_less(more, guess):
             return more, msgspec.structs.replace(guess, at_least=more.at_least)
@@ -179,9 +175,9 @@ def cheapest_until_placed(
     return in_turn, None
 
 
-def _is_clearly_less(more: MoreNodes, than: MoreNodes) -> bool:
+def _is_clearly_less(more: MoreNodes | None, than: MoreNodes) -> bool:
     """Say whether it takes less, and not just as a guess may be wrong."""
-    return not more.left and CLEARLY * more.nodes[0].count < than.nodes[0].count
+    return more is not None and not more.left and CLEARLY * sum(each.count for each in more.nodes) < than.nodes[0].count
 
 
 def _cost_of(more: MoreNodes, *, by_price: bool) -> tuple[float, ...]:
@@ -231,7 +227,7 @@ def add_until_placed(
     *,
     by_price: bool = False,
     moved: Iterable[Pod] = (),
-    at_first: Mapping[int, int] = MappingProxyType({}),
+    guess: MoreNodes | None = None,
 ) -> MoreNodes:
     """Return how many nodes it takes until none of the pods of `wanting` has no place; the cluster is left as it was.
 
@@ -242,11 +238,11 @@ def add_until_placed(
 
     Nodes are added in rounds, but whoever reads the answer adds them at once, and then the scheduler may place pods
     otherwise. So the same number is added at once afterwards, and what is missing then is added to it. It begins with
-    the nodes `at_first`, by the places of their kinds: if these do, nothing is done twice.
+    a `guess` of nodes of the first kind, if there is one: if these do, nothing is done twice.
     """
     waiting = wanting()
     least = _at_least(site, kinds, waiting, moved)
-    added: Counter[int] = Counter(at_first)
+    added: Counter[int] = Counter() if guess is None else Counter({0: guess.nodes[0].count})
     left = waiting
     seen = len(site.cluster.evictions)
 

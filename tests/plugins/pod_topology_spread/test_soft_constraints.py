@@ -121,6 +121,12 @@ def test_system_defaults_spread_the_pods_of_a_service_and_take_nodes_without_a_z
     assert {name: raw for name, (raw, _) in found.items()} == {n: round(score) for n, score in expected.items()}
 
 
+def test_system_defaults_spread_by_host_alone_where_no_node_has_a_zone():
+    handle = cluster(make_node("n1"), make_node("n2"), make_service("web", WEB), running("w1", "n1"))
+    found = scores(plugin_of(handle), make_pod().labels(WEB).info(), handle)
+    assert {name: raw for name, (raw, _) in found.items()} == {"n1": round(log(2 + 2) + 2), "n2": 2}
+
+
 def test_listed_defaults_need_every_label():
     handle = cluster(*NODES, make_node("nowhere"), make_service("web", WEB), running("w1", "a1"))
     default = DefaultConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway")
