@@ -117,6 +117,7 @@ def test_a_server_that_is_not_there_is_told_and_waited_for(run, tmp_path):
     port = free_port()
     scheduler = run("--secure-port", port, kubeconfig=kubeconfig)
     scheduler.wait_until_it_says("is the API server up")
+    scheduler.wait_until_it_says("serving health and metrics at")
     assert "127.0.0.1:1" in scheduler.said()
     assert get(port, "/livez") == "ok"
     with pytest.raises(urllib.error.HTTPError) as refused:

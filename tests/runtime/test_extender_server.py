@@ -13,7 +13,7 @@ from berth.framework.registry import Registry
 from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.serving.extender_server import NOT_SYNCED, ExtenderServer
-from berth.runtime.serving.server import PortTaken
+from berth.runtime.serving.options import PortTaken
 from tests.runtime.world import NODE, POD, World, configuration, scheduling
 from tests.waiting import until
 

@@ -16,7 +16,8 @@ from berth.decisions.fit import Fit
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving import server as serving
-from berth.runtime.serving.server import MAX_BODY_BYTES, HealthServer, Listener, PortTaken
+from berth.runtime.serving.options import PortTaken
+from berth.runtime.serving.server import MAX_BODY_BYTES, HealthServer, Listener
 from tests.e2e.processes import free_port
 from tests.runtime.world import World, configuration, scheduling
 from tests.waiting import until

@@ -167,7 +167,7 @@ async def _serve(
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.serving.extender_server import ExtenderServer
-    from berth.runtime.serving.server import PortTaken
+    from berth.runtime.serving.options import PortTaken
 
     stop = stop_on_signals()
     client = config.client_connection

@@ -7,12 +7,14 @@ its lease, 2 when the configuration cannot be used. Faults are reported in words
 import asyncio
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import random
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -352,13 +354,13 @@ async def _run(settings: RunSettings) -> None:
 async def _schedule(
     settings: RunSettings, transport: "Transport", stop: asyncio.Event, requests: "RestClientMetrics"
 ) -> None:
-    """Schedule and serve until told to stop."""
+    """Schedule and serve until told to stop. The cluster is asked for first."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.observing.several import Instruments
     from berth.runtime.scheduler import CycleStuck, LeadershipLost, LiveScheduler
-    from berth.runtime.serving.server import HealthServer, Listener, PortTaken
+    from berth.runtime.serving.options import PortTaken
 
-    (config, registry), flags, secure = settings.setup, settings.flags, settings.secure
+    (config, registry), flags = settings.setup, settings.flags
     metrics = metrics_for(config)
     observers: list[Instrument] = [metrics]
     if settings.tracing is not None:
@@ -377,33 +379,13 @@ async def _schedule(
         writes=settings.observing is None,
     )
     metrics.observe(scheduler)
-    is_default = "port" not in flags.given
-    insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)
-    serving = _secure_serving(secure)
-    server = HealthServer(
-        scheduler,
-        metrics,
-        config,
-        port=0,
-        also=insecure,
-        requests=requests,
-        secure=serving,
-        flags=flags.shown(),
-        decision_log=keeper,
-        api_server=settings.access.server,
-    )
     _debug_on_signal(scheduler)
     helpers = [asyncio.create_task(_settle(scheduler), name="settling"), *_follow_setup(settings, scheduler, metrics)]
     if keeper is not None:
         helpers.append(asyncio.create_task(keeper.run(scheduler), name="decision log"))
     try:
-        await server.start()
-        where = " and ".join(server.addresses) or "no port"
-        for_whom = settings.access.description
-        what = "scheduling" if settings.observing is None else "looking on, and writing nothing,"
-        _log.info("%s as %s for %s; serving health and metrics at %s", what, config.generation, for_whom, where)
-        with _told_on_this_machine(secure, serving):
-            await scheduler.run(stop)
+        async with _at_work(scheduler, stop) as at_work, _served(settings, scheduler, metrics, requests):
+            await at_work
     except AuthenticationLookupError as error:
         raise _Unusable(str(error)) from None
     except (LeadershipLost, CycleStuck, PortTaken) as error:
@@ -411,9 +393,58 @@ async def _schedule(
     finally:
         for helper in helpers:
             helper.cancel()
-        await server.stop()
         if keeper is not None:
             await keeper.stop(scheduler)
+
+
+@contextlib.asynccontextmanager
+async def _at_work(scheduler: "LiveScheduler", stop: asyncio.Event) -> AsyncIterator[asyncio.Task[None]]:
+    """Have the scheduler at work; whatever becomes of the rest, it is told to stop at the end, and waited for."""
+    at_work = asyncio.create_task(scheduler.run(stop), name="scheduler")
+    try:
+        yield at_work
+    finally:
+        stop.set()
+        await asyncio.wait({at_work})
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    settings: RunSettings, scheduler: "LiveScheduler", metrics: "Metrics", requests: "RestClientMetrics"
+) -> AsyncIterator[None]:
+    """Serve health, metrics and decisions.
+
+    What serves is imported beside the event loop, where the API server is at work on its first answers meanwhile.
+    Raises `PortTaken`, `AuthenticationLookupError`, `_Unusable`.
+    """
+    await asyncio.to_thread(importlib.import_module, "berth.runtime.serving.secure")
+    from berth.runtime.serving.server import HealthServer, Listener
+
+    flags, config = settings.flags, settings.setup.config
+    is_default = "port" not in flags.given
+    serving = _secure_serving(settings.secure)
+    server = HealthServer(
+        scheduler,
+        metrics,
+        config,
+        port=0,
+        also=Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default),
+        requests=requests,
+        secure=serving,
+        flags=flags.shown(),
+        decision_log=None if settings.kept is None else settings.kept.keeper,
+        api_server=settings.access.server,
+    )
+    try:
+        await server.start()
+        where = " and ".join(server.addresses) or "no port"
+        for_whom = settings.access.description
+        what = "scheduling" if settings.observing is None else "looking on, and writing nothing,"
+        _log.info("%s as %s for %s; serving health and metrics at %s", what, config.generation, for_whom, where)
+        with _told_on_this_machine(settings.secure, serving):
+            yield
+    finally:
+        await server.stop()
 
 
 def _builder(settings: RunSettings) -> Build:

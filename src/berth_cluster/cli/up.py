@@ -142,7 +142,7 @@ def command(
     Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything else is kept in memory and is gone
     when the command ends, unless --dir says where to keep it; Ctrl-C ends it.
     """
-    from berth.runtime.serving.server import PortTaken
+    from berth.runtime.serving.options import PortTaken
     from berth_cluster.cli.in_process import TypedSetup
     from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
     from berth_cluster.hollow.template import NodeTemplate

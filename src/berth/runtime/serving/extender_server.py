@@ -38,7 +38,8 @@ from berth.runtime.acting.bindings import BindingClient
 from berth.runtime.acting.effects import call
 from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.serving.extender_answers import AnswerError, ExtenderAnswers
-from berth.runtime.serving.server import SHUTDOWN_TIMEOUT_S, PortTaken, refuse_foreign_hosts
+from berth.runtime.serving.options import PortTaken
+from berth.runtime.serving.server import SHUTDOWN_TIMEOUT_S, refuse_foreign_hosts
 from berth.runtime.watched_resources import WatchedResources, event_of
 from berth.serving.peer_errors import PeerErrorLog, ServerLog
 from berth.state.pod_info import PodInfo

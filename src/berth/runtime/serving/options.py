@@ -52,6 +52,10 @@ class AuthenticationLookupError(Exception):
     """The cluster's authentication configuration cannot be read, and --authentication-tolerate-lookup-failure=false."""
 
 
+class PortTaken(RuntimeError):  # noqa: N818 - it says what happened
+    """The address cannot be listened on."""
+
+
 class AuthorizationOptions(msgspec.Struct, frozen=True):
     """How to find out whether they may."""
 

@@ -1,9 +1,9 @@
 """What the scheduler serves over HTTP: health, metrics, configuration, and its decisions.
 
-`berth run` starts a `HealthServer` before the first connection to the cluster, so that probes have an answer from the
-beginning. On the secure port it speaks TLS and answers those who may (`secure`); plain HTTP is for loopback only, as
-v1.20's `--port` has it. Requests are answered on the event loop; what reads the core does so between cycles, so that no
-view is half made, and answers 503 where a cycle does not end in time.
+`berth run` starts a `HealthServer` while the cluster is being read, so that probes have an answer long before that is
+done. On the secure port it speaks TLS and answers those who may (`secure`); plain HTTP is for loopback only, as v1.20's
+`--port` has it. Requests are answered on the event loop; what reads the core does so between cycles, so that no view is
+half made, and answers 503 where a cycle does not end in time.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ from berth.runtime.serving import zpages
 from berth.runtime.serving.debug_endpoints import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
+from berth.runtime.serving.options import PortTaken
 from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.turns import CycleBusy
 from berth.serving.connections import BoundedListener, ConnectionLimits, GuardedProtocol, limits_of
@@ -64,10 +65,6 @@ MAX_BODY_BYTES = 64 * 1024
 _TRUE = ("", "1", "true")
 _log = logging.getLogger("berth.scheduler")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class PortTaken(RuntimeError):  # noqa: N818 - it says what happened
-    """The address cannot be listened on."""
 
 
 class Listener(NamedTuple):
