@@ -92,6 +92,7 @@ def topology(handle):
 def resource_columns(handle):
     table = handle.cache.table
     both = [ResourceColumns(table, with_defaults=with_defaults) for with_defaults in (True, False)]
+    kept = np.array([0])  # the same array each time, as several plugins have it one after the other
 
     def ask():
         for columns in both:
@@ -99,7 +100,7 @@ def resource_columns(handle):
         return [
             [np.asarray(part).tolist() for part in columns.of(table, resource, rows)]
             for columns in both
-            for rows in (slice(None), columns.worth_computing(slice(None), table), table.rows())
+            for rows in (slice(None), columns.worth_computing(slice(None), table), table.rows(), kept)
             for resource in ("cpu", "memory", "gpu")
         ]
 
@@ -110,8 +111,7 @@ def kept_column(handle):
     table = handle.cache.table
     column = KeptColumn(table)
     return lambda: column.of(
-        lambda: (table.requested[0] - table.allocatable[0]).astype(np.float64),
-        lambda row: float(table.requested[0, row] - table.allocatable[0, row]),
+        lambda rows: (table.requested[0][rows] - table.allocatable[0][rows]).astype(np.float64)
     ).tolist()
 
 

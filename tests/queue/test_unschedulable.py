@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.builders import make_pod
-from berth.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, QueueingHint
-from berth.queue.hints import Registered, Strategy, WakeTable, is_kept_gated, strategies, strategy
+from berth.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, QueueingHint
+from berth.queue.hints import Registered, Strategy, WakeTable, heard, is_kept_gated, strategies, strategy
 from berth.queue.in_flight import InFlightEvent
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.pod_info import PodInfo, PodShapes
@@ -90,6 +90,25 @@ def test_each_pod_gets_what_it_would_get_if_it_were_asked_about(seed):
     woken = list(strategies(found, happened, tables, left_out))
     assert {queued.pod.uid: how for queued, how in woken} == expected
     assert len(woken) == len(expected)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_whether_an_event_is_heard_is_remembered_until_pods_wait_for_something_else(seed):
+    rng, shapes, found = random.Random(seed), PodShapes(), queue()
+    found.tables = {NAME: table_of([])}
+    for step in range(20):
+        uids = list(found.unschedulable)
+        if uids and rng.random() < 0.4:
+            del found.unschedulable[rng.choice(uids)]
+        else:
+            queued = rejected(info(f"p{step}", "1", shapes), rng.choice(((), ("Size",), ("Name",))), ())
+            found.unschedulable[queued.pod.uid] = queued
+        for event in (NODE_ADD, ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE):
+            happened, waiting_pods = InFlightEvent(event, None, None), found.unschedulable.values()
+            may_be_woken = any(strategy(each, happened, found.tables) for each in waiting_pods)
+            assert found._is_heard(event) or not may_be_woken
+            assert found._is_heard(event) is any(True for _ in heard(found.unschedulable, event, found.tables))
 
 
 def crowd(found, *, pods, shapes):

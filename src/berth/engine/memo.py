@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from berth.api.recent import Recent
 from berth.engine.memo_entry import NOTHING, Column, MemoEntry
@@ -50,6 +51,9 @@ SEEN_BYTES_AT_MOST = 32 << 20
 
 ENTRY_BYTES = 1 << 10
 """What an entry takes up beside its column and what its key says."""
+
+MAX_POSITIONS = 16
+"""For so many positions of the logs it is kept which rows have changed since then."""
 
 SLOTS_AT_MOST = 1 << 12
 """How many slots of one plugin are remembered; a slot that is made anew still finds its column by key."""
@@ -222,6 +226,22 @@ class Slots:
         return found
 
 
+class _ChangedRows:
+    """Rows that have changed, ascending; None where there are so many that all count."""
+
+    __slots__ = ("_array", "rows")
+
+    def __init__(self, rows: list[int] | None) -> None:
+        self.rows = rows
+        self._array: NDArray[np.intp] | None = None
+
+    def array(self) -> NDArray[np.intp]:
+        """Return them as an array, each time the same: plugins keep what they read of the rows of one array."""
+        if self._array is None:
+            self._array = np.array(self.rows, dtype=np.intp)
+        return self._array
+
+
 class Memos:
     """A bounded store of columns over one cache."""
 
@@ -244,7 +264,9 @@ class Memos:
         self.more_to_come = False
         """Whether the next pod in the queue is like the one that is tried (`PodShape.is_like`): then what is worked out
         is kept at once, and not from the second time on that it is asked for."""
-        self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
+        self._changed: dict[tuple[int, int, bool], _ChangedRows] = {}
+        """The rows that have changed since some positions of the logs, as these stand at `_changed_at`."""
+        self._changed_at = (-1, -1)
 
     @contextmanager
     def switched(self, *, on: bool) -> Iterator[None]:
@@ -443,12 +465,20 @@ class Memos:
 
     def changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
         """Return the rows changed after these positions; None where the column is better computed as a whole."""
+        return self._changed_rows(node_position, pod_position, with_pods).rows
+
+    def _changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> "_ChangedRows":
         table = self._cache.table
-        asked = (node_position, pod_position, table.node_log.position, table.pod_log.position, int(with_pods))
+        now = (table.node_log.position, table.pod_log.position)
         # Entries that were brought up to date together stand at the same positions, so one answer serves all of them.
-        if self._last_changed[0] != asked:
-            self._last_changed = (asked, self._rows_between(node_position, pod_position, with_pods))
-        return self._last_changed[1]
+        if self._changed_at != now or len(self._changed) > MAX_POSITIONS:
+            self._changed_at, self._changed = now, {}
+        asked = (node_position, pod_position if with_pods else 0, with_pods)
+        found = self._changed.get(asked)
+        if found is None:
+            rows = self._rows_between(node_position, pod_position, with_pods)
+            found = self._changed[asked] = _ChangedRows(rows)
+        return found
 
     def _rows_between(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
         table = self._cache.table
@@ -516,11 +546,11 @@ class Memos:
         nodes, pods = table.node_log.position, table.pod_log.position
         if entry.node_position == nodes and (entry.pod_position == pods or not with_pods):
             return True
-        rows = self.changed_rows(entry.node_position, entry.pod_position, with_pods)
-        if rows is None:
+        found = self._changed_rows(entry.node_position, entry.pod_position, with_pods)
+        if found.rows is None:
             return False
-        if rows:
-            changed = np.array(rows, dtype=np.intp)
+        if found.rows:
+            changed = found.array()
             entry.repair(changed, *compute(changed))
         entry.node_position, entry.pod_position = nodes, pods
         return True

@@ -112,7 +112,9 @@ class ImageLocality(ScorePlugin, ColumnScorePlugin, SignaturePlugin):
                 total[holders.rows] += scaled_sizes(holders.sizes, len(table))  # right, as no row comes twice
         if total is None:
             return np.zeros(row_count(table, rows), dtype=np.int64)
-        return image_score_column(total[rows], containers)
+        having = np.flatnonzero(total)  # as a rule few nodes
+        total[having] = image_score_column(total[having], containers)
+        return total[rows]
 
     def _wanted(self, spec: PodSpec) -> tuple[tuple[str, ...], int]:
         """Return the images that count, sorted, and among how many containers."""

@@ -25,8 +25,8 @@ from berth.framework.events import (
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.loaded import LoadedPlugin
 from berth.queue.in_flight import InFlightEvent
-from berth.queue.unschedulable import UnschedulablePods
-from berth.state.pod_info import PodInfo
+from berth.queue.unschedulable import Pods, UnschedulablePods
+from berth.state.pod_info import PodInfo, PodShape
 from berth.state.queued_pod import QueuedPod
 
 
@@ -91,12 +91,12 @@ class WakeTable:
             self._by_event[event] = found
         return found
 
-    def asked_about(self, queued: QueuedPod, happened: InFlightEvent) -> list[Registered] | None:
+    def asked_about(self, queued: QueuedPod, event: ClusterEvent) -> list[Registered] | None:
         """Return who is asked what an event means for a pod that was rejected like this one; None where nobody is."""
         rejectors = queued.rejectors
-        if not rejectors or happened.event.resource == WILDCARD:
+        if not rejectors or event.resource == WILDCARD:
             return None
-        return [registered for registered in self.concerned(happened.event) if registered.plugin in rejectors]
+        return [registered for registered in self.concerned(event) if registered.plugin in rejectors]
 
     def strategy_of_all(self, pods: Sequence[QueuedPod], happened: InFlightEvent) -> Strategy:
         """Say what an event means for pods that wait alike, by asking about the first.
@@ -165,6 +165,24 @@ def strategy(queued: QueuedPod, happened: InFlightEvent, tables: Mapping[str, Wa
     return best
 
 
+def heard(
+    waiting: UnschedulablePods, event: ClusterEvent, tables: Mapping[str, WakeTable]
+) -> Iterator[tuple[WakeTable | None, Mapping[PodShape, Pods], list[Registered] | None]]:
+    """Yield the pods that an event may help, by shape: their table, and who is asked, None where nobody need be.
+
+    Which these are depends on why pods wait (`UnschedulablePods.rejections`) and on the event alone.
+    """
+    for rejection, by_shape in waiting.alike():
+        # Whichever: pods that are filed together agree in all that the next two questions look at.
+        any_pod = next(iter(next(iter(by_shape.values())).values()))
+        if is_kept_gated(any_pod, event, tables):
+            continue
+        table = tables.get(rejection.profile_name)
+        asked = None if table is None else table.asked_about(any_pod, event)
+        if asked is None or asked:
+            yield table, by_shape, asked
+
+
 def strategies(
     waiting: UnschedulablePods, happened: InFlightEvent, tables: Mapping[str, WakeTable], except_uid: str = ""
 ) -> Iterator[tuple[QueuedPod, Strategy]]:
@@ -175,15 +193,7 @@ def strategies(
     # Of a pod that the event itself is about a hint may say something else than of others of its shape (it compares
     # uids), so such shapes are asked pod by pod.
     itself = {except_uid, *(obj.uid for obj in (happened.old, happened.new) if isinstance(obj, PodInfo))}
-    for rejection, by_shape in waiting.alike():
-        # Whichever: pods that are filed together agree in all that the next two questions look at.
-        any_pod = next(iter(next(iter(by_shape.values())).values()))
-        if is_kept_gated(any_pod, happened.event, tables):
-            continue
-        table = tables.get(rejection.profile_name)
-        asked = None if table is None else table.asked_about(any_pod, happened)
-        if asked is not None and not asked:
-            continue
+    for table, by_shape, asked in heard(waiting, happened.event, tables):
         is_alike = asked is not None and all(registered.by_shape for registered in asked)
         for pods in by_shape.values():
             how = None

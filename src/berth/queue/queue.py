@@ -24,7 +24,7 @@ from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT,
 from berth.framework.interface import TenantSortPlugin
 from berth.framework.status import Status
 from berth.queue.heap import PodHeap
-from berth.queue.hints import Strategy, WakeTable, is_kept_gated, is_of_interest, strategies, strategy
+from berth.queue.hints import Strategy, WakeTable, heard, is_kept_gated, is_of_interest, strategies, strategy
 from berth.queue.in_flight import InFlight, InFlightEvent
 from berth.queue.policy import BACKOFF_WINDOW_S, QueuePolicy
 from berth.queue.tenant_heap import TenantHeap
@@ -108,6 +108,8 @@ class SchedulingQueue:
         self._on_left = on_left
         self._next_flush: float | None = None
         self._next_backoff_flush: float | None = None
+        self._heard: dict[ClusterEvent, bool] = {}
+        self._heard_at = 0
         self._alarms: dict[str, float] = {}
         """When pods are to be tried again on a plugin's word, by their uid."""
         self._next_alarm: float | None = None
@@ -326,7 +328,7 @@ class SchedulingQueue:
         An event that no plugin registered for is neither kept nor held against any pod.
         """
         # So it is while the cluster is read at the start: there is nobody to wake, and nobody who could miss the event.
-        if not len(self.unschedulable) and not len(self.in_flight):
+        if not len(self.in_flight) and not self._is_heard(event):
             return
         if not is_of_interest(event, self.tables):
             return
@@ -339,6 +341,17 @@ class SchedulingQueue:
         for queued, how in woken:
             del self.unschedulable[queued.pod.uid]
             self._requeue(queued, how, event.label, now)
+
+    def _is_heard(self, event: ClusterEvent) -> bool:
+        """Say whether an event may wake anybody; worked out once as long as pods wait for the same reasons."""
+        if not len(self.unschedulable):
+            return False
+        if self._heard_at != self.unschedulable.rejections:
+            self._heard_at, self._heard = self.unschedulable.rejections, {}
+        found = self._heard.get(event)
+        if found is None:
+            found = self._heard[event] = any(True for _ in heard(self.unschedulable, event, self.tables))
+        return found
 
     def activate(self, uid: str, now: float) -> None:
         """Move a pending pod to the active queue at once, on a plugin's word; one in flight comes back to backoff."""

@@ -46,7 +46,7 @@ class _Filed(NamedTuple):
 class UnschedulablePods:
     """Pods by uid. One that has changed while it waits is filed anew by putting it in once more."""
 
-    __slots__ = ("_alike", "_came", "_filed", "_pods")
+    __slots__ = ("_alike", "_came", "_filed", "_pods", "rejections")
 
     def __init__(self) -> None:
         # Each pod is in `_pods`, in `_filed`, and in the one place in `_alike` that `_filed` names; no place is empty.
@@ -54,6 +54,8 @@ class UnschedulablePods:
         self._filed: dict[str, _Filed] = {}
         self._alike: dict[RejectedBy, dict[PodShape, dict[str, QueuedPod]]] = {}
         self._came = 0
+        self.rejections = 0
+        """Grows whenever pods wait for a reason for which none did, and when the last that waits for one goes."""
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -75,7 +77,10 @@ class UnschedulablePods:
         self._came += 1
         self._pods[uid] = queued
         self._filed[uid] = _Filed(rejection, shape, self._came if known is None else known.number)
-        self._alike.setdefault(rejection, {}).setdefault(shape, {})[uid] = queued
+        if rejection not in self._alike:
+            self._alike[rejection] = {}
+            self.rejections += 1
+        self._alike[rejection].setdefault(shape, {})[uid] = queued
 
     def __delitem__(self, uid: str) -> None:
         del self._pods[uid]
@@ -112,3 +117,4 @@ class UnschedulablePods:
             del shapes[filed.shape]
             if not shapes:
                 del self._alike[filed.rejection]
+                self.rejections += 1

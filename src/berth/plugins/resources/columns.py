@@ -6,7 +6,7 @@ change. Percentages are taken with float64 division, whose floor is that of the 
 `EXACT_BELOW`. Called by the resource plugins only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -27,12 +27,15 @@ EXACT_BELOW = 2.0**46
 GATHER_UNDER = 8
 """Below one row in this many, rows are picked out of the columns before anything is computed."""
 
-REBUILD_FROM = 64
-"""From this many changed rows on, kept arrays are made anew."""
+REBUILD_UNDER = 8
+"""From one changed row in this many on, kept arrays are made anew."""
 
 
 MAX_COLUMNS = 64
 """How many resources' columns are kept; each costs about 40 bytes a node, and a little with every row that changes."""
+
+MAX_PARTS = 4
+"""Of how many sets of rows it is kept what was read."""
 
 RESOURCES_WITH_DEFAULTS = 2
 
@@ -64,14 +67,16 @@ class ResourceColumn(NamedTuple):
 class ResourceColumns:
     """The columns of the resources that were asked for. `with_defaults`: CPU and memory as scoring counts them."""
 
-    __slots__ = ("_follower", "_kept", "_used", "_used_parts", "_with_defaults")
+    __slots__ = ("_follower", "_kept", "_parts", "_used", "_with_defaults")
 
     def __init__(self, table: NodeTable, *, with_defaults: bool) -> None:
         self._with_defaults = with_defaults
         self._follower = RowFollower(table, nodes=True, pods=True)
         self._kept: dict[str, ResourceColumn] = {}
         self._used = slice(0, 0)
-        self._used_parts: dict[str, ResourceColumn] = {}
+        # Several plugins read the same rows of the same resources, one after the other: what was read is kept under the
+        # identity of the rows, which are kept, too, so that nothing else has it, until a column changes.
+        self._parts: dict[int, tuple[Rows, dict[str, ResourceColumn]]] = {}
 
     @classmethod
     def shared(cls, table: NodeTable, *, with_defaults: bool) -> "ResourceColumns":
@@ -89,15 +94,15 @@ class ResourceColumns:
         if rows is not None and not rows:
             return
         node_changed = self._follower.node_changed
-        if rows is None or len(rows) >= REBUILD_FROM:
+        self._parts.clear()
+        if rows is None or len(rows) * REBUILD_UNDER > table.capacity:
             self._kept.clear()
-            self._used_parts.clear()
         else:
+            changed = np.array(rows, dtype=np.intp)
             for resource, column in self._kept.items():
-                self._kept[resource] = self._updated(table, resource, column, rows, node_changed)
+                self._kept[resource] = self._updated(table, resource, column, changed, node_changed)
         if rows is None or node_changed:
             self._used = slice(0, table.capacity - int(table.valid[::-1].argmax()))
-            self._used_parts.clear()
 
     def worth_computing(self, rows: Rows, table: NodeTable) -> Rows:
         """Return the rows to compute where `rows` are meant; `picked` makes the answer of it.
@@ -111,36 +116,44 @@ class ResourceColumns:
 
     def of(self, table: NodeTable, resource: str, rows: Rows) -> ResourceColumn:
         """Return a resource's columns, float64 (rows,), as of the last `catch_up`; do not write to them."""
-        if rows is self._used and resource in self._used_parts:
-            return self._used_parts[resource]
-        found = self._kept.get(resource)
-        if found is None:
-            if len(self._kept) >= MAX_COLUMNS:
-                self._kept.clear()
-                self._used_parts.clear()
-            found = self._kept[resource] = self._made(table, resource)
-        part = found.at(rows)
-        if rows is self._used:
-            self._used_parts[resource] = part
+        parts = self._parts.get(id(rows))
+        if parts is None:
+            if len(self._parts) >= MAX_PARTS:
+                self._parts.clear()
+            parts = self._parts[id(rows)] = rows, {}
+        part = parts[1].get(resource)
+        if part is None:
+            found = self._kept.get(resource)
+            if found is None:
+                if len(self._kept) >= MAX_COLUMNS:
+                    self._kept.clear()
+                found = self._kept[resource] = self._made(table, resource)
+            part = parts[1][resource] = found.at(rows)
         return part
 
-    def _made(self, table: NodeTable, resource: str) -> ResourceColumn:
+    def _amounts(self, table: NodeTable, resource: str, rows: Rows) -> tuple[Floats, Floats]:
+        """Return what rows have of a resource, and what their pods ask of it."""
         index = table.resource_index.get(resource)
         if index is None:
-            amounts, asked = np.zeros(table.capacity), np.zeros(table.capacity)
-        else:
-            amounts = table.allocatable[index].astype(np.float64)
-            asked = _requested(table, index, self._with_defaults)[index].astype(np.float64)
+            nothing = np.zeros(row_count(table, rows))
+            return nothing, nothing.copy()
+        # CPU and memory come first, and have defaults.
+        defaults = self._with_defaults and index < RESOURCES_WITH_DEFAULTS
+        given = (table.scoring_requested if defaults else table.requested)[index]
+        return table.allocatable[index][rows].astype(np.float64), given[rows].astype(np.float64)
+
+    def _made(self, table: NodeTable, resource: str) -> ResourceColumn:
+        amounts, asked = self._amounts(table, resource, slice(None))
         divisors = np.where(amounts != 0, amounts, np.inf)
         return _described(table, ResourceColumn(amounts, divisors, asked, amounts - asked, None, exact=True))
 
     def _updated(
-        self, table: NodeTable, resource: str, column: ResourceColumn, rows: Sequence[int], node_changed: bool
+        self, table: NodeTable, resource: str, column: ResourceColumn, rows: NDArray[np.intp], node_changed: bool
     ) -> ResourceColumn:
-        for row in rows:
-            has, asked = row_amounts(table, resource, row, with_defaults=self._with_defaults)
-            column.amounts[row], column.divisors[row] = has, has or np.inf
-            column.asked[row], column.free[row] = asked, has - asked
+        amounts, asked = self._amounts(table, resource, rows)
+        if node_changed:
+            column.amounts[rows], column.divisors[rows] = amounts, np.where(amounts != 0, amounts, np.inf)
+        column.asked[rows], column.free[rows] = asked, amounts - asked
         return _described(table, column) if node_changed else column
 
 
@@ -161,15 +174,15 @@ class KeptColumn:
         self._follower = RowFollower(table, nodes=True, pods=True)
         self._column: Floats | None = None
 
-    def of(self, make: Callable[[], Floats], make_row: Callable[[int], float]) -> Floats:
-        """Return the column over all rows; do not write to it."""
+    def of(self, make: Callable[[Rows], Floats]) -> Floats:
+        """Return the column over all rows; do not write to it. `make` returns it over some, as a new array."""
         rows = self._follower.changed_rows()
         column = self._column
-        if column is None or rows is None or len(rows) >= REBUILD_FROM:
-            column = self._column = make()
-            return column
-        for row in rows:
-            column[row] = make_row(row)
+        if column is None or rows is None or len(rows) * REBUILD_UNDER > len(column):
+            column = self._column = make(slice(None))
+        elif rows:
+            changed = np.array(rows, dtype=np.intp)
+            column[changed] = make(changed)
         return column
 
 
@@ -202,17 +215,12 @@ class Scratch:
         return self._ones[:size]
 
 
-def _requested(table: NodeTable, index: int, with_defaults: bool) -> Ints:
-    """Return the table of which row `index` says what is asked: CPU and memory come first, and have defaults."""
-    return table.scoring_requested if with_defaults and index < RESOURCES_WITH_DEFAULTS else table.requested
-
-
 def row_amounts(table: NodeTable, resource: str, row: int, *, with_defaults: bool) -> tuple[int, int]:
     """Return what one row has of a resource, and what its pods ask of it."""
     index = table.resource_index.get(resource)
     if index is None:
         return 0, 0
-    # As `_requested` has it, without its frame: this is asked six times for each pod that is placed.
+    # As `ResourceColumns` has it, without its arrays: this is asked six times for each pod that is placed.
     given = table.scoring_requested if with_defaults and index < RESOURCES_WITH_DEFAULTS else table.requested
     return table.allocatable.item(index, row), given.item(index, row)
 

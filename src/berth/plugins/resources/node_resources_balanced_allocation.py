@@ -232,12 +232,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, ColumnScorePl
             kept = self._before[alike] = KeptColumn(table), tuple([want._replace(amount=0) for want in wanted])
         column, nothing = kept
 
-        def make() -> Floats:
-            uses = self._scorer.column_uses(nothing, table, slice(None))
+        def make(rows: Rows) -> Floats:
+            uses = self._scorer.column_uses(nothing, table, rows)
             return balance_columns(uses, self._scratch, with_pod=False).copy()
 
-        def make_row(row: int) -> float:
-            uses = self._scorer.row_uses(nothing, table, row)
-            return float(balance([min(asked / has, 1.0) for has, asked, _ in uses if has]))
-
-        return column.of(make, make_row)
+        return column.of(make)
