@@ -33,7 +33,7 @@ from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, con
 from berth_workbench.planning.whatif import natural
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, owner_of, workload_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
-from berth_workbench.simulation.measures import is_pending, rows_by_pool, rows_by_zone
+from berth_workbench.simulation.measures import is_pending, pending_pods, rows_by_pool, rows_by_zone
 from berth_workbench.simulation.node_changes import remove_nodes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.processes import spread
@@ -159,7 +159,7 @@ def survival(
     With `pairs` two zones, two pools and two nodes are lost at once, too. Afterwards the cluster is as it was then.
     Raises `StoppedError` where it is stopped before anything is known.
     """
-    if any(is_pending(pod) for pod in site.cluster.of(Pod)):
+    if pending_pods(site.cluster):
         site.settle()
     asker = _Asker(site, pool_label, prices, simulated_at_most, watch)
     try:
@@ -227,7 +227,7 @@ class _Asker:
         site.count_no_more()
         self._stopped = False
         cluster = site.cluster
-        self.pending = sum(is_pending(pod) for pod in cluster.of(Pod))
+        self.pending = len(pending_pods(cluster))
         self._examples: dict[PodShape, PodInfo] = {}
         self._hopeless: list[str] = []
         """Uids of the pods that are left out."""

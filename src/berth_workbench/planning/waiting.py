@@ -24,7 +24,7 @@ from berth_workbench.planning.whatif import natural, what_holds, why_pending
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
-from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.measures import is_pending, pending_pods
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import Site
@@ -115,7 +115,7 @@ def waits_of(
     cluster = site.cluster
     now = _now(snapshot, cluster)
     ends = KnownEnds(snapshot.documents, durations)
-    pending = {pod.key for pod in cluster.of(Pod) if is_pending(pod)}
+    pending = {pod.key for pod in pending_pods(cluster)}
     site.settle()
     for step in situation.steps:
         before = set(cluster.pods)
@@ -124,7 +124,7 @@ def waits_of(
             ends.note(step.documents, namespace)
         pending |= set(cluster.pods) - before
     refuse_awaited(site)
-    pending |= {pod.key for pod in cluster.of(Pod) if is_pending(pod)}
+    pending |= {pod.key for pod in pending_pods(cluster)}
     for name in names:
         if name not in pending:
             there = cluster.objects.get(("Pod", name))

@@ -15,7 +15,7 @@ from berth.api.pod import Pod
 from berth_workbench.simulation.budgets import is_daemon
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
-from berth_workbench.simulation.measures import Measures, is_pending, measure
+from berth_workbench.simulation.measures import Measures, is_pending, measure, pending_pods
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import LOST, Broken, Site
@@ -111,7 +111,7 @@ class WhatIfRun:
         self._cluster = cluster = site.cluster
         self._site = site
         self._pool_label = pool_label
-        self._before = {key: pod.spec.node_name for key, pod in cluster.pods.items()}
+        self._before = cluster.placements
         self._measured = measure(cluster, pool_label=pool_label)
         cluster.publish_budgets()
         self._strained = {key for key, _ in cluster.budgets.violated()}
@@ -125,7 +125,7 @@ class WhatIfRun:
         is_complete = True
         words = "place what is pending"
         try:
-            if any(is_pending(pod) for pod in self._cluster.of(Pod)):
+            if pending_pods(self._cluster):
                 self._site.settle()
                 self._note_step(words)
             for step in steps:
@@ -164,7 +164,7 @@ class WhatIfRun:
         self._site.broken += self._lost(preempted)
         self._seen = (len(self._site.departures), len(self._cluster.evictions))
         self._left += left
-        pending = sum(is_pending(pod) for pod in self._cluster.of(Pod))
+        pending = len(pending_pods(self._cluster))
         self._steps.append(StepOutcome(words, len(left), len(preempted), pending))
 
     def _lost(self, preempted: Iterable[Eviction]) -> Iterator[Broken]:
@@ -184,12 +184,9 @@ class WhatIfRun:
             steps=tuple(self._steps),
             before=self._measured,
             after=measure(self._cluster, pool_label=self._pool_label),
-            notes=(*self._notes, *missing_resources(self._cluster, self._without_place()), *self._kept_rooms()),
+            notes=(*self._notes, *missing_resources(self._cluster, pending_pods(self._cluster)), *self._kept_rooms()),
             is_complete=is_complete,
         )
-
-    def _without_place(self) -> Iterator[Pod]:
-        return (pod for pod in self._cluster.of(Pod) if is_pending(pod))
 
     def _kept_rooms(self) -> Iterator[str]:
         """Say which pending pods keep room on nodes for themselves: others are told that they do not fit there.
@@ -204,10 +201,11 @@ class WhatIfRun:
                 yield f"room on {name} is kept for {pod.key}, which is nominated to it{why}"
 
     def _outcomes(self) -> Iterator[PodOutcome]:
-        for key, pod in self._cluster.pods.items():
-            before, node = self._before.get(key), pod.spec.node_name
+        for key, node in self._cluster.placements.items():
+            before = self._before.get(key)
             if node and node == before:
                 continue
+            pod = self._cluster.objects["Pod", key]
             if not node and not is_pending(pod):
                 continue
             message = "" if node else why_pending(self._cluster, pod)

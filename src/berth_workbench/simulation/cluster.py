@@ -204,7 +204,7 @@ class SimulatedCluster(UndoableCluster):
     @property
     def pods(self) -> dict[str, Pod]:
         """The pods, by `namespace/name`, as they are now: one is looked up in `objects`."""
-        return {pod.key: pod for pod in self.of(Pod)}
+        return {key: self.objects["Pod", key] for key in self._keys.get("Pod", ())}
 
     @property
     def without_node(self) -> list[Pod]:
@@ -214,7 +214,7 @@ class SimulatedCluster(UndoableCluster):
     @property
     def placements(self) -> dict[str, str]:
         """The node of each pod, by `namespace/name`; empty where it has none."""
-        return {pod.key: pod.spec.node_name for pod in self.of(Pod)}
+        return {key: pod.spec.node_name for key, pod in self.pods.items()}
 
     @property
     def circles(self) -> list[tuple[str, str]]:

@@ -101,7 +101,7 @@ def measure(
 ) -> Measures:
     """Return all measures of a cluster as it is now. `waited_s` is how long each pod waited, where time runs."""
     table = cluster.core.cache.table
-    rows, pending = table.rows(), [pod for pod in cluster.without_node if is_pending(pod)]
+    rows, pending = table.rows(), pending_pods(cluster)
     waiting = [cluster.core.intake.info(pod) for pod in pending]
     pods = placed(table)
     used = used_rows(table, pods)
@@ -135,11 +135,18 @@ def is_pending(pod: Pod) -> bool:
     return not pod.spec.node_name and is_active(pod)
 
 
+def pending_pods(cluster: SimulatedCluster) -> list[Pod]:
+    """Return the pods that are pending, by name; the others are not looked at."""
+    return [pod for pod in cluster.without_node if is_pending(pod)]
+
+
 def controller_of(metadata: ObjectMeta) -> tuple[str, str]:
     """Return kind and name of the controller that owns an object, empty where none does."""
     return next(((each.kind, each.name) for each in metadata.owner_references if each.controller), ("", ""))
 
 
+NOWHERE = -1
+"""The zone of a node that has none."""
 Placed = list[tuple[PodInfo, list[int]]]
 """The pods that `placed` returns. It looks at every pod, so who needs them several times hands them on."""
 
@@ -204,8 +211,12 @@ Shape = tuple[tuple[str, int], ...]
 def usual_requests(table: NodeTable, pending: Iterable[PodInfo] = (), pods: Placed | None = None) -> dict[Shape, int]:
     """Return how many pods, running and pending, request what: the most common shapes of requests, of pods with any."""
     counts: Counter[Shape] = Counter()
+    shapes: dict[int, Shape] = {}
     for pod, count in (*((pod, len(rows)) for pod, rows in pods or placed(table)), *((pod, 1) for pod in pending)):
-        shape = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount))
+        key = id(pod.requests)  # which most shapes of a DaemonSet's pods, for one, have in common
+        shape = shapes.get(key)
+        if shape is None:
+            shape = shapes[key] = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount))
         if shape:
             counts[shape] += count
     common = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
@@ -287,22 +298,30 @@ def spreads(table: NodeTable, zones: Mapping[str, Rows], pods: Placed | None = N
             workloads[f"{pod.namespace}/{kind}/{name}"] += on_rows
     replicas = {name: rows for name, rows in workloads.items() if len(rows) > 1}
     named = [name for name in zones if name]
-    zone_of_row = {row: number for number, name in enumerate(named) for row in zones[name].tolist()}
-    node_of_row = {row: number for number, row in enumerate(table.rows().tolist())}
-    found = {"zone": _spread(replicas, zone_of_row, len(named)), "node": _spread(replicas, node_of_row, len(table))}
+    zone_of_row = [NOWHERE] * table.capacity
+    for number, name in enumerate(named):
+        for row in zones[name].tolist():
+            zone_of_row[row] = number
+    nodes = list(range(table.capacity))  # all rows that have pods here are those of nodes
+    found = {"zone": _spread(replicas, zone_of_row, len(named)), "node": _spread(replicas, nodes, len(table))}
     return {over: spread for over, spread in found.items() if spread is not None}
 
 
-def _spread(replicas: Mapping[str, Sequence[int]], domain_of: Mapping[int, int], domains: int) -> WorkloadSpread | None:
+def _spread(replicas: Mapping[str, Sequence[int]], domain_of: Sequence[int], domains: int) -> WorkloadSpread | None:
     if domains < 2:
         return None
     skews: dict[str, int] = {}
     even: dict[str, float] = {}
+    known: dict[tuple[int, ...], float] = {}
     for name, rows in replicas.items():
-        counts = Counter(domain_of[row] for row in rows if row in domain_of)
-        if counts.total() > 1:
-            skews[name] = max(counts.values()) - (min(counts.values()) if len(counts) == domains else 0)
-            even[name] = evenness(list(counts.values()), domains)
+        by_domain = Counter(map(domain_of.__getitem__, rows))
+        by_domain.pop(NOWHERE, None)
+        counts = tuple(sorted(by_domain.values()))
+        if sum(counts) > 1:
+            skews[name] = counts[-1] - (counts[0] if len(counts) == domains else 0)
+            if counts not in known:
+                known[counts] = evenness(counts, domains)
+            even[name] = known[counts]
     if not skews:
         return None
     return WorkloadSpread(

@@ -31,7 +31,7 @@ from berth_workbench.planning.whatif import natural
 from berth_workbench.showing.ask import HowAsked, PoolLabel
 from berth_workbench.simulation.changes import ChangeError, Drain
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
-from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.measures import pending_pods
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
@@ -102,7 +102,7 @@ class UpgradeSearch:
         self._watch = watch
         site.settle()
         site.count_no_more()
-        pending = frozenset(pod.key for pod in cluster.of(Pod) if is_pending(pod))
+        pending = frozenset(pod.key for pod in pending_pods(cluster))
         self._pending = len(pending)
         self._trial = DrainTrial(site, pending)
         self._notes: dict[str, None] = {EXTENDERS_LEFT_OUT: None} if cluster.leaves_out_extenders else {}
@@ -126,7 +126,7 @@ class UpgradeSearch:
             self._cluster.undo_all()
             farthest = max(self._ways, key=lambda each: len(each.order), default=_Run())
             self._steps += farthest.steps
-        pending = sum(is_pending(pod) for pod in self._cluster.of(Pod))
+        pending = len(pending_pods(self._cluster))
         return self._plan(self._steps, pending, is_complete=is_complete)
 
     def _plan(self, steps: Sequence[UpgradeStep], pending: int, *, is_complete: bool) -> UpgradePlan:
