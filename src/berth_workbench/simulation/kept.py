@@ -7,7 +7,7 @@ whoever asks many questions about one file keeps its cluster here, and has each 
 import threading
 
 from berth.framework.setup import Setup
-from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.site import OF_WORKLOADS, Site
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -36,7 +36,7 @@ class KeptCluster:
             site = Site.of(snapshot, setup, seed=seed, watch=watch)
             self._asked, self._site = (snapshot, setup, seed), site
         site.cluster.begin()
-        return Site(site.cluster, snapshot.documents, watch=watch)
+        return Site(site.cluster, snapshot.of(*OF_WORKLOADS), watch=watch)
 
     def take_back(self) -> None:
         """Put everything back that the question of this thread has done, if the cluster was lent to it."""

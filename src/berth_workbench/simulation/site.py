@@ -41,6 +41,8 @@ class Broken(msgspec.Struct, frozen=True, rename="camel"):
     """Why, for people."""
 
 
+OF_WORKLOADS = (*POD_MAKERS, "ResourceClaimTemplate")
+"""The kinds of what a site knows beside its cluster."""
 LOST = "PodLost"
 DRAIN_BLOCKED = "DrainBlocked"
 EVICTION_REFUSED = "EvictionRefused"
@@ -56,7 +58,7 @@ class Site:
     def __init__(
         self, cluster: SimulatedCluster, documents: Iterable[Document] = (), *, watch: WorkWatch = UNWATCHED
     ) -> None:
-        """`documents` are those of the snapshot that the cluster was made of."""
+        """`documents` are those of the snapshot that the cluster was made of; of which kinds, `OF_WORKLOADS` says."""
         documents = list(documents)
         self.cluster = cluster
         self.departures: list[Departure] = []
@@ -97,8 +99,8 @@ class Site:
         with uncollected():
             loaded = _loaded(snapshot, watch)
             cluster = SimulatedCluster(loaded, config=config, registry=registry, seed=seed, memos=memos, **options)
-            cluster.add_followed(snapshot.documents)
-            return cls(cluster, snapshot.documents, watch=watch)
+            cluster.add_followed(snapshot.of(*(each.kind for each in cluster.core.resources)))
+            return cls(cluster, snapshot.of(*OF_WORKLOADS), watch=watch)
 
     def again(self, pods: Iterable[Pod]) -> "Site":
         """Return another site with the same objects, but only these of the pods that have no node."""
@@ -181,7 +183,7 @@ class Site:
 
 def _loaded(snapshot: Snapshot, watch: WorkWatch) -> Iterator[Struct]:
     """Return the objects of a snapshot, and tell how far it is. Raises `StoppedError`."""
-    watch.begin("loading the cluster", len(snapshot.documents))
+    watch.begin("loading the cluster", len(snapshot))
     return watch.over(snapshot.structs())
 
 

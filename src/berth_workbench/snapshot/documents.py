@@ -34,7 +34,14 @@ from berth_workbench.snapshot.header import MAX_HEADER, Header, header_of
 from berth_workbench.snapshot.mistaken import USUAL_KINDS, refuse_chart, refuse_template, refuse_unknown_kind
 from berth_workbench.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_list
 from berth_workbench.snapshot.templates import KIND as TEMPLATE
-from berth_workbench.snapshot.templates import Filled, ReplicaTemplate, ReplicaTemplateError, read_rows, read_template
+from berth_workbench.snapshot.templates import (
+    Filled,
+    Replicas,
+    ReplicaTemplate,
+    ReplicaTemplateError,
+    read_rows,
+    read_template,
+)
 from berth_workbench.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, room_of, unpacked
 
 __all__ = [
@@ -146,11 +153,35 @@ def complete(kind: str, found: Struct) -> None:
         force_setattr(meta, "uid", f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
 
 
+Part = Document | Replicas
+
+
+def count_of(part: Part) -> int:
+    """Return how many objects a part of a file has."""
+    return len(part) if isinstance(part, Replicas) else 1
+
+
+def documents_of(parts: Iterable[Part]) -> Iterator[Document]:
+    """Yield the objects of parts of files, each as a document."""
+    for part in parts:
+        if isinstance(part, Document):
+            yield part
+            continue
+        for filled in part.filled():
+            of = filled.template
+            yield Document(of.kind, filled, part.where, of.api_version, of.namespace, filled.texts[of.name_at])
+
+
 class FileContents(NamedTuple):
     """What some files held: objects, and the headers of those that are snapshots."""
 
-    documents: list[Document]
+    parts: list[Part]
     headers: list[Header]
+
+    @property
+    def documents(self) -> list[Document]:
+        """The objects, each as a document."""
+        return list(documents_of(self.parts))
 
 
 def read_documents(paths: Sequence[str | Path]) -> list[Document]:
@@ -204,7 +235,7 @@ def _files(place: Path) -> Sequence[Path]:
 def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_in: str) -> None:
     """Add what one stream holds. What has the header of a snapshot is no manifest, and never read strictly."""
     room = room_of(stream)
-    taken = _Taken(given.documents, source, room)
+    taken = _Taken(given, source, room)
 
     def parse(content: bytes) -> Iterator[Document]:
         way = _YamlWay(STRICT_PARSER if strictly_in else PARSER, room // NODE_BYTES)
@@ -236,24 +267,27 @@ def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_
 class _Taken:
     """The objects of one stream on their way to the others, as long as there may be more, and as they have room."""
 
-    __slots__ = ("_documents", "_room", "_source")
+    __slots__ = ("_count", "_given", "_room", "_source")
 
-    def __init__(self, documents: list[Document], source: str, room: int) -> None:
-        self._documents, self._source, self._room = documents, source, room
+    def __init__(self, given: FileContents, source: str, room: int) -> None:
+        self._given, self._source, self._room = given, source, room
+        self._count = sum(map(count_of, given.parts))
 
     def add(self, documents: Iterable[Document]) -> None:
         """Add objects that were read one by one."""
         for document in documents:
-            self.add_all((document,), len(document.json()))
+            self.add_part(document, len(document.json()))
 
-    def add_all(self, documents: Sequence[Document], size: int) -> None:
-        """Add objects that say so much together."""
-        if len(self._documents) + len(documents) > MAX_OBJECTS:
+    def add_part(self, part: Part, size: int) -> None:
+        """Add an object, or several, that say so much together."""
+        count = count_of(part)
+        self._count += count
+        if self._count > MAX_OBJECTS:
             raise SnapshotError(f"{self._source}: more than {MAX_OBJECTS:,} objects; no cluster has as many")
-        self._room -= size + OBJECT_BYTES * len(documents)
+        self._room -= size + OBJECT_BYTES * count
         if self._room < 0:
             raise SnapshotError(f"{self._source}: it unpacks to more objects than a file of its size has")
-        self._documents += documents
+        self._given.parts.append(part)
 
 
 def _take_snapshot(stream: io.BufferedReader, header: Header, source: str, taken: _Taken) -> None:
@@ -270,13 +304,9 @@ def _take_snapshot(stream: io.BufferedReader, header: Header, source: str, taken
             continue
         try:
             if line[0] == _BRACKET:
-                rows = [
-                    Document(of.kind, filled, where, of.api_version, of.namespace, filled.texts[of.name_at])
-                    for filled in read_rows(line, templates, texts)
-                    for of in (filled.template,)
-                ]
-                counted.update(document.kind for document in rows)
-                taken.add_all(rows, len(line))
+                replicas = read_rows(line, where, templates, texts)
+                counted.update(template.kind for template in replicas.templates)
+                taken.add_part(replicas, len(line))
                 continue
             head = _head(line, where)
             if head.kind == TEMPLATE:

@@ -140,6 +140,22 @@ class ReplicaTemplate:
         return found
 
 
+class Replicas(msgspec.Struct, frozen=True):
+    """Objects that stand together in a file, as their templates and texts: there are a hundred thousand of them."""
+
+    templates: list[ReplicaTemplate]
+    """That of each."""
+    texts: list[list[str]]
+    where: str
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def filled(self) -> Iterator[Filled]:
+        """Yield them one by one."""
+        return map(Filled, self.templates, self.texts)
+
+
 class _Part(msgspec.Struct):
     """What of a struct differs: the name of a field that is a struct, the fields of that, and what lies deeper."""
 
@@ -243,8 +259,8 @@ def read_template(line: bytes) -> ReplicaTemplate:
         raise ReplicaTemplateError(problem_of(error)) from None
 
 
-def read_rows(line: bytes, templates: Sequence[ReplicaTemplate], known: dict[str, str]) -> Iterator[Filled]:
-    """Yield the objects of a line of rows, each a template's number and its texts. Raises `ReplicaTemplateError`.
+def read_rows(line: bytes, where: str, templates: Sequence[ReplicaTemplate], known: dict[str, str]) -> Replicas:
+    """Return the objects of a line of rows, each a template's number and its texts. Raises `ReplicaTemplateError`.
 
     `known` has the texts that came before, of those that several objects may have: nodes and times.
     """
@@ -252,13 +268,15 @@ def read_rows(line: bytes, templates: Sequence[ReplicaTemplate], known: dict[str
         rows = read_deep(_decode_rows, line)
     except UNREADABLE as error:
         raise ReplicaTemplateError(problem_of(error)) from None
+    of_rows: list[ReplicaTemplate] = []
     for number, texts in rows:
         if not 0 <= number < len(templates) or len(texts) != len(templates[number].paths):
             raise ReplicaTemplateError(f"a row that does not fit template {number}")
         template = templates[number]
         for place in template.common:
             texts[place] = known.setdefault(texts[place], texts[place])
-        yield Filled(template, texts)
+        of_rows.append(template)
+    return Replicas(of_rows, [texts for _, texts in rows], where)
 
 
 def lines_of(objects: Sequence[bytes], may_be_cut: Callable[[int], bool]) -> Iterator[bytes]:
