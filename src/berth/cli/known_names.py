@@ -12,10 +12,11 @@ import click
 
 from berth.api.near_names import alike, meant, nearest
 from berth.api.user_error import UserError
-from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse, SchedulerQuestion
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from berth.cli.scheduler_in_use import SchedulerInUse
 
 SHOWN = 3
 Json = dict[str, Any]
@@ -46,7 +47,7 @@ class KnownPods(NamedTuple):
         return meant([workloads[each] for each in alike(name, workloads)]) or nearest(name, here)
 
 
-def pods_known_to(scheduler: SchedulerInUse) -> KnownPods:
+def pods_known_to(scheduler: "SchedulerInUse") -> KnownPods:
     """Ask for the pods on nodes, and for those that are pending."""
     placed, queued = _asked(scheduler, "/debug/pods", "/debug/queue")
     with contextlib.suppress(KeyError, TypeError, IndexError):
@@ -58,13 +59,15 @@ def pods_known_to(scheduler: SchedulerInUse) -> KnownPods:
     return KnownPods()
 
 
-def nodes_known_to(scheduler: SchedulerInUse) -> tuple[str, ...]:
+def nodes_known_to(scheduler: "SchedulerInUse") -> tuple[str, ...]:
     """Ask for the names of the nodes."""
     return tuple(_asked(scheduler, "/debug/nodes")[0].get("names") or ())
 
 
-def _asked(scheduler: SchedulerInUse, *paths: str) -> list[Json]:
+def _asked(scheduler: "SchedulerInUse", *paths: str) -> list[Json]:
     """Return what is answered to each; nothing where that is an error."""
+    from berth.cli.scheduler_in_use import SchedulerQuestion
+
     try:
         answers = scheduler.ask_all([SchedulerQuestion(path, "names") for path in paths])
     except click.ClickException:
@@ -79,7 +82,7 @@ def complete_pod(context: click.Context, _option: click.Parameter, begun: str) -
     """Complete the name of a pod in the namespace that was typed, or NAMESPACE/NAME."""
     namespace = context.params.get("namespace") or "default"
 
-    def names(scheduler: SchedulerInUse) -> Iterator[str]:
+    def names(scheduler: "SchedulerInUse") -> Iterator[str]:
         for key in pods_known_to(scheduler).keys:
             yield key if "/" in begun else key.removeprefix(f"{namespace}/")
 
@@ -94,16 +97,18 @@ def complete_node(context: click.Context, _option: click.Parameter, begun: str) 
 def complete_zone(context: click.Context, _option: click.Parameter, begun: str) -> "list[CompletionItem]":
     """Complete the name of a zone."""
 
-    def names(scheduler: SchedulerInUse) -> Iterable[str]:
+    def names(scheduler: "SchedulerInUse") -> Iterable[str]:
         return (_asked(scheduler, "/debug/nodes")[0].get("zones") or {}).get("names") or ()
 
     return _completed(context, begun, names)
 
 
 def _completed(
-    context: click.Context, begun: str, names: Callable[[SchedulerInUse], Iterable[str]]
+    context: click.Context, begun: str, names: "Callable[[SchedulerInUse], Iterable[str]]"
 ) -> "list[CompletionItem]":
     from click.shell_completion import CompletionItem
+
+    from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse
 
     if context.params.get("cluster"):
         return []  # a cluster in files, which it would take too long to read

@@ -213,6 +213,8 @@ class PodShape(PodFamily):
             force_setattr(spec, "node_name", self._spec.node_name)
         found = PodShape(_shared_part(pod, spec), self.counting, family, is_read_only=True)
         found.__dict__.update(requests=self.requests, scoring_requests=self.scoring_requests)
+        if meta.labels is own.labels:
+            found.__dict__.update(label_key=self.label_key)
         return found
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:

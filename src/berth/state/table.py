@@ -213,7 +213,16 @@ class WritableNodeTable(NodeTable):
         cpu_milli: list[int] = []
         memory_bytes: list[int] = []
         everywhere: list[int] = []
+        # Shapes that differ in something else, as those of a DaemonSet's pods do, have their requests in common.
+        requesting: dict[int, tuple[PodInfo, list[int]]] = {}
         for pod, rows in groups:
+            self.pods_by_priority[pod.priority] = self.pods_by_priority.get(pod.priority, 0) + len(rows)
+            known = requesting.get(id(pod.requests))
+            if known is None:
+                requesting[id(pod.requests)] = pod, list(rows)
+            else:
+                known[1].extend(rows)
+        for pod, rows in requesting.values():
             count = len(rows)
             for resource, amount in pod.requests.items():
                 if amount:
@@ -223,7 +232,6 @@ class WritableNodeTable(NodeTable):
             cpu_milli += [pod.scoring_requests[0]] * count
             memory_bytes += [pod.scoring_requests[1]] * count
             everywhere += rows
-            self.pods_by_priority[pod.priority] = self.pods_by_priority.get(pod.priority, 0) + count
         for resource, (at, of_each) in amounts.items():
             index = self.column_of(resource)
             np.add.at(self.requested[index], np.asarray(at, dtype=np.intp), np.asarray(of_each, dtype=np.int64))

@@ -4,7 +4,6 @@
 into a snapshot and into documents. What cannot be read ends the command with one line, exit code 1.
 """
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -140,6 +139,8 @@ def take_cluster(kubeconfig: str, context: str, custom: "Sequence[CustomResource
     """Return a snapshot of the cluster that a kubeconfig leads to, with `custom` resources.
 
     Raises `click.ClickException`, `UserError`."""
+    import asyncio
+
     from berth.api.errors import TransportError
     from berth.kube.credentials.access import load_access
     from berth.kube.credentials.kubeconfig import KubeconfigError

@@ -34,6 +34,7 @@ from berth_workbench.snapshot.header import MAX_HEADER, Header, header_of
 from berth_workbench.snapshot.mistaken import USUAL_KINDS, refuse_chart, refuse_template, refuse_unknown_kind
 from berth_workbench.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_list
 from berth_workbench.snapshot.templates import KIND as TEMPLATE
+from berth_workbench.snapshot.templates import START as TEMPLATES_START
 from berth_workbench.snapshot.templates import (
     Filled,
     Replicas,
@@ -308,7 +309,7 @@ def _take_snapshot(stream: io.BufferedReader, header: Header, source: str, taken
                 counted.update(template.kind for template in replicas.templates)
                 taken.add_part(replicas, len(line))
                 continue
-            head = _head(line, where)
+            head = _TEMPLATES_HEAD if line.startswith(TEMPLATES_START) else _head(line, where)
             if head.kind == TEMPLATE:
                 templates.append(read_template(line))
                 continue
@@ -390,7 +391,7 @@ class _List(msgspec.Struct, rename="camel"):
     items: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_NO_HEAD = _Head()
+_NO_HEAD, _TEMPLATES_HEAD = _Head(), _Head(TEMPLATE)
 _decode_head = msgspec.json.Decoder(_Head).decode
 _decode_list = msgspec.json.Decoder(_List).decode
 

@@ -235,6 +235,8 @@ def _with(value: Any, path: Path, text: str) -> Any:
 # -- in a file -------------------------------------------------------------------------------------------------------
 
 KIND = "BerthTemplate"
+START = b'{"kind":"BerthTemplate",'
+"""How such a line is written, so that it need not be read to see what it is."""
 ROWS_AT_MOST = 1000
 """So many objects stand in one line."""
 
