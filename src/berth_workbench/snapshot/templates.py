@@ -133,7 +133,7 @@ class ReplicaTemplate:
             for field, place in part.own:
                 force_setattr(value, field, texts[place])
             for path, place in part.deep:
-                force_setattr(value, path[0], _put(getattr(value, path[0]), path[1:], texts[place]))
+                force_setattr(value, path[0], _put(getattr(value, path[0]), path, texts[place], 1))
             force_setattr(found, part.name, value)
             if part.repeats_at is not None:
                 part.text, part.last = texts[part.repeats_at], value
@@ -206,17 +206,21 @@ def _fields_at(made: Any, path: Path) -> list[Any] | None:
     return found if isinstance(made, str) else None
 
 
-def _put(value: Any, path: Sequence[Any], text: str) -> Any:
-    """Return a part of a struct with another text in one place."""
-    if not path:
+def _put(value: Any, path: Sequence[Any], text: str, at: int = 0) -> Any:
+    """Return a part of a struct with another text in one place, to which `path` leads from `at` on."""
+    if at == len(path):
         return text
+    step = path[at]
     if isinstance(value, tuple):
-        at = path[0]
-        return (*value[:at], _put(value[at], path[1:], text), *value[at + 1 :])
-    if isinstance(value, Mapping):
-        return ReadOnlyDict({**value, path[0]: _put(value[path[0]], path[1:], text)})
+        return (*value[:step], _put(value[step], path, text, at + 1), *value[step + 1 :])
+    if isinstance(
+        value, dict
+    ):  # as all maps in structs are; to ask whether it is a `Mapping` takes longer than the rest
+        changed = ReadOnlyDict(value)
+        dict.__setitem__(changed, step, _put(value[step], path, text, at + 1))
+        return changed
     found = shallow_copy(value)
-    force_setattr(found, path[0], _put(getattr(value, path[0]), path[1:], text))
+    force_setattr(found, step, _put(getattr(value, step), path, text, at + 1))
     return found
 
 
