@@ -315,7 +315,7 @@ def _take_snapshot(stream: io.BufferedReader, header: Header, source: str, taken
                 continue
         except ReplicaTemplateError as error:
             raise SnapshotError(f"{where}: not readable as objects that are alike: {error}") from None
-        document = _document(head, line, where)
+        document = _document(head, line.rstrip(), where)  # the rest is written without space
         counted[document.kind] += 1
         taken.add((document,))
     for kind, count in header.counts.items():
