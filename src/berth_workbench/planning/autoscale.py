@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from berth.api.pod import Pod
-from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, cheapest_until_placed
+from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, cheapest_until_placed, fewest_nodes
 from berth_workbench.planning.node_groups import NodeGroup, NodeGroupSpec, groups_in
 from berth_workbench.planning.rebalance.movability import LocalVolumes, local_volumes
 from berth_workbench.planning.room_by_moving import MoveSearch, RoomByMoving
@@ -138,7 +138,8 @@ def autoscale(
         return list(_waiting(found for key in backlog if (found := cluster.objects.get(("Pod", key))) is not None))
 
     kinds = [each.kind for each in groups]
-    more, in_turn, moving = MoreNodes(left=len(backlog)), None, None
+    more = MoreNodes(at_least=fewest_nodes(site, kinds, wanting()), left=len(backlog), tried_with=0)
+    in_turn, moving = None, None
     is_complete = len(spot) == len(spot_groups) and not watch.is_stopped
     try:
         more, in_turn = cheapest_until_placed(site, kinds, wanting, by_price=by_price, watch=within)

@@ -88,7 +88,7 @@ class MoreNodes(msgspec.Struct, frozen=True, rename="camel"):
     left: int = 0
     """How many pods have none all the same: no node of these kinds takes them, or as many as may be added are added."""
     tried_with: int | None = None
-    """By how many of the pods it is known, where that is not by all of them."""
+    """By how many of the pods it is known, where that is not by all of them; 0 where it was stopped before."""
 
     @property
     def is_least(self) -> bool:
@@ -241,7 +241,7 @@ def add_until_placed(
     a `guess` of nodes of the first kind, if there is one: if these do, nothing is done twice.
     """
     waiting = wanting()
-    least = _at_least(site, kinds, waiting, moved)
+    least = fewest_nodes(site, kinds, waiting, moved)
     added: Counter[int] = Counter() if guess is None else Counter({0: guess.nodes[0].count})
     left = waiting
     seen = len(site.cluster.evictions)
@@ -457,7 +457,7 @@ def _with_evicted(site: Site, pods: list[Pod], seen: int) -> list[Pod]:
     return pods + [pod for pod in found if pod is not None and is_pending(pod)]
 
 
-def _at_least(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod], moved: Iterable[Pod]) -> int:
+def fewest_nodes(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod], moved: Iterable[Pod] = ()) -> int:
     """Return how many nodes it takes at least, whichever they are: the sums over the largest node of the kinds.
 
     What pods request, less the room of the nodes that are there, has to be on new nodes, in whatever way the pods are

@@ -108,7 +108,12 @@ def _what_helps(found: AutoscalePlan) -> Iterator[str]:
 
 
 def _added_in_words(more: MoreNodes) -> str:
-    return nodes_in_words(more) if more.nodes else "no node of these groups helps"
+    if more.nodes:
+        return nodes_in_words(more)
+    if more.tried_with == 0:
+        bound = f"; fewer than {more.at_least:,} cannot do" if more.at_least > 1 else ""
+        return f"which nodes help was not found out yet{bound}"
+    return "no node of these groups helps"
 
 
 def _price(price: float | None) -> str:

@@ -8,7 +8,9 @@ import pytest
 
 from berth_workbench.planning import more_nodes
 from berth_workbench.planning.node_groups import NodeGroupError, groups_in, read_groups
+from berth_workbench.questions.autoscale import told
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.effort import examples
@@ -44,6 +46,22 @@ def test_max_and_what_no_group_takes():
     objects = [node("s1"), pod("full", "s1", "4"), *(pod(f"w{i}", cpu="4") for i in range(3)), pod("huge", cpu="9")]
     found = planned(objects, [{"name": "std", "max": 3}])
     assert (found.backlog, added(found), found.more.placed, found.more.left) == (4, {"std": 2}, 2, 2)
+
+
+def test_stopped_before_anything_was_tried_it_does_not_say_that_nothing_helps():
+    """Nine pods of 2 CPUs each on nodes of 4: by their sums, fewer than five nodes cannot do."""
+    objects = [node("s1"), pod("full", "s1", "4"), *(pod(f"w{i}", cpu="2") for i in range(9))]
+
+    class StopsThere(WorkWatch):
+        @property
+        def is_stopped(self):
+            return self.doing == "looking for what the backlog takes"
+
+    found = planned(objects, [{"name": "std"}], watch=StopsThere())
+    assert (found.is_complete, found.more.nodes, found.more.tried_with, found.more.at_least) == (False, (), 0, 5)
+    verdict = next(iter(told(found)))
+    assert verdict.text == "9 pods have no place: which nodes help was not found out yet; fewer than 5 cannot do."
+    assert added(planned(objects, [{"name": "std"}])) == {"std": 5}
 
 
 def test_groups_from_templates_like_nodes_and_prices_of_a_file():
