@@ -107,6 +107,19 @@ def test_whether_informers_share_their_parts_changes_nothing_about_shapes(shares
     assert [msgspec.json.encode(each) for each in pods] == before
 
 
+def test_pods_that_come_together_share_a_shape_where_their_labels_are_equal_and_not_the_same():
+    """They share their containers, which are none, and nothing else."""
+    pods = [
+        decode(
+            "Pod", {"metadata": {"name": f"p{number}", "labels": {"app": "xy"[number % 2]}}, "spec": {"nodeName": "n"}}
+        )
+        for number in range(6)
+    ]
+    shapes = list(PodShapes().of_placed(pods))
+    assert len(set(map(id, shapes))) == 2 and shapes[::2] == [shapes[0]] * 3
+    assert [dict(each.metadata.labels) for each in pods] == [{"app": "xy"[number % 2]} for number in range(6)]
+
+
 def test_nothing_is_looked_for_by_parts_of_a_shape_that_was_dropped():
     shapes, share = PodShapes(max_shapes=2), PodSharing()
     for round_ in range(3):

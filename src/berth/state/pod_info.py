@@ -180,6 +180,11 @@ class PodShape(PodFamily):
         force_setattr(pod, "spec", spec)
         return True
 
+    def takes_equal(self, pod: Pod) -> bool:
+        """Say the same of a pod on a node whose labels are equal to those of this one's, and need not be the same."""
+        force_setattr(pod.metadata, "labels", self._pod.metadata.labels)
+        return self.takes(pod, is_placed=True)
+
     def is_like(self, other: "PodShape") -> bool:
         """Say whether pods of the two shapes differ in labels at most, as those of an indexed Job do.
 
@@ -374,8 +379,10 @@ class PodShapes:
         Where they share their containers, shapes that are like another's in most are made of that one, and not kept
         for other pods: thousands of them would drive out those that many pods have.
         """
-        # By identity, which is only a hint where to look.
+        # By identity, which is only a hint where to look; and by what labels and affinity say, since those that are
+        # equal need not be the same.
         same: dict[tuple[str, int, int, int], PodShape] = {}
+        equal: dict[tuple[str, int, bytes], PodShape] = {}
         near: dict[tuple[str, int], PodShape] = {}
         for pod in pods:
             meta, spec = pod.metadata, pod.spec
@@ -386,11 +393,14 @@ class PodShapes:
             parts = *beside, id(meta.labels), id(spec.affinity)
             shape = same.get(parts)
             if shape is None or not shape.takes(pod, is_placed=True):
-                first = near.get(beside)
-                shape = None if first is None or first.is_large else first.beside(pod, self._family)
-                if shape is None:
-                    shape = near[beside] = self.of(pod, is_placed=True)
-                same[parts] = shape
+                said = *beside, _ENCODER.encode((meta.labels, spec.affinity))
+                shape = equal.get(said)
+                if shape is None or not shape.takes_equal(pod):
+                    first = near.get(beside)
+                    shape = None if first is None or first.is_large else first.beside(pod, self._family)
+                    if shape is None:
+                        shape = near[beside] = self.of(pod, is_placed=True)
+                same[parts] = equal[said] = shape
             yield shape
 
     def _family(self, pod: Pod) -> PodFamily:

@@ -37,7 +37,7 @@ from berth_workbench.snapshot.templates import KIND as TEMPLATE
 from berth_workbench.snapshot.templates import START as TEMPLATES_START
 from berth_workbench.snapshot.templates import (
     Filled,
-    Replicas,
+    ReplicaRows,
     ReplicaTemplate,
     ReplicaTemplateError,
     read_rows,
@@ -154,12 +154,12 @@ def complete(kind: str, found: Struct) -> None:
         force_setattr(meta, "uid", f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
 
 
-Part = Document | Replicas
+Part = Document | ReplicaRows
 
 
 def count_of(part: Part) -> int:
     """Return how many objects a part of a file has."""
-    return len(part) if isinstance(part, Replicas) else 1
+    return len(part) if isinstance(part, ReplicaRows) else 1
 
 
 def documents_of(parts: Iterable[Part]) -> Iterator[Document]:

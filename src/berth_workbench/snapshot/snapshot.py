@@ -16,7 +16,7 @@ from berth.api.shared_parts import Share, sharing_of
 from berth.api.untrusted import UNREADABLE
 from berth_workbench.snapshot.documents import Document, Part, complete, count_of, documents_of, is_read, read_given
 from berth_workbench.snapshot.header import Header
-from berth_workbench.snapshot.templates import Filled, Replicas, ReplicaTemplate
+from berth_workbench.snapshot.templates import Filled, ReplicaRows, ReplicaTemplate
 from berth_workbench.snapshot.text import SnapshotError
 
 
@@ -104,7 +104,7 @@ class _Reader:
         try:
             return self._complete(template.struct(texts, self._of_json))
         except (*UNREADABLE, QuantityError):
-            part = Replicas([template], [texts], where)
+            part = ReplicaRows([template], [texts], where)
             return self._whole(next(documents_of((part,))))
 
     def _complete(self, found: Struct) -> Struct:

@@ -140,7 +140,7 @@ class ReplicaTemplate:
         return found
 
 
-class Replicas(msgspec.Struct, frozen=True):
+class ReplicaRows(msgspec.Struct, frozen=True):
     """Objects that stand together in a file, as their templates and texts: there are a hundred thousand of them."""
 
     templates: list[ReplicaTemplate]
@@ -265,7 +265,7 @@ def read_template(line: bytes) -> ReplicaTemplate:
         raise ReplicaTemplateError(problem_of(error)) from None
 
 
-def read_rows(line: bytes, where: str, templates: Sequence[ReplicaTemplate], known: dict[str, str]) -> Replicas:
+def read_rows(line: bytes, where: str, templates: Sequence[ReplicaTemplate], known: dict[str, str]) -> ReplicaRows:
     """Return the objects of a line of rows, each a template's number and its texts. Raises `ReplicaTemplateError`.
 
     `known` has the texts that came before, of those that several objects may have: nodes and times.
@@ -282,7 +282,7 @@ def read_rows(line: bytes, where: str, templates: Sequence[ReplicaTemplate], kno
         for place in template.common:
             texts[place] = known.setdefault(texts[place], texts[place])
         of_rows.append(template)
-    return Replicas(of_rows, [texts for _, texts in rows], where)
+    return ReplicaRows(of_rows, [texts for _, texts in rows], where)
 
 
 def lines_of(objects: Sequence[bytes], may_be_cut: Callable[[int], bool]) -> Iterator[bytes]:
