@@ -168,13 +168,22 @@ def test_what_a_part_of_a_backlog_shows_is_proven_with_all_of_it(monkeypatch):
     for seed in range(examples(8)):
         rng = random.Random(seed)
         sizes = {size: rng.choice([20, 40, 50]) for size in rng.sample(range(1, 8), 2)}
-        apart = [
-            {"topologyKey": HOSTNAME, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}
-        ]
-        wants = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}}
+        # From their own kind: from all others, it would be chance how many nodes those leave to them.
+        wants = {
+            size: {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": f"p{size}"}}}
+                        ]
+                    }
+                }
+            }
+            for size in sizes
+        }
         kept_apart = rng.choice([None, *sizes])
         pods = [
-            manifest(f"p{size}-{number}", size, **(wants if size == kept_apart else {}))
+            manifest(f"p{size}-{number}", size, **(wants[size] if size == kept_apart else {}))
             for size, count in sizes.items()
             for number in range(count)
         ]

@@ -127,6 +127,7 @@ class ResourceColumns:
             if found is None:
                 if len(self._kept) >= MAX_COLUMNS:
                     self._kept.clear()
+                    self._parts = {id(rows): (parts := (rows, {}))}  # where nothing changes, nothing else ends these
                 found = self._kept[resource] = self._made(table, resource)
             part = parts[1][resource] = found.at(rows)
         return part
