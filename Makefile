@@ -59,7 +59,7 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -n 2 --dist worksteal --histories 150 --share -m "not long" --ignore tests/soak tests plugins/tests
+	$(BIN)/pytest -n 2 --dist worksteal --histories 300 --share -m "not long" --ignore tests/soak tests plugins/tests
 
 unit-all: setup browser
 	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests plugins/tests

@@ -1,9 +1,9 @@
 """What holds for every test: hypothesis is deterministic and knows no deadlines, since machines are shared.
 
-`HYPOTHESIS_PROFILE=all` (what `make test-all` sets) has them look at three times as much, and
+`HYPOTHESIS_PROFILE=all` (what `make test-all` sets) has them look at six times as much, and
 `HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time. Histories of faults
 (tests/faults) have fresh seeds in each run: `BERTH_FAULTS_SEED` repeats those of another, `--seed` lives one alone.
-`--share` (what `make test` sets) makes a third of the cases of a test that has many.
+`--share` (what `make test` sets) makes every sixth case of a test that has many.
 Random what-ifs are the same in each run; `--questions 1000` asks more of them, and `--seed` asks one alone.
 """
 
@@ -35,7 +35,7 @@ def pytest_addoption(parser):
     """Options of histories of faults (tests/faults), and of random what-ifs (tests/workbench/planning)."""
     parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
     parser.addoption("--histories", type=int, default=100, help="how many histories of faults to live")
-    parser.addoption("--share", action="store_true", help="of a test with many cases, make every third")
+    parser.addoption("--share", action="store_true", help="of a test with many cases, make every sixth")
     parser.addoption("--questions", type=int, default=20, help="how many random what-ifs to hold against the oracle")
 
 

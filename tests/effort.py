@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-SHARE = 3
-MANY_CASES = 6
+SHARE = 6
+MANY_CASES = 4
 """A test that has as many cases is one of many."""
 
 
@@ -18,12 +18,12 @@ def looks_everywhere():
 
 
 def examples(count):
-    """So many examples in `make test-all`, and a third of them in `make test`."""
+    """So many examples in `make test-all`, and a sixth of them in `make test`."""
     return count if looks_everywhere() else max(1, count // SHARE)
 
 
 def shared_out(names: Iterable[str]) -> set[str]:
-    """Which of these cases of tests `make test` leaves out: of a test that has many, all but every third."""
+    """Which of these cases of tests `make test` leaves out: of a test that has many, all but every sixth."""
     cases: dict[str, list[str]] = {}
     for name in names:
         cases.setdefault(name.partition("[")[0], []).append(name)
