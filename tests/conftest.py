@@ -1,6 +1,6 @@
 """What holds for every test: hypothesis is deterministic and knows no deadlines, since machines are shared.
 
-`HYPOTHESIS_PROFILE=all` (what `make test-all` sets) has them look at six times as much, and
+`HYPOTHESIS_PROFILE=all` (what `make test-all` sets) has them look at three times as much, and
 `HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time. Histories of faults
 (tests/faults) have fresh seeds in each run: `BERTH_FAULTS_SEED` repeats those of another, `--seed` lives one alone.
 `--share` (what `make test` sets) makes every sixth case of a test that has many.

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-SHARE = 6
+SHARE = 3
+CASES_SHARE = 6
 MANY_CASES = 4
 """A test that has as many cases is one of many."""
 
@@ -18,7 +19,7 @@ def looks_everywhere():
 
 
 def examples(count):
-    """So many examples in `make test-all`, and a sixth of them in `make test`."""
+    """So many examples in `make test-all`, and a third of them in `make test`."""
     return count if looks_everywhere() else max(1, count // SHARE)
 
 
@@ -27,7 +28,7 @@ def shared_out(names: Iterable[str]) -> set[str]:
     cases: dict[str, list[str]] = {}
     for name in names:
         cases.setdefault(name.partition("[")[0], []).append(name)
-    return {name for of in cases.values() if len(of) >= MANY_CASES for at, name in enumerate(of) if at % SHARE}
+    return {name for of in cases.values() if len(of) >= MANY_CASES for at, name in enumerate(of) if at % CASES_SHARE}
 
 
 def instructions(does: Callable[[], object]) -> int:
