@@ -178,9 +178,11 @@ class AskedTotals:
                 return None
             self._nodes, self._standing = nodes, standing
         totals = _with_shares(self._standing, asked.scores, state, pod, nodes)
-        return (
-            None if totals is None else self._rows[(totals == totals.item(totals.argmax())).nonzero()[0]]
-        )  # faster than max()
+        if totals is None:
+            return None
+        highest = totals.item(totals.argmax())  # faster than max()
+        best: BestRows = self._rows[(totals == highest).nonzero()[0]]
+        return best
 
     def _feasible(self, pod: PodInfo) -> FeasibleNodes | None:
         """Return the nodes that all filters let pass, those of the last pod where they are the same."""
