@@ -82,3 +82,28 @@ def test_namespaces_labels_reach_the_index():
     assert found.core.cache.index.namespace_labels("prod") == {"env": "prod"}
     found.delete("Namespace", "prod")
     assert found.core.cache.index.namespace_labels("prod") == {}
+
+
+def test_a_node_that_goes_before_its_pods_and_comes_back_leaves_each_row_to_one_node():
+    """As the API server tells it: pods outlive their node, change, come in again after a relist, and go later."""
+    found = VirtualCluster(make_node("n1").capacity(cpu="4"), make_node("n2").capacity(cpu="4"))
+    found.answers_binds = False
+    found.put(make_pod("a").node("n1").request(cpu="1"))
+    found.put(make_pod("b").request(cpu="1").node_selector({"kubernetes.io/hostname": "n1"}))
+    found.run()  # b is assumed on n1, and its binding is not answered yet
+    table = found.core.cache.table
+    found.delete("Node", "n1")
+    check(found.core)
+    found.put(make_pod("a").node("n1").request(cpu="1").label("changed", "yes"))  # counted anew on the gone node
+    check(found.core)
+    found.put(make_node("n3").capacity(cpu="4"))
+    found.delete("Pod", UID)
+    check(found.core)
+    found.answer(found.requests[0], error='nodes "n1" not found')
+    check(found.core)
+    assert "n1" not in table.row_of
+    found.put(make_pod("a").node("n1").request(cpu="1"))
+    found.put(make_node("n1").capacity(cpu="4"))
+    check(found.core)
+    assert len(set(table.row_of.values())) == len(table.row_of) == 3
+    assert table.requested[0, table.row_of["n1"]] == 1000

@@ -188,6 +188,57 @@ def test_columns_and_indexes_equal_a_rebuild_whatever_happens(seed):
         _check_images(found)
 
 
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=examples(40), deadline=None)
+def test_no_row_is_given_up_twice_whatever_is_lifted_while_nodes_come_and_go(seed):
+    """What a what-if does: pods are lifted, nodes put and removed, others assumed, and all is taken back."""
+    rng, found = random.Random(seed), Cache(capacity=2)
+    pods = [make_pod(f"p{number}").request(cpu="100m") for number in range(8)]
+    for _ in range(12):
+        for _ in range(6):
+            name, made = f"n{rng.randrange(5)}", rng.choice(pods).copy()
+            change = rng.randrange(5)
+            if change == 0:
+                found.put_node(make_node(name).capacity(cpu="4").build())
+            elif change == 1:
+                found.remove_node(name)
+            elif change == 2:
+                found.add_pod(made.node(name).info())
+            elif change == 3 and found.state_of(made.info().uid) is None:
+                found.assume(made.info(), name)
+            else:
+                found.remove_pod(made.info().uid)
+        before = {uid: (found.table.names[state.row], state.assumed) for uid, state in found.states().items()}
+        gone, lifted = set(), rng.sample(sorted(before), rng.randrange(len(before) + 1))
+        for uid in lifted:
+            found.lift(uid)
+            check_cache(found)
+        extra = [make_pod(f"extra-{number}").info() for number in range(3)]
+        nodes = {name: found.table.nodes[row] for name, row in found.table.row_of.items()}
+        for number, pod in enumerate(extra):
+            found.assume(pod, rng.choice(("n0", "n1", f"new-{number}")))
+            name = f"n{rng.randrange(5)}"
+            found.put_node(make_node(name).build()) if rng.random() < 0.5 else found.remove_node(name)
+            check_cache(found)
+        for uid in lifted:
+            if before[uid][1] and rng.random() < 0.3:  # the binding failed meanwhile
+                found.forget(uid)
+                gone.add(uid)
+            check_cache(found)
+        for pod in extra:
+            found.forget(pod.uid)
+        for name in {f"n{number}" for number in range(5)}:
+            node = nodes.get(name)
+            found.remove_node(name) if node is None else found.put_node(node)
+        for uid in rng.sample(lifted, len(lifted)):
+            found.put_back(uid)
+            check_cache(found)
+        after = {uid: (found.table.names[state.row], state.assumed) for uid, state in found.states().items()}
+        assert after == {uid: where for uid, where in before.items() if uid not in gone}
+        rows = {name: row for name, row in found.table.row_of.items() if found.table.nodes[row] is not None}
+        assert rows.keys() == {name for name, node in nodes.items() if node is not None}
+
+
 def _check_images(found):
     nodes = found.table.nodes
     expected = {row: node.status.images[0].size_bytes for row, node in enumerate(nodes) if node is not None}

@@ -44,7 +44,7 @@ class CountedOtherwise:
         """How an earlier shift has it counted, if one does."""
 
     def make(self, core: Core) -> bool:
-        """Count the pod so; where one of the nodes is gone all stays as it is, since there would be no way back."""
+        """Count the pod so; where the other node is unknown all stays as it is."""
         cache, state = core.cache, core.cache.state_of(self.uid)
         if self._pod is not None and self._node not in cache.table.row_of:
             return False
@@ -54,10 +54,8 @@ class CountedOtherwise:
         elif state.assumed:  # this core assumes nothing of its own, so another shift has
             self._replaced = state.pod, cache.table.names[state.row]
             cache.forget(self.uid)
-        elif cache.table.valid[state.row]:
-            cache.lift(self.uid)
         else:
-            return False
+            cache.lift(self.uid)
         if self._pod is not None:
             cache.assume(self._pod, self._node)
         return True

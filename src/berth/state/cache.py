@@ -146,7 +146,7 @@ class Cache:
             self._uncount(uid, state)
         # Lifted by a what-if that is open: `put_back` will find nothing to restore.
         elif uid in self._lifted and self._lifted[uid].assumed:
-            del self._lifted[uid]
+            self.table.release(self._lifted.pop(uid).row)
 
     def expire(self, now: float) -> Expired:
         """Take back the assumed pods whose confirmation is overdue, if a sweep is due; say which, and which stay."""
@@ -221,11 +221,9 @@ class Cache:
         return self._taken_off(uid, state)
 
     def lift(self, uid: str) -> None:
-        """Take a counted pod off for a what-if; `put_back` restores it exactly. Raises `KeyError`.
-
-        Only for pods on a node that exists: a row without one is freed with its last pod, and could not be found again.
-        """
+        """Take a counted pod off for a what-if; `put_back` restores it exactly. Raises `KeyError`."""
         state = self._lifted[uid] = self._states[uid]
+        self.table.hold(state.row)
         self._uncount(uid, state)
 
     def put_back(self, uid: str) -> None:
@@ -233,6 +231,7 @@ class Cache:
         state = self._lifted.pop(uid, None)
         if state is not None:
             self.table.add_pod(state.row, state.pod)
+            self.table.release(state.row)
             self.index.add_pod(state.row, state.pod)
             self._states[uid] = state
             if state.assumed:

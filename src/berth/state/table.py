@@ -82,6 +82,8 @@ class NodeTable:
         self._free_columns: list[int] = []
         # Descending, as rows are taken from the end: the lowest first.
         self._free = list(range(capacity - 1, -1, -1))
+        self._held: dict[int, int] = {}
+        """How many pods of a row are lifted off it, for each row that has any; they will be put back there."""
         self._order: TableOrder | None = None
         """What stands where, once somebody has noted it, until a node comes, goes, or changes its zone."""
         self._orders: list[dict[int, tuple[str, ...]]] = []
@@ -252,6 +254,17 @@ class WritableNodeTable(NodeTable):
         self._count(row, pod, -1)
         self._free_if_unused(row)
 
+    def hold(self, row: int) -> None:
+        """Let a row keep its name until `release`, even if nothing is left on it: a pod of it is about to be lifted."""
+        self._held[row] = self._held.get(row, 0) + 1
+
+    def release(self, row: int) -> None:
+        """Note that a lifted pod is back on its row, or will not come back."""
+        left = self._held.pop(row) - 1
+        if left:
+            self._held[row] = left
+        self._free_if_unused(row)
+
     def touch_pods(self, row: int) -> None:
         """Log a row as if its pods had changed."""
         self._touch(row, self.pod_log)
@@ -356,7 +369,8 @@ class WritableNodeTable(NodeTable):
         self.version[row] = self._next_version
 
     def _free_if_unused(self, row: int) -> None:
-        if self.valid[row] or self.pods[row]:
+        # A row is given up once: when its node object, its last pod and its last lifted pod are gone, in any order.
+        if self.valid[row] or self.pods[row] or row in self._held:
             return
         # All that was counted on the row has been taken off, and each step was logged. The node that takes the row next
         # logs it again, so nothing that was derived for the old node outlives it.

@@ -43,7 +43,7 @@ class GroupWhatIf:
         table = self._tools.cache.table
         for pod in pods:
             state = self._tools.cache.state_of(pod.uid)
-            if state is not None and table.valid[state.row]:  # a row without a node is given up with its last pod
+            if state is not None:
                 self._order_of.setdefault(state.row, list(table.pods[state.row]))
                 self._tools.cache.lift(pod.uid)
                 self._lifted.add(pod.uid)
