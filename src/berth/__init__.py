@@ -5,9 +5,10 @@ and `ObjectError`. For plugins: `berth.plugin`. All of it is imported when it is
 costs nothing; `docs/tour.md` follows one pod through the package.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` would be the first import of every command, before `berth.__main__` sees to Ctrl-C
 if TYPE_CHECKING:
+    from typing import Any
+
     from berth.api.codec import ObjectError
     from berth.config.errors import ConfigError
     from berth.library.result import ScheduleResult
@@ -17,7 +18,7 @@ __version__ = "0.1.0"
 __all__ = ["ConfigError", "ObjectError", "ScheduleResult", "Scheduler"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import what is asked for; every other name is looked up here once only."""
     import importlib
 

@@ -1,7 +1,9 @@
 """The command group: fast, complete, and helpful about typing errors."""
 
+import signal
 import subprocess
 import sys
+import tomllib
 
 import click
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 from berth.api.user_error import UserError
 from berth.cli import main
 from berth.cli.commands import tables
+from tests.paths import ROOT
 
 COMMANDS = ("run", "up", "apiserver", "demo", "decide", "impact", "bench", "explain")
 
@@ -106,3 +109,56 @@ def test_the_scheduler_starts_without_what_it_may_never_need():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+_, module, signal_name, *arguments = sys.argv
+sys.argv = ["berth", *arguments]
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), getattr(signal, signal_name))
+
+sys.meta_path.insert(0, Interrupter())
+import runpy
+runpy.run_module("berth", run_name="__main__", alter_sys=True)
+"""
+"""Runs a command in which the terminal's signal comes when a module is first imported."""
+
+
+@pytest.mark.parametrize(
+    ("module", "signal_name", "arguments"),
+    [
+        ("berth.cli", "SIGINT", "version --client"),
+        ("click", "SIGINT", "version --client"),
+        ("importlib.metadata", "SIGINT", "--help"),
+        ("berth.cli.explain", "SIGINT", "explain"),
+        ("msgspec", "SIGINT", "run"),
+        ("berth.cli.version", "SIGTERM", "version --client"),
+        ("berth_workbench.cli", "SIGINT", "whatif --help"),
+        ("numpy", "SIGINT", "plugins"),
+        ("numpy", "SIGTERM", "plugins"),
+    ],
+)
+def test_a_signal_ends_a_command_quietly_whatever_it_is_importing(module, signal_name, arguments):
+    command = [sys.executable, "-c", INTERRUPTED, module, signal_name, *arguments.split()]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    number = getattr(signal, signal_name)
+    assert (ended.stdout, ended.stderr) == ("", "")
+    assert ended.returncode in (-number, 128 + number)  # which a shell calls the same
+
+
+def test_ctrl_c_in_a_command_is_told_by_the_exit_code_alone(monkeypatch):
+    result = run_a_command_that_raises(KeyboardInterrupt(), monkeypatch)
+    assert (result.exit_code, result.output) == (130, "")
+
+
+def test_the_installed_command_sees_to_ctrl_c_first():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["berth"] == "berth.__main__:main"
+    script = "import sys; before = set(sys.modules); import berth; print(*sorted(set(sys.modules) - before))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.split() == ["berth"]

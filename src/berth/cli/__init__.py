@@ -1,13 +1,15 @@
 """The command `berth`: a group whose commands are imported only when they are used.
 
 Which commands there are, `commands` finds out; `berth --help` imports none of them. Words in, exit code out: 0 clean,
-1 failed, 2 wrong usage.
+1 failed, 2 wrong usage, 130 ended by Ctrl-C.
 """
 
 import atexit
 import gc
 import os
+import signal
 import sys
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 YOUNG_OBJECTS = 20_000
 """How many new objects there may be before cycles are looked for. A scheduler keeps most of what it makes, and makes no
 cycles on its main path: at Python's own 700 the search takes a tenth of the time of a scheduling cycle."""
+
+EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
 """Asked by numpy when it is imported. Nobody multiplies matrices here, and its threads spin for a while."""
@@ -62,6 +66,8 @@ class _LazyGroup(click.Group):
             failure = click.ClickException(_legible(str(error)))
             failure.exit_code = error.exit_code  # type: ignore[misc] # one for all of its kind, to click's stubs
             raise failure from None
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -81,7 +87,12 @@ class _LazyGroup(click.Group):
             ctx.fail(f"there is no command {name!r}; the commands are {', '.join(self._found.names)}{hint}")
         gc.disable()  # what modules are made of stays
         try:
-            return super().resolve_command(ctx, args)
+            found = super().resolve_command(ctx, args)
+            # What follows may have something to put away, and hears Ctrl-C as an exception again (`berth.__main__`).
+            is_main = threading.current_thread() is threading.main_thread()
+            if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            return found
         finally:
             if not gc.get_freeze_count():  # where several commands run in one process, garbage would be kept as well
                 gc.freeze()
