@@ -29,7 +29,7 @@ def workload(scenario, nodes, pods):
 
 def figures(lines, scenario="", **options):
     gates = parse_feature_gates(FEATURE_GATES.get(scenario, ""))
-    config = load_config(document_enabling(()), "a test's config", gates)
+    config = load_config(document_enabling({}), "a test's config", gates)
     return run(lines, in_tree_registry(), config=config, **options)
 
 

@@ -52,6 +52,15 @@ class Wrong:
     def __init__(self, args, handle): ...
 
     def filter(self, state, pod): ...
+
+
+class LastFirst:
+    name = "LastFirst"
+
+    def __init__(self, args, handle): ...
+
+    def less(self, a, b):
+        return a.pod.name > b.pod.name
 """
 
 
@@ -97,6 +106,15 @@ def test_a_plugin_that_is_named_is_enabled_in_the_default_profile_and_comes_firs
     assert (code, next(iter(found))) == (0, "Quiet")
     assert found["Quiet"]["origin"] == "the file quiet_thing.py (Quiet)"
     assert found["Quiet"]["profiles"] == ["default-scheduler"]
+
+
+def test_an_order_of_the_queue_that_is_named_takes_the_place_of_the_default_one(directory):
+    code, found = listed("--plugin", "quiet_thing.py:LastFirst")
+    assert code == 0
+    assert found["LastFirst"]["profiles"] == ["default-scheduler"] and found["PrioritySort"]["profiles"] == []
+    told = "only one queue sort plugin can be enabled"
+    (directory / "two.py").write_text(QUIET + "Quiet.less = LastFirst.less")
+    assert told in invoke("plugins", "--plugin", "quiet_thing.py:LastFirst", "--plugin", "two.py:Quiet").output
 
 
 def test_a_plugin_that_promises_nothing_is_told_what_that_costs_and_what_to_promise(directory):

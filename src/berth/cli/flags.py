@@ -32,7 +32,7 @@ from berth.config.feature_gates import (
 )
 from berth.config.legacy.documents import AlgorithmSource
 from berth.config.legacy.providers import PROVIDERS
-from berth.config.load import checked, legacy_default_config, load_config_file
+from berth.config.load import NONE_NAMED, NamedPlugins, checked, legacy_default_config, load_config_file
 from berth.config.types import ClientConnection, LeaderElection, SchedulerConfiguration
 from berth.runtime.serving.options import (
     AuthenticationOptions,
@@ -317,7 +317,7 @@ def scheduler_flags(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-def load_configuration(flags: SchedulerFlags, named: Iterable[str] = ()) -> SchedulerConfiguration:
+def load_configuration(flags: SchedulerFlags, named: NamedPlugins = NONE_NAMED) -> SchedulerConfiguration:
     """The configuration of a command line: the file or the defaults, then the flags over it.
 
     Plugins in `named` are enabled in today's default profile, where no file says which plugins are.

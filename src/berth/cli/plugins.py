@@ -7,7 +7,7 @@ is goes to standard error. Exit code 2 where the profiles cannot be made.
 
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +20,8 @@ from berth.framework.setup import Setup
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from berth.config.types import ExtensionPoint
 
 IN_TREE_SHOWN = "in-tree"
 NODES_IN_EXAMPLE = 5000
@@ -86,6 +88,7 @@ def listing(setup: Setup, problems: Iterable[str] = ()) -> list[PluginListing]:
 
     registry = generation_of(setup.config).registry(setup.registry)
     points = registry.implements()
+    by_profile = _names_by_profile(setup, points)
     found = []
     for name in (*registry.names, *registry.unusable):
         told = [problem for problem in problems if f"plugin {name!r} of " in problem]
@@ -96,7 +99,7 @@ def listing(setup: Setup, problems: Iterable[str] = ()) -> list[PluginListing]:
                 name,
                 tuple(str(point) for point in ExtensionPoint if point in points.get(name, ())),
                 IN_TREE_SHOWN if registry.origin(name) == IN_TREE else registry.origin(name),
-                _profiles_with(setup, name),
+                tuple(profile for profile, names in by_profile.items() if name in names),
                 not told,
                 tuple(told),
                 () if told or registry.origin(name) == IN_TREE else advice(name, registry.factory(name)),
@@ -120,12 +123,19 @@ def advice(name: str, plugin: object) -> tuple[str, ...]:
     return (f"{name}: {cost}; promise {said}, and only nodes that have changed are asked about",)
 
 
-def _profiles_with(setup: Setup, name: str) -> tuple[str, ...]:
-    from berth.cli.setup import names_enabled
+def _names_by_profile(setup: Setup, implements: "Mapping[str, frozenset[ExtensionPoint]]") -> dict[str, frozenset[str]]:
+    """Return which plugins each profile enables, or where the profiles cannot be made, which ones they name."""
+    from berth.config.errors import ConfigError
+    from berth.config.profiles import names_enabled_in, resolve_profiles
 
-    profiles = setup.config.profiles
-    single = ((p.scheduler_name, msgspec.structs.replace(setup.config, profiles=(p,))) for p in profiles)
-    return tuple(scheduler_name for scheduler_name, config in single if name in names_enabled(config))
+    try:
+        made = resolve_profiles(setup.config, implements)
+    except ConfigError:
+        return {profile.scheduler_name: names_enabled_in(profile) for profile in setup.config.profiles}
+    return {
+        profile: frozenset(name for plugins in points.values() for name, _ in plugins)
+        for profile, points in made.items()
+    }
 
 
 def _print(listed: list[PluginListing], console: "Console", *, single: bool) -> None:

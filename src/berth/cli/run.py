@@ -36,6 +36,7 @@ from berth.runtime.serving.options import AuthenticationLookupError, ServingOpti
 
 if TYPE_CHECKING:
     from berth.agreement.observer import Observing
+    from berth.config.load import NamedPlugins
     from berth.cycle.instrument import Instrument
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
@@ -77,8 +78,8 @@ class RunSettings(NamedTuple):
     setup: Setup
     plugins: tuple[str, ...]
     """What `--plugin` names…"""
-    named: tuple[str, ...]
-    """…and the names of the plugins that it comes to."""
+    named: "NamedPlugins"
+    """…and the plugins that it comes to."""
     access: "ClusterAccess"
     flags: SchedulerFlags
     secure: Secure

@@ -15,6 +15,7 @@ from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from berth.config.feature_gates import FeatureGates
+    from berth.config.load import NamedPlugins
     from berth.config.types import SchedulerConfiguration
     from berth.framework.registry import Registry
 
@@ -73,7 +74,7 @@ def read_setup(config_file: str = "", plugins: Sequence[str] = (), feature_gates
     return Setup(config, registry)
 
 
-def scheduler_configuration(config_file: str, named: Iterable[str], feature_gates: str) -> "SchedulerConfiguration":
+def scheduler_configuration(config_file: str, named: "NamedPlugins", feature_gates: str) -> "SchedulerConfiguration":
     """Return the configuration of a file, or else the default one with the plugins named. Raises `ConfigError`."""
     from berth.config.feature_gates import parse_feature_gates
     from berth.config.load import load_config_file
@@ -82,8 +83,8 @@ def scheduler_configuration(config_file: str, named: Iterable[str], feature_gate
     return load_config_file(config_file, gates=gates) if config_file else config_enabling(named, gates)
 
 
-def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, tuple[str, ...]]":
-    """Return all plugins there are, and the names of those that `--plugin` names. Raises `BadConfigurationError`."""
+def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, NamedPlugins]":
+    """Return all plugins there are, and those that `--plugin` names. Raises `BadConfigurationError`."""
     from berth.config.errors import ConfigError
 
     try:
@@ -92,13 +93,13 @@ def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, tuple[str, ..
         raise BadConfigurationError(str(error)) from None
 
 
-def registry_of(plugins: Sequence[str]) -> "tuple[Registry, tuple[str, ...]]":
-    """Return all plugins there are, and the names of those that are named here. Raises `RegistryError`."""
+def registry_of(plugins: Sequence[str]) -> "tuple[Registry, NamedPlugins]":
+    """Return all plugins there are, and those that are named here. Raises `RegistryError`."""
     from berth.framework.loader import plugins_named
     from berth.plugins.registry import full_registry
 
     named = plugins_named(plugins)
-    return full_registry(named), named.names
+    return full_registry(named), named.implements()
 
 
 def tell_odd_plugins(config: "SchedulerConfiguration", registry: "Registry", named: Iterable[str]) -> None:
@@ -119,7 +120,7 @@ def names_enabled(config: "SchedulerConfiguration") -> frozenset[str]:
     return names_enabled_by(config)
 
 
-def config_enabling(named: Iterable[str], gates: "FeatureGates | None" = None) -> "SchedulerConfiguration":
+def config_enabling(named: "NamedPlugins", gates: "FeatureGates | None" = None) -> "SchedulerConfiguration":
     """Return the default configuration, with these plugins beside the default ones."""
     from berth.config.load import DEFAULT_SOURCE, document_enabling, load_config
 

@@ -4,7 +4,7 @@ The document's apiVersion and kind choose the converter. What is wrong is raised
 lists every fault with its field path.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,7 +19,7 @@ from berth.config.legacy import documents as legacy
 from berth.config.legacy import policy
 from berth.config.legacy.construction import legacy_config
 from berth.config.legacy.documents import AlgorithmSource
-from berth.config.types import KubeSchedulerProfile, SchedulerConfiguration
+from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerConfiguration
 from berth.config.validation import validate
 
 Converter = Callable[[Mapping[str, Any], FeatureGates, AlgorithmSource | None], SchedulerConfiguration]
@@ -56,11 +56,27 @@ def default_config(gates: FeatureGates | None = None) -> SchedulerConfiguration:
     return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, DEFAULT_SOURCE, gates)
 
 
-def document_enabling(names: Iterable[str]) -> dict[str, Any]:
-    """Return a document whose only profile has these plugins beside the default ones."""
-    enabled = [{"name": name} for name in names]
-    profiles = {"profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]} if enabled else {}
-    return {"apiVersion": v1.API_VERSION, "kind": v1.KIND, **profiles}
+NamedPlugins = Mapping[str, Collection[ExtensionPoint]]
+"""Plugins that are to be enabled where no file says which are, each with the extension points that it takes part in."""
+
+NONE_NAMED: Final[NamedPlugins] = MappingProxyType({})
+
+
+def document_enabling(named: NamedPlugins) -> dict[str, Any]:
+    """Return a document whose only profile has these plugins beside the default ones.
+
+    One that orders the queue takes the place of the default order, as a profile has one order.
+    """
+    if not named:
+        return {"apiVersion": v1.API_VERSION, "kind": v1.KIND}
+    plugins = {"multiPoint": {"enabled": [{"name": name} for name in named]}, **order_of(named)}
+    return {"apiVersion": v1.API_VERSION, "kind": v1.KIND, "profiles": [{"plugins": plugins}]}
+
+
+def order_of(named: NamedPlugins) -> dict[str, Any]:
+    """Return what a profile says of the queue's order: those of the plugins that order it, in place of any other."""
+    sorters = [{"name": name} for name, points in named.items() if ExtensionPoint.QUEUE_SORT in points]
+    return {ExtensionPoint.QUEUE_SORT.value: {"disabled": [{"name": "*"}], "enabled": sorters}} if sorters else {}
 
 
 def legacy_default_config(

@@ -252,7 +252,7 @@ def build_queue(
     sorter = next(iter(profiles.values())).queue_sort
     assert sorter is not None, "a profile without a QueueSort plugin is not valid"
     return kind(
-        sort_key=sort_key_of(sorter),
+        sort_key=sort_key_of(sorter, observer.plugin_broke),
         pre_enqueue=pre_enqueue,
         tables=tables,
         nominator=nominator,

@@ -235,7 +235,8 @@ class Core:
         pod = queued.pod
         if self._keeps_health:
             self.health.rounds.number += 1
-        group = group_of(pod) if self._groups is not None else None
+        # A member without a place in the queue's order fails alone: its group comes when another member's turn does.
+        group = group_of(pod) if self._groups is not None and queued.sort_error is None else None
         if self._groups is not None and group is not None:
             yield from self._groups.run(queued, group)
             return
@@ -249,6 +250,8 @@ class Core:
         self.memos.more_to_come = is_followed = following is not None and following.pod.shape.is_like(pod.shape)
         start_index = self.search.start_index
         try:
+            if queued.sort_error is not None:
+                raise queued.sort_error
             yield from schedule_pod(self.search, attempt)
             attempt.hold_to_budget()
             if self._has_shadows:
@@ -303,7 +306,8 @@ class Core:
             if following is None:
                 return None
             pod = following.pod
-            rows = run.best_rows(pod) if run.takes(pod) and self.intake.is_wanted(pod) else None
+            may_go_on = following.sort_error is None and run.takes(pod) and self.intake.is_wanted(pod)
+            rows = run.best_rows(pod) if may_go_on else None
             if rows is None:
                 self._run = None
                 return following

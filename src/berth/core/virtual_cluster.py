@@ -93,7 +93,7 @@ class VirtualCluster:
         named = _by_name(plugins or ())
         registry = (registry or in_tree_registry()).merge(Registry(named, "a test"))
         if not isinstance(config, SchedulerConfiguration):
-            enabled = () if isinstance(plugins, Mapping) else named
+            enabled = {} if isinstance(plugins, Mapping) else Registry(named).implements()
             document = document_enabling(enabled) if config is None else dict(config)
             config = load_config(document, "a test's config", feature_gates(gates or {}))
         loaded = config

@@ -3,6 +3,7 @@
 The prefixes are those of pkg/scheduler/framework/runtime, v1.36; a rejection is passed on unchanged.
 """
 
+import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
@@ -128,6 +129,15 @@ def place_of(bug: BaseException) -> str:
     if isinstance(bug, Escaped) and bug.__cause__ is not None:
         bug = bug.__cause__
     return place_among(_frames_of(bug.__traceback__))
+
+
+def place_of_function(method: Callable[..., object]) -> str:
+    """Return file and line of a plugin's own method, whatever guards it; empty for one that is not Python."""
+    own = inspect.unwrap(method)
+    own = own.__func__ if inspect.ismethod(own) else own
+    if not inspect.isfunction(own):
+        return ""
+    return place_in(own.__code__.co_filename, own.__module__, own.__code__.co_firstlineno)
 
 
 def place_among(frames: Iterable[tuple[FrameType, int]]) -> str:

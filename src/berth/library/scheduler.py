@@ -30,6 +30,7 @@ from berth.decisions.node_columns import copy_columns, utilisation
 from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import EvictPod, Request
 from berth.framework.loader import plugins_given
+from berth.framework.registry import Registry
 from berth.library.result import Outcome, ScheduleResult
 from berth.library.tables import DataTable, as_html, paragraph
 from berth.state.label_index import Mask
@@ -367,13 +368,15 @@ class _DecisionLog(Instrument):
 
 
 def _configuration(
-    config: str | Path | Manifest | SchedulerConfiguration | None, plugins: Iterable[str], gates: FeatureGates
+    config: str | Path | Manifest | SchedulerConfiguration | None, plugins: Mapping[str, type], gates: FeatureGates
 ) -> SchedulerConfiguration:
     if isinstance(config, SchedulerConfiguration):
         return config
     if isinstance(config, str | Path):
         return load_config_file(config, gates)
-    return load_config(document_enabling(plugins) if config is None else dict(config), gates=gates)
+    return load_config(
+        document_enabling(Registry(plugins).implements()) if config is None else dict(config), gates=gates
+    )
 
 
 def _structs(obj: Any, resources: CustomResources) -> list[Any]:

@@ -1,10 +1,15 @@
-"""A heap of queued pods that can also forget one, update one, and find one by uid."""
+"""A heap of queued pods that can also forget one, update one, and find one by uid.
+
+Where other people's code orders the pods, a heap is built again whenever a pod has turned out to have no place in
+that order (`berth.queue.sort_key`).
+"""
 
 import heapq
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
+from berth.queue.sort_key import QueueOrder
 from berth.state.queued_pod import QueuedPod
 
 Entry = tuple[Any, int, QueuedPod]
@@ -14,10 +19,16 @@ Entry = tuple[Any, int, QueuedPod]
 class PodHeap:
     """Smallest key first; equal keys in order of arrival."""
 
-    __slots__ = ("_entries", "_key", "_pods", "_tokens")
+    __slots__ = ("_entries", "_key", "_order", "_pods", "_revision", "_tokens")
 
-    def __init__(self, key: Callable[[QueuedPod], Any], tokens: "count[int] | None" = None) -> None:
+    def __init__(
+        self, key: Callable[[QueuedPod], Any], tokens: "count[int] | None" = None, order: QueueOrder | None = None
+    ) -> None:
+        """`order` is what the keys are made by, where that may break."""
         self._key = key
+        self._order = order
+        self._revision = 0
+        """That of the order under which the entries are a heap."""
         self._entries: list[Entry] = []
         self._pods: dict[str, QueuedPod] = {}
         self._tokens = tokens if tokens is not None else count(1)
@@ -33,7 +44,11 @@ class PodHeap:
 
     def ordered(self) -> list[QueuedPod]:
         """Return all pods in the order in which they would be popped."""
-        return [queued for _, _, queued in sorted(filter(self._is_live, self._entries), key=lambda entry: entry[:2])]
+        while True:
+            self._renew()
+            entries = sorted(filter(self._is_live, self._entries), key=lambda entry: entry[:2])
+            if self._is_in_order:
+                return [queued for _, _, queued in entries]
 
     def get(self, uid: str) -> QueuedPod | None:
         """Return the queued pod of this uid, or None."""
@@ -41,19 +56,19 @@ class PodHeap:
 
     def push(self, queued: QueuedPod) -> None:
         """Add a pod, or move it to where its key belongs now."""
-        key = self._key(queued)
         queued.token = next(self._tokens)
+        key = self._key(queued)
         self._pods[queued.pod.uid] = queued
         self._file((key, queued.token, queued))
         self._drop_stale()
 
     def peek(self) -> QueuedPod | None:
         """Return the first pod without taking it."""
-        entries = self._entries
-        while entries:
-            if self._is_live(entries[0]):
-                return entries[0][2]
-            heapq.heappop(entries)
+        while self._entries:
+            self._renew()
+            if self._is_live(self._entries[0]):
+                return self._entries[0][2]
+            heapq.heappop(self._entries)
         return None
 
     def pop(self) -> QueuedPod | None:
@@ -62,16 +77,32 @@ class PodHeap:
         if queued is not None:
             heapq.heappop(self._entries)
             del self._pods[queued.pod.uid]
+            queued.token = 0
         return queued
 
     def remove(self, uid: str) -> QueuedPod | None:
         """Take a pod out; return it, or None where it is not here."""
         queued = self._pods.pop(uid, None)
+        if queued is not None:
+            queued.token = 0
         self._drop_stale()
         return queued
 
     def _file(self, entry: Entry) -> None:
         heapq.heappush(self._entries, entry)
+
+    @property
+    def _is_in_order(self) -> bool:
+        return self._order is None or self._revision == self._order.revision
+
+    def _renew(self) -> None:
+        """Make the entries a heap again if a pod has turned out to have no place in the order."""
+        while self._order is not None and self._revision != self._order.revision:
+            self._revision = self._order.revision  # before, as building it anew compares, which may mark another pod
+            self._build()
+
+    def _build(self) -> None:
+        heapq.heapify(self._entries)
 
     def _drop_stale(self) -> None:
         # Stale entries are skipped where they come up, since finding one would cost as much as there are. They are

@@ -27,6 +27,7 @@ from berth.queue.heap import PodHeap
 from berth.queue.hints import Strategy, WakeTable, heard, is_kept_gated, is_of_interest, strategies, strategy
 from berth.queue.in_flight import InFlight, InFlightEvent
 from berth.queue.policy import BACKOFF_WINDOW_S, QueuePolicy
+from berth.queue.sort_key import QueueOrder
 from berth.queue.tenant_heap import TenantHeap
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.nominator import Nominator
@@ -87,12 +88,18 @@ class SchedulingQueue:
         # One counter for all heaps: an entry that a pod left behind in one of them never has the token that it gets
         # later.
         tokens = count(1)
-        self.active = PodHeap(sort_key, tokens) if tenants is None else TenantHeap(sort_key, tenants, tokens)
-        if tenants is None or not policy.pop_from_backoff:
-            self.backoff = PodHeap(by_window if policy.pop_from_backoff else by_end, tokens)
+        order = sort_key if isinstance(sort_key, QueueOrder) else None
+        if tenants is None:
+            self.active: PodHeap = PodHeap(sort_key, tokens, order)
+        else:
+            self.active = TenantHeap(sort_key, tenants, tokens, order)
+        if not policy.pop_from_backoff:
+            self.backoff = PodHeap(by_end, tokens)
+        elif tenants is None:
+            self.backoff = PodHeap(by_window, tokens, order)
         else:
             # What an idle scheduler takes from backoff is shared as well: there most pods wait where room is short.
-            self.backoff = TenantHeap(by_window, tenants, tokens)
+            self.backoff = TenantHeap(by_window, tenants, tokens, order)
         self.error_backoff = PodHeap(by_end, tokens)
         self._heaps = (self.active, self.backoff, self.error_backoff)
         self.unschedulable = UnschedulablePods()

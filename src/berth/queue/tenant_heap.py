@@ -13,6 +13,7 @@ from typing import Any
 from berth.framework.blame import contained
 from berth.framework.interface import TenantSortPlugin
 from berth.queue.heap import Entry, PodHeap
+from berth.queue.sort_key import QueueOrder
 from berth.state.queued_pod import QueuedPod
 
 
@@ -22,9 +23,13 @@ class TenantHeap(PodHeap):
     __slots__ = ("_entries_of", "_filed", "_plugin")
 
     def __init__(
-        self, key: Callable[[QueuedPod], Any], plugin: TenantSortPlugin, tokens: "count[int] | None" = None
+        self,
+        key: Callable[[QueuedPod], Any],
+        plugin: TenantSortPlugin,
+        tokens: "count[int] | None" = None,
+        order: QueueOrder | None = None,
     ) -> None:
-        super().__init__(key, tokens)
+        super().__init__(key, tokens, order)
         self._plugin = plugin
         self._entries_of: dict[Hashable, list[Entry]] = {}
         """The entries of the heap once more, by tenant, each list a heap. Stale ones are dropped as they come up."""
@@ -32,7 +37,10 @@ class TenantHeap(PodHeap):
         """How many entries there are by tenant, stale ones included."""
 
     def pop(self) -> QueuedPod | None:
-        """Take the first pod of the tenant whose turn it is."""
+        """Take the first pod of the tenant whose turn it is; one without a place in the order comes before all."""
+        first = self.peek()
+        if first is not None and first.sort_error is not None:
+            return super().pop()
         heads = self._heads()
         if not heads:
             return None
@@ -55,6 +63,7 @@ class TenantHeap(PodHeap):
 
     def _heads(self) -> dict[Hashable, QueuedPod]:
         """Return the first pod of each tenant that has any."""
+        self._renew()
         heads: dict[Hashable, QueuedPod] = {}
         for tenant, entries in tuple(self._entries_of.items()):
             while entries and not self._is_live(entries[0]):
@@ -65,6 +74,11 @@ class TenantHeap(PodHeap):
             else:
                 del self._entries_of[tenant]
         return heads
+
+    def _build(self) -> None:
+        super()._build()
+        for entries in self._entries_of.values():
+            heapq.heapify(entries)
 
     def _drop_stale(self) -> None:
         super()._drop_stale()

@@ -33,7 +33,9 @@ class QueuedPod(msgspec.Struct, eq=False):
     was_flushed: bool = False
     """Whether its age, and no event, last brought the pod back."""
     token: int = 0
-    """Which heap entry is the pod's present one; older ones are stale."""
+    """Which heap entry is the pod's present one; all others are stale, and so are all of them where this is 0."""
+    sort_error: Exception | None = None
+    """What went wrong as the QueueSort plugin was asked for the pod's place in the queue, when it was queued last."""
 
     def __repr__(self) -> str:
         return f"QueuedPod({self.pod.key}, attempts={self.attempts})"

@@ -22,6 +22,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, PreFilterResult
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.loader import plugins_given
+from berth.framework.registry import points_of
 from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo
 from berth.testing.invariants import check
@@ -83,7 +84,7 @@ def check_plugin(
     except ValueError as wrong:
         raise PluginFaultError(plugin.__name__, [PluginFault("contract", str(wrong))]) from None
     if config is None:
-        config = document_enabling([plugin.name])  # type: ignore[attr-defined]
+        config = document_enabling({plugin.name: points_of(plugin)})  # type: ignore[attr-defined]
         if args is not None:
             config["profiles"][0]["pluginConfig"] = [{"name": plugin.name, "args": args}]  # type: ignore[attr-defined]
     found: dict[str, PluginFault] = {}

@@ -1,7 +1,7 @@
 """`berth decide`: recorded cases in, decisions out, one JSON line each."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import click
@@ -11,7 +11,7 @@ from berth.api.codec import ObjectError
 from berth.api.untrusted import UNREADABLE, problem_of
 from berth.cli.setup import config_option, gates_option, plugin_option, read_registry, read_setup, warn
 from berth.config.errors import ConfigError
-from berth.config.load import document_enabling
+from berth.config.load import NamedPlugins, document_enabling
 from berth.core.generation import GENERATIONS
 from berth.framework.setup import Setup
 from berth_workbench.cases.cases import CaseError, case_for
@@ -102,7 +102,7 @@ def _of(generation: str, setup: Setup) -> Setup:
     return setup._replace(config=legacy_default_config(gates) if generation == "v1.20" else default_config(gates))
 
 
-def _enabling(named: Sequence[str], case: Mapping[str, Any]) -> Mapping[str, Any]:
+def _enabling(named: NamedPlugins, case: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a case that says nothing of its profiles with these plugins enabled; others enable what they want."""
     says = any(case.get(key) is not None for key in ("config", "policy", "provider"))
     if not named or says or case.get("generation", "v1.36") != "v1.36":

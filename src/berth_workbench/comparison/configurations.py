@@ -1,7 +1,7 @@
 """A configuration as somebody gave it, before it is loaded: what a run is described by, and what a worker loads."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ import msgspec
 from berth.config.document import parse_document
 from berth.config.errors import ConfigError
 from berth.config.feature_gates import parse_feature_gates
-from berth.config.load import document_enabling, load_config
+from berth.config.load import NamedPlugins, document_enabling, load_config, order_of
 from berth.config.v1 import API_VERSION
 from berth.framework.loader import plugins_named
 from berth.framework.setup import Setup
@@ -80,14 +80,14 @@ class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
         """Return the checked configuration, and all plugins there are. Raises `ConfigError`."""
         gates = parse_feature_gates(self.feature_gates)
         named = plugins_named(self.plugins)
-        document = msgspec.json.decode(self.document) if self.document else document_enabling(named.names)
+        document = msgspec.json.decode(self.document) if self.document else document_enabling(named.implements())
         config = load_config(document, self.name, gates)
         return Setup(config, full_registry(named))
 
     def deciding(self) -> dict[str, Any]:
         """Return the document as far as decisions depend on it."""
         named = plugins_named(self.plugins)
-        return _deciding(msgspec.json.decode(self.document) if self.document else document_enabling(named.names))
+        return _deciding(msgspec.json.decode(self.document) if self.document else document_enabling(named.implements()))
 
     @property
     def asks_extenders(self) -> bool:
@@ -110,14 +110,18 @@ def _deciding(document: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def enabling(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return a configuration in which these plugins are enabled in all profiles that do not name them yet."""
+def enabling(document: Mapping[str, Any], named: NamedPlugins) -> dict[str, Any]:
+    """Return a configuration in which these plugins are enabled in all profiles that do not name them yet.
+
+    One that orders the queue takes the place of the plugin that did.
+    """
     profiles = [dict(each) for each in document.get("profiles") or [{}]]
     for profile in profiles:
         plugins = profile["plugins"] = dict(profile.get("plugins") or {})
         sets = [each for each in plugins.values() if isinstance(each, Mapping)]
         known = {one.get("name") for each in sets for one in each.get("enabled") or ()}
-        if new := [{"name": name} for name in names if name not in known]:
+        if new := {name: points for name, points in named.items() if name not in known}:
             everywhere = dict(plugins.get("multiPoint") or {})
-            plugins["multiPoint"] = {**everywhere, "enabled": [*(everywhere.get("enabled") or ()), *new]}
+            enabled = [*(everywhere.get("enabled") or ()), *({"name": name} for name in new)]
+            plugins |= {"multiPoint": {**everywhere, "enabled": enabled}, **order_of(new)}
     return {**document, "profiles": profiles}

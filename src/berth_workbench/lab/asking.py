@@ -66,5 +66,5 @@ def ask(
     snapshot = cluster if isinstance(cluster, Snapshot) or cluster is None else read_cluster([cluster])
     situation: Any = None if snapshot is None else Situation(snapshot, setup, tuple(changes), seed=seed)
     if "setup" in asked.request.__struct_fields__:  # it has no situation that says who decides
-        request["setup"] = setup or Setup(load_config(document_enabling(())), full_registry())
+        request["setup"] = setup or Setup(load_config(document_enabling({})), full_registry())
     return ToldAnswer(asked, asked.answer(situation, asked.request(**request), UNWATCHED))

@@ -80,7 +80,7 @@ def cluster(tmp_path):
 
 def profiled(cluster, plugin, document=None, **options):
     registry = in_tree_registry().merge(Registry({plugin.name: plugin}, "the test"))
-    config = load_config(document or document_enabling([plugin.name]), "the test")
+    config = load_config(document or document_enabling({plugin.name: ()}), "the test")
     found = profile_plugins(read_cluster([cluster]), Setup(config, registry), clock=lambda: Watch.now, **options)
     return found, next(each for each in found.plugins if each.name == plugin.name)
 
@@ -104,7 +104,7 @@ def test_profiles_are_added_up(cluster):
     enabled = {"multiPoint": {"enabled": [{"name": "Plain"}]}}
     names = ("default-scheduler", "other")
     profiles = [{"schedulerName": name, "plugins": enabled} for name in names]
-    _, cost = profiled(cluster, Plain, document={**document_enabling(["Plain"]), "profiles": profiles})
+    _, cost = profiled(cluster, Plain, document={**document_enabling({"Plain": ()}), "profiles": profiles})
     assert cost.calls == cost.nodes_asked == cost.nodes_needed == 2 * NODES * PENDING
 
 

@@ -9,11 +9,12 @@ from click.testing import CliRunner
 
 from berth import Scheduler
 from berth.cli import main
+from berth.config.types import ExtensionPoint
 from berth.core.builders import make_node, make_pod
 from berth.framework.setup import Setup
 from berth_workbench.comparison import comparison
 from berth_workbench.comparison.comparison import compare, compared
-from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.configurations import ConfigurationSource, enabling
 from berth_workbench.comparison.decisions import decide
 from berth_workbench.comparison.loads import ClusterLoad, packed, unpacked
 from berth_workbench.comparison.run import run
@@ -244,3 +245,14 @@ def test_extenders_and_sampling_are_told():
         "extenders are not asked",
         "sampled: decisions are compared with every node looked at",
     ]
+
+
+def test_an_order_that_is_added_takes_the_place_of_the_one_a_document_names():
+    """A scheduler that tells its configuration names its QueueSort plugin, too."""
+    first = {"name": "PrioritySort"}
+    document = {"profiles": [{"plugins": {"multiPoint": {"enabled": [first]}, "queueSort": {"enabled": [first]}}}]}
+    (profile,) = enabling(document, {"ByDue": {ExtensionPoint.QUEUE_SORT}})["profiles"]
+    assert profile["plugins"] == {
+        "multiPoint": {"enabled": [first, {"name": "ByDue"}]},
+        "queueSort": {"disabled": [{"name": "*"}], "enabled": [{"name": "ByDue"}]},
+    }

@@ -43,7 +43,7 @@ def registry():
 def looks_at_groups():
     """The default configuration, with the feature gates for gangs."""
     gates = feature_gates({"GenericWorkload": True, "GangScheduling": True})
-    return load_config(document_enabling(()), "a test", gates)
+    return load_config(document_enabling({}), "a test", gates)
 
 
 class MixedWorld:

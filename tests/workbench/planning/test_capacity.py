@@ -294,7 +294,7 @@ def test_a_gang_counts_as_a_whole_where_the_configuration_looks_at_groups():
     }
     gang = deployment(replicas=3, schedulingGroup={"podGroupName": "g"})
     gates = feature_gates({"GenericWorkload": True, "GangScheduling": True})
-    looks = load_config(document_enabling(()), "test", gates)
+    looks = load_config(document_enabling({}), "test", gates)
     found = asked([node("a"), node("b")], group, gang, config=looks)
     assert (found.fits, found.pods, found.is_of_sets) == (2, 6, True)
     found = asked([node("a"), node("b")], group, gang)

@@ -292,7 +292,7 @@ def test_a_generated_day_with_gpus_shares_models_and_gangs(tmp_path):
     assert [job.at for job in of(plain, JobStarts)] == [job.at for job in of(trace, JobStarts)]
 
     gates = feature_gates({"GenericWorkload": True, "GangScheduling": True})
-    config = load_config(document_enabling(()), "a test", gates)
+    config = load_config(document_enabling({}), "a test", gates)
     for run in (TraceRun(trace), TraceRun(trace, config=config)):
         result = run.live()
         assert result.resources[GPU] > 0 and 0 <= result.stranded[GPU] <= 1

@@ -164,7 +164,7 @@ def test_only_what_helps_is_told():
 
 def enabling(plugin):
     registry = in_tree_registry().merge(Registry({plugin.name: plugin}, "a test"))
-    return {"config": load_config(document_enabling([plugin.name]), "a test"), "registry": registry}
+    return {"config": load_config(document_enabling({plugin.name: ()}), "a test"), "registry": registry}
 
 
 def test_a_merge_patch_is_that_of_rfc_7386():
