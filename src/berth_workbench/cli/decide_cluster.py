@@ -84,7 +84,7 @@ def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "
         return [with_priority(each, classes) for each in _pods(given)]
     if gated:
         warn(f"{gated} pod{'s are' if gated > 1 else ' is'} gated, and not decided about")
-    asked = [with_priority(each, classes) for each in pending]
+    asked = [with_priority(each, classes, is_stored=True) for each in pending]
     return sorted(asked, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""))
 
 

@@ -12,10 +12,11 @@ import msgspec
 
 from berth.api.codec import decode
 from berth.api.meta import Struct
-from berth.api.node import Node
+from berth.api.node import Node, PriorityClass
 from berth.api.pod import Pod, PodStatus
 from berth.framework.setup import Setup
 from berth_workbench.planning.scenario import APPLY
+from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.changes import read_step
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -62,10 +63,15 @@ class ClusterLoad(msgspec.Struct, frozen=True):
         """
         standing: list[Struct] = []
         pending: list[Pod] = []
-        for obj in snapshot.structs():
+        classes: dict[str, PriorityClass] = {}
+        for obj in snapshot.structs():  # pods come last
+            if isinstance(obj, PriorityClass):
+                classes[obj.metadata.name] = obj
             if not isinstance(obj, Pod):
                 standing.append(obj)
-            elif is_pending(obj):
+                continue
+            obj = with_priority(obj, classes, is_stored=True)
+            if is_pending(obj):
                 pending.append(obj)
             elif replaces_all and _is_replaceable(obj):
                 pending.append(_unbound(obj))

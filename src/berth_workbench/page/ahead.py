@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from berth_workbench.page.attention import WORKS
+from berth.api.user_error import UserError
+from berth_workbench.page.attention import TOLD_AS, WORKS
 from berth_workbench.page.jobs import Jobs
-from berth_workbench.page.source import Source
+from berth_workbench.page.source import Source, SourceError
+from berth_workbench.showing.words import listed
 from berth_workbench.simulation.situation import Situation
 
 AGAIN_S = 60.0
@@ -29,12 +31,12 @@ class Ahead:
         "_done",
         "_jobs",
         "_known",
+        "_problems",
         "_situation",
         "_source",
         "_state",
         "_task",
         "_wanted",
-        "problem",
     )
 
     def __init__(self, source: Source, jobs: Jobs, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,8 +51,17 @@ class Ahead:
         """What is known of the state as it is."""
         self._wanted: list[str] = []
         self._task: asyncio.Task[None] | None = None
-        self.problem = ""
-        """Why nothing can be worked out; empty where it can."""
+        self._problems: dict[str, str] = {}
+        """Why something is not known of the last state that was looked at."""
+
+    @property
+    def problem(self) -> str:
+        """What could not be worked out, and why, in sentences; empty where nothing went wrong."""
+        alike: dict[str, list[str]] = {}
+        for name, why in self._problems.items():
+            alike.setdefault(why, []).append(TOLD_AS[name])
+        told = (f"{listed(names)} could not be worked out: {why}." for why, names in alike.items())
+        return " ".join(each[:1].upper() + each[1:] for each in told)
 
     @property
     def is_at_work(self) -> bool:
@@ -75,15 +86,23 @@ class Ahead:
         return self._clock() >= self._begun_at + AGAIN_S
 
     async def _work(self) -> None:
-        self.problem = ""
         while self._wanted:
+            name = self._wanted[0]
+            self._problems.pop(name, None)
             try:
-                await self._work_out(self._wanted[0])
-            except Exception as error:  # the page goes on without it; it is tried again once the state has changed
-                _log.info("%s cannot be worked out ahead: %s", self._wanted[0], error)
-                self.problem = str(error)
+                await self._work_out(name)
+            except (UserError, SourceError) as error:
+                self._failed(name, str(error))
+            except Exception as bug:
+                _log.exception("%s cannot be worked out ahead", name)
+                self._failed(name, f"a mistake in Berth ({type(bug).__name__}: {bug}); the log has more")
             self._done.add(self._wanted.pop(0))
         self._situation = self._task = None
+
+    def _failed(self, name: str, why: str) -> None:
+        """Go on without something; it is tried again once the state has changed, and what was known is out of date."""
+        self._known.pop(name, None)
+        self._problems[name] = why.rstrip(".")
 
     async def _work_out(self, name: str) -> None:
         if self._situation is None:

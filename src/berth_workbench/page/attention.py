@@ -131,5 +131,13 @@ WORKS: Final[Mapping[str, Callable[[Situation, WorkWatch], Any]]] = {
     "removable": _removable,
     "help": _helps,
 }
+TOLD_AS: Final[Mapping[str, str]] = {
+    "quotas": "which quotas bind",
+    "stranded": "which devices are stranded",
+    "lost": "which nodes and zones can be lost",
+    "removable": "which nodes could go",
+    "help": "what would help pending pods",
+}
+"""What each of them is about, to go on with `could not be worked out`."""
 FINDINGS: Final = ("lost", "stranded", "removable", "quotas")
 """Of these, the ones that are lists of findings, in the order in which they are told."""

@@ -326,7 +326,8 @@ class _Asker:
     def _rows_by(self, kind: Kind) -> dict[str, list[int]]:
         """Return the rows of each node, zone or pool; nodes that are in none are left out."""
         table = self._site.cluster.core.cache.table
-        found: Mapping[str, Iterable[int]] = {name: [row] for name, row in table.row_of.items()}
+        # A name without a node has a row as well, as long as pods are bound to it.
+        found: Mapping[str, Iterable[int]] = {table.names[row]: [row] for row in table.rows().tolist()}
         if kind != "node":
             by = rows_by_zone(table) if kind == "zone" else rows_by_pool(table, self._pool_label)
             found = {name: rows.tolist() for name, rows in by.items() if name}

@@ -54,10 +54,11 @@ class UnknownPriorityClassError(UserError, ValueError):
     """A pod names a class that the cluster does not have."""
 
 
-def with_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Pod:
+def with_priority(pod: Pod, classes: Mapping[str, PriorityClass], *, is_stored: bool = False) -> Pod:
     """Return a pod with the priority of its class, or of the cluster's default class, where it has none.
 
     Raises `UnknownPriorityClassError` for a class that the cluster does not have, as the API server refuses such a pod.
+    One that `is_stored` nobody refuses any more: without a priority it has 0, as the scheduler reads it.
     """
     if pod.spec.priority is not None:
         return pod
@@ -65,6 +66,8 @@ def with_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Pod:
     if name in BUILT_IN_PRIORITIES and name not in classes:
         return _prioritised(pod, BUILT_IN_PRIORITIES[name], None)
     if name and name not in classes:
+        if is_stored:
+            return _prioritised(pod, 0, None)
         raise UnknownPriorityClassError(f"pod {pod.key}: no PriorityClass with name {name} was found")
     defaults = (each for each in classes.values() if each.global_default)
     found = classes.get(name) or min(defaults, key=lambda each: each.value, default=None)

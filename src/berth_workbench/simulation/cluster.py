@@ -134,12 +134,15 @@ class SimulatedCluster(UndoableCluster):
         self._returning: list[Pod] = []
         self._comebacks = Comebacks()
         self._own_claims: dict[str, tuple[Pod, list[Struct]]] = {}
-        self.add(objects)
+        self.add(objects, are_stored=True)
 
     # -- objects -----------------------------------------------------------------------------------------------------
 
-    def add(self, objects: Iterable[Struct]) -> None:
-        """Take objects in; pods last, since what they are admitted with depends on the others."""
+    def add(self, objects: Iterable[Struct], *, are_stored: bool = False) -> None:
+        """Take objects in; pods last, since what they are admitted with depends on the others.
+
+        What `are_stored` in the cluster already is not refused any more. Raises `UnknownPriorityClassError`.
+        """
         pods = []
         for obj in objects:
             if isinstance(obj, Pod):
@@ -147,7 +150,7 @@ class SimulatedCluster(UndoableCluster):
             else:
                 self.put(obj)
         classes = self.priority_classes
-        given = (with_priority(pod, classes) for pod in pods)
+        given = (with_priority(pod, classes, is_stored=are_stored) for pod in pods)
         for pod in given if self._keys.get("Pod") or self.is_tried_on else self._loaded(given):
             self.put(pod)
 

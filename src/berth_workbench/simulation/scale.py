@@ -172,8 +172,11 @@ def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
 
 
 def _counts(kind: str, pod: Pod) -> bool:
-    """Whether a controller counts a pod among those that it has; a Job has done what its pods have done."""
-    return kind == "Job" or is_active(pod)
+    """Whether a controller counts a pod among those that it has.
+
+    A Job has done what its pods have done, and of a StatefulSet one that ends comes back under the same ordinal.
+    """
+    return kind in ("Job", "StatefulSet") or is_active(pod)
 
 
 def note_replicas(site: Site, kind: str, key: str) -> None:

@@ -153,7 +153,7 @@ class WorkloadManifest:
         is_numbered = self.kind == "StatefulSet" or self._is_indexed
         number, made = self.first_ordinal, 0
         while made < wanted:
-            pod = self._numbered(number)
+            pod = self.numbered(number)
             number += 1
             if pod.key in known:
                 made += is_numbered
@@ -169,7 +169,8 @@ class WorkloadManifest:
         labels = {**self._pod.metadata.labels, REVISION_LABEL: self.template_hash, "pod-template-generation": "1"}
         return pinned(self._made(f"{self.name}-{node.metadata.name}", labels), node.metadata.name)
 
-    def _numbered(self, number: int) -> Pod:
+    def numbered(self, number: int) -> Pod:
+        """Return the pod of a number: a StatefulSet's ordinal, an indexed Job's index, for others part of its name."""
         labels = dict(self._pod.metadata.labels)
         annotations = None
         if self.kind == "Deployment":

@@ -6,7 +6,7 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth_workbench.page.ahead import AGAIN_S, Ahead
-from berth_workbench.page.attention import WORKS
+from berth_workbench.page.attention import FINDINGS, TOLD_AS, WORKS
 from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.source import SourceError
@@ -66,7 +66,27 @@ async def test_why_nothing_is_known_is_told_and_it_is_not_tried_again_and_again(
     ahead.get("help", 1)
     await ended(ahead)
     assert ahead.get("help", 1) is None and not ahead.is_at_work
-    assert (ahead.problem, source.taken) == ("no kubeconfig", 1)
+    assert (ahead.problem, source.taken) == ("What would help pending pods could not be worked out: no kubeconfig.", 1)
+
+
+async def test_what_fails_is_named_with_its_reason_and_the_rest_is_known(source, monkeypatch):
+    def broken(_situation, _watch):
+        raise KeyError(2)
+
+    monkeypatch.setattr("berth_workbench.page.ahead.WORKS", WORKS | {"lost": broken, "removable": broken})
+    ahead = Ahead(source, Jobs())
+    for name in FINDINGS:
+        ahead.get(name, 1)
+    await ended(ahead)
+    assert [ahead.known(name) for name in FINDINGS] == [None, [], None, []]
+    assert ahead.problem == (
+        "Which nodes and zones can be lost and which nodes could go could not be worked out: a mistake in Berth "
+        "(KeyError: 2); the log has more."
+    )
+
+
+def test_everything_that_is_worked_out_has_words_for_when_it_cannot_be():
+    assert TOLD_AS.keys() == WORKS.keys() >= set(FINDINGS)
 
 
 async def test_whoever_tries_something_comes_first(source, monkeypatch):

@@ -130,6 +130,22 @@ def test_zones_pools_and_pairs():
     assert all(each.survives for each in found.failures if each.kind == "pool")
 
 
+@pytest.mark.parametrize("pairs", [False, True])
+def test_pods_that_are_bound_to_a_node_which_is_gone_are_lost_with_nothing(pairs):
+    """As each cluster has them for a while after a node was deleted: that node cannot be lost any more."""
+    objects = [
+        node("n0"),
+        node("n1"),
+        node("n2", zone="b"),
+        pod("a", "n0"),
+        pod("b", "gone"),
+        pod("c", "gone", owner=""),
+    ]
+    found = asked(objects, pairs=pairs)
+    assert {name for each in found.failures for name in each.names} == {"n0", "n1", "n2", "a", "b"}
+    assert one(found, "n0").pods == 1 and not any(each.gone for each in found.failures)
+
+
 def test_pods_without_a_controller_are_gone():
     objects = [node("n1"), node("n2"), pod("alone", "n1", owner="")]
     found = one(asked(objects, kinds=("node",)), "n1")

@@ -125,5 +125,15 @@ def test_what_the_api_server_would_fill_in():
     assert with_priority(make_pod("b").set_spec(priorityClassName="high").build(), classes).spec.priority == 1000
     with pytest.raises(ValueError, match="no PriorityClass with name nope"):
         with_priority(make_pod("b").set_spec(priorityClassName="nope").build(), classes)
+
+
+def test_a_pod_of_a_class_that_is_gone_stays_in_its_cluster_and_a_new_one_is_refused():
+    """Admission looks at a pod once; the scheduler takes one without a priority for 0."""
+    pod = make_pod("old").request(cpu="1").set_spec(priorityClassName="gone").build()
+    cluster = SimulatedCluster([*nodes(1), pod])
+    cluster.settle()
+    assert cluster.placements == {"default/old": "n0"} and cluster.pods["default/old"].spec.priority == 0
+    with pytest.raises(ValueError, match="no PriorityClass with name gone"):
+        cluster.create([make_pod("new").set_spec(priorityClassName="gone").build()])
     with pytest.raises(ValueError, match="'Secret'"):
         admitted({"kind": "Secret", "metadata": {"name": "s"}})

@@ -128,6 +128,19 @@ def test_pods_that_have_ended_or_are_being_deleted_do_not_count():
     assert "default/web-7d4-f" in cluster.pods
 
 
+def test_a_pod_of_a_stateful_set_that_is_being_deleted_comes_back_and_counts():
+    """It keeps its ordinal: the controller waits for it to be gone, and makes no other in its place until then."""
+    pods = [make_pod(f"db-{at}").label("app", "db").owned_by("StatefulSet", "db").node("n1") for at in range(3)]
+    pods[1].terminating()
+    site = Site(
+        SimulatedCluster([make_node("n1").capacity(cpu="8", pods="20").build(), *(each.build() for each in pods)])
+    )
+    WhatIfRun(site).run([parse_flag("scale", "statefulset/db=3")])
+    assert sorted(site.cluster.pods) == ["default/db-0", "default/db-1", "default/db-2"]
+    WhatIfRun(site).run([parse_flag("scale", "statefulset/db=4")])
+    assert sorted(site.cluster.pods)[-1] == "default/db-3"
+
+
 def test_where_all_pods_have_ended_more_are_like_them():
     cluster, _ = after([node(), pod("rs-f", "rs", status={"phase": "Failed"})], ("scale", "rs/rs=2"))
     assert sorted(cluster.placements.values()) == ["n0"] * 3

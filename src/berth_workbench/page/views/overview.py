@@ -73,7 +73,7 @@ class OverviewPage:
         if self._ahead.is_at_work:
             tag("p", "More is being worked out…", "soft")
         elif self._ahead.problem:
-            tag("p", f"More cannot be worked out: {self._ahead.problem}", "soft")
+            tag("p", self._ahead.problem, "soft")
         elif not findings:
             tag("p", NOTHING_TO_DO, "good")
 

@@ -74,7 +74,7 @@ def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str
     tag("h3", "What would help")
     found = next((helps[pod] for pod in pods if pod in helps), None) if helps is not None else None
     if helps is None:
-        tag("p", f"Cannot be worked out: {ahead.problem}" if ahead.problem else "This is being worked out…", "soft")
+        tag("p", ahead.problem or "This is being worked out…", "soft")
     elif found is None:
         tag("p", "Nothing has to be done, or too much is pending to work it out for all.", "soft")
     else:

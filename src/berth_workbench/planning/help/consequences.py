@@ -33,6 +33,7 @@ from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
 from berth_workbench.simulation.workloads import ManifestError, WorkloadManifest
 from berth_workbench.snapshot.documents import Document
+from berth_workloads.stateful_sets import ordinal_of
 
 LOOK_EVERY = 32
 """After so many attempts of the scheduler it is asked whether somebody wants the search to end."""
@@ -228,16 +229,20 @@ class Consequences:
         While one of the new pods has no place it does not, and the next of the old ones has to be deleted by hand.
         """
         cluster = self._site.cluster
-        fresh = {pod.key: pod for pod, _ in manifest.pods(self.group.size)}
         running = sorted(self.group.running, key=lambda pod: natural(pod.key), reverse=True)
         new: list[str] = []
         deleted: list[str] = []
         for old in (*self.group.waiting, *running):
+            # Whichever ordinals are there: some may be terminating, and a pod without one is none of the set's.
+            ordinal = ordinal_of(old.metadata.name, manifest.name)
+            if ordinal is None:
+                continue
             if old in running and any(not cluster.objects["Pod", key].spec.node_name for key in new):
                 deleted.append(old.key)
-            metadata = msgspec.structs.replace(fresh[old.key].metadata, uid=f"{old.metadata.uid}/new")
+            fresh = manifest.numbered(ordinal)
+            metadata = msgspec.structs.replace(fresh.metadata, uid=f"{old.metadata.uid}/new")
             cluster.withdraw(old.key)
-            pod, own = made_claims(msgspec.structs.replace(fresh[old.key], metadata=metadata), self._site.templates)
+            pod, own = made_claims(msgspec.structs.replace(fresh, metadata=metadata), self._site.templates)
             cluster.create([*own, pod])
             new.append(pod.key)
             self._site.settle()

@@ -94,6 +94,15 @@ def test_a_rollout_that_old_pods_hold_up_says_which_are_to_be_deleted():
             assert change.replaces == 3
 
 
+def test_a_rollout_goes_on_beside_a_pod_that_is_being_deleted():
+    """Its ordinal is taken as long as it ends, so that those that wait are the fourth and the fifth all the same."""
+    documents = kafka()
+    documents[2].terminating()
+    found = help_for("default/kafka-3", *zoned(), *documents)
+    assert found.pods == ("default/kafka-3", "default/kafka-4")
+    assert by_kind(found)["podAntiAffinity"].still_pending == 0
+
+
 def test_a_stateful_set_that_makes_one_pod_after_the_other_is_asked_about_as_a_whole():
     documents = kafka()[:-1]
     del documents[0]["spec"]["podManagementPolicy"]
