@@ -197,7 +197,7 @@ def test_who_holds_a_slot_does_not_hold_the_memory_of_a_column_that_was_dropped(
     assert slot.entry is not None and len(slot.entry.column) == 8
     kept.memos.clear()
     assert len(slot.entry.column) == 0
-    [again], _ = kept.memos.refresh([slot], CycleState(), make_pod().info())
+    [again] = kept.memos.refresh([slot], CycleState(), make_pod().info())
     assert len(again.column) == 8
 
 
@@ -323,7 +323,7 @@ def test_few_rows_are_asked_about_one_by_one_and_snapshots_stay():
     asking = Asking(kept)
     asking.row_form = lambda state, pod, table, row: 1000 + row
     slot = Slot(asking, MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
-    refresh = lambda: kept.memos.refresh([slot], CycleState(), make_pod().info())[0][0]  # noqa: E731
+    refresh = lambda: kept.memos.refresh([slot], CycleState(), make_pod().info())[0]  # noqa: E731
     refresh()
     before = refresh().snapshot()
     kept.cache.add_pod(pod("a", "n3"))
@@ -335,3 +335,12 @@ def test_few_rows_are_asked_about_one_by_one_and_snapshots_stay():
         kept.cache.add_pod(pod(f"on-{name}", name))
     refresh()
     assert kept.computed_rows[-1] == 8
+
+
+def test_a_column_that_goes_again_for_one_that_comes_after_it_is_there_for_who_asked_for_both():
+    kept = Kept(max_bytes=ENTRY_BYTES + 100)
+    slots = [Slot(Asking(kept), MemoKey(key), DependencySet(ON_NODE, "Plugin")) for key in "abc"]
+    for _ in range(4):
+        entries = kept.memos.refresh(slots, CycleState(), make_pod().info())
+        assert [len(entry.column) for entry in entries] == [8, 8, 8]
+        assert [entry.is_kept for entry in entries].count(True) <= 1

@@ -194,7 +194,7 @@ class AskedTotals:
             return nodes
         mask: Mask = self._lasting != UNRANKED
         if self._asked.filters:
-            for entry in memos.refresh(self._asked.filters, state, pod)[0]:
+            for entry in memos.refresh(self._asked.filters, state, pod):
                 mask &= entry.fits() if isinstance(entry, DomainEntry) else entry.column == 0
         return nodes if nodes is not None and np.array_equal(nodes.mask, mask) else FeasibleNodes(memos.table, mask)
 

@@ -285,14 +285,21 @@ class Memos:
         """A number that grows with every change of objects, of namespaces' labels and of running pods' terms."""
         return self._objects.changes + self._cache.index.terms_version
 
-    def refresh(self, slots: Sequence[Slot], state: CycleState, pod: PodInfo) -> tuple[list[MemoEntry], bool]:
-        """Return an up-to-date entry for each slot, and whether all of them are kept.
+    def refresh(self, slots: Sequence[Slot], state: CycleState, pod: PodInfo) -> list[MemoEntry]:
+        """Return an up-to-date entry for each slot.
 
         Where nothing has happened that its plugin looks at, that is the slot's last entry, untouched.
         """
         self._refreshes += 1
+        drops = self.drops
         entries = [self._refreshed(slot, state, pod) for slot in slots]
-        return entries, all([entry.is_kept for entry in entries])  # noqa: C419 (a list is faster)
+        if drops != self.drops:
+            for place, slot in enumerate(slots):
+                # It was dropped again, for one that came after it, and has no column any more.
+                if slot.key is not None and entries[place].column is NOTHING:
+                    compute = slot.runner.compute(None, state, pod, self._cache.table)
+                    entries[place] = self._computed(MemoEntry(), (), compute)
+        return entries
 
     def refresh_set(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
         """Return an up-to-date entry for each slot of a plan; what is known of all of them is noted in the set."""
@@ -349,17 +356,10 @@ class Memos:
 
     def _settled(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
         """Look at every slot of a set."""
-        entries, _ = self.refresh(slots.slots, state, pod)
-        slots.is_kept = True
-        for place, slot in enumerate(slots.slots):
-            entry = entries[place]
-            if slot.key is None or entry.is_kept:
-                continue
-            slots.is_kept = False
-            # It was dropped again, for one that came after it, and has no column any more.
-            if entry.column is NOTHING:
-                compute = slot.runner.compute(None, state, pod, self._cache.table)
-                entries[place] = self._computed(MemoEntry(), (), compute)
+        entries = self.refresh(slots.slots, state, pod)
+        slots.is_kept = all(
+            [slot.key is None or entry.is_kept for slot, entry in zip(slots.slots, entries, strict=True)]  # noqa: C419
+        )
         slots.settled_at, slots.deciding = None, None
         if (slots.is_known or self.more_to_come) and slots.is_kept and self.enabled:
             self._settle(slots, entries)

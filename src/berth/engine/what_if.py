@@ -87,7 +87,7 @@ class WhatIf:
     def on(self, rows: RowArray) -> "WhatIfRows":
         """Return the filters over some rows that hold nodes, for any load."""
         slots = [slot for slot in self._plan.slots if slot.runner.plugin.filter_under_load is None]
-        entries = iter(self._memos.refresh(slots, self._state, self._pod)[0])
+        entries = iter(self._memos.refresh(slots, self._state, self._pod))
         steady: list[_Steady | None] = []
         for slot in self._plan.slots:
             if slot.runner.plugin.filter_under_load is not None:
