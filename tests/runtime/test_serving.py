@@ -118,6 +118,20 @@ async def test_not_ready_before_it_is_synced_but_alive():
         assert (await client.text("/readyz/nonsense"))[0] == 404
 
 
+async def test_who_is_refused_is_not_ready_but_alive(world):
+    """kube-scheduler's /livez does not ask either: a restart would be refused as well."""
+    refused = []
+    config, metrics = configuration(), Metrics()
+    options = {"instrument": metrics, "refused": lambda: "; ".join(refused)}
+    async with scheduling(world, config, **options) as scheduler, served(scheduler, metrics, config) as client:
+        assert await client.text("/readyz") == (200, "ok")
+        refused.append("bindings have been forbidden for 31 s: why")
+        status, text = await client.text("/readyz")
+        assert status == 500
+        assert "[-]api-server-access failed: bindings have been forbidden for 31 s: why" in text
+        assert await client.text("/livez") == (200, "ok")
+
+
 async def test_health_watches_the_lease_where_leaders_are_elected():
     world = World()
     async with at_work(world, configuration(leader_elect=True)) as client:

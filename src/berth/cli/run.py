@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from berth.cycle.instrument import Instrument
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
-    from berth.kube.transport import Transport
+    from berth.kube.http.client import HttpTransport
     from berth.runtime.observing.metrics import Metrics
     from berth.runtime.observing.rest_client import RestClientMetrics
     from berth.runtime.observing.tracing.exporter import Tracing
@@ -353,7 +353,7 @@ async def _run(settings: RunSettings) -> None:
 
 
 async def _schedule(
-    settings: RunSettings, transport: "Transport", stop: asyncio.Event, requests: "RestClientMetrics"
+    settings: RunSettings, transport: "HttpTransport", stop: asyncio.Event, requests: "RestClientMetrics"
 ) -> None:
     """Schedule and serve until told to stop. The cluster is asked for first."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
@@ -378,6 +378,7 @@ async def _schedule(
         shards=settings.shards,
         build=_builder(settings),
         writes=settings.observing is None,
+        refused=transport.refusals.problem,
     )
     metrics.observe(scheduler)
     _debug_on_signal(scheduler)

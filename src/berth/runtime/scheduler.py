@@ -78,7 +78,7 @@ class LiveScheduler:
 
     __slots__ = (
         "_arrivals", "_clock", "_drain", "_effects", "_leadership", "_reconfiguration", "_recorder", "_runner",
-        "_unreadable", "_work", "following", "identity", "synced",
+        "_unreadable", "_work", "following", "identity", "refused", "synced",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,7 @@ class LiveScheduler:
         build: Callable[..., Core] = build_core,
         report: Report | None = None,
         writes: bool = True,
+        refused: Callable[[], str] = str,
     ) -> None:
         """`extenders` calls those of the configuration, over HTTP unless something else is given.
 
@@ -106,8 +107,11 @@ class LiveScheduler:
         `runner` does the core's work, by default a `CoreThread`; `Inline` makes everything deterministic. `build` makes
         each core, with the arguments of `build_core`: a recorder's makes one that is recorded. `report` is told what
         keeps kinds from being followed, by default the log. Without `writes` nothing is written, whatever happens: the
-        cores that `build` makes look on (`berth.agreement`), and what acts has nothing to do.
+        cores that `build` makes look on (`berth.agreement`), and what acts has nothing to do. `refused` says what the
+        API server has refused for a while.
         """
+        self.refused = refused
+        """Says what the API server has refused for a while, and why; empty where it refuses nothing."""
         transport = transport if writes else ReadOnlyTransport(transport)
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock

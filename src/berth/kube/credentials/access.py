@@ -6,7 +6,8 @@ the server is checked here, so that a wrong path or certificate is reported at o
 
 import base64
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -26,8 +27,10 @@ from berth.kube.credentials.kubeconfig import (
     select,
 )
 from berth.kube.credentials.proxy import proxy_from_environment, proxy_problem
+from berth.kube.credentials.replaced_files import ReplacedFiles, authority_file, client_certificate_files
 from berth.kube.credentials.sources import (
     CLEAR,
+    CertificateFiles,
     ClusterAccess,
     Credential,
     CredentialSource,
@@ -95,18 +98,21 @@ def kubeconfig_access(
     master: str = "",
     environ: Mapping[str, str] = os.environ,
     ignore_missing: bool = False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> ClusterAccess:
-    """Return the access that kubeconfig files describe."""
+    """Return the access that kubeconfig files describe; the clock says when files that they name are read again."""
     selection = select(load(paths, ignore_missing=ignore_missing), context)
     cluster = _Entry(f"cluster {selection.cluster_name!r}", selection.cluster.path)
     server = _server(master or selection.cluster.value.server, cluster)
+    tls = _tls(selection, cluster)
     access = ClusterAccess(
         server,
-        tls=_tls(selection, cluster),
-        source=_source(selection),
+        tls=tls,
+        source=_source(selection, tls, clock),
         headers=_impersonation(selection.user.value),
         proxy=_proxy(selection.cluster.value, cluster, server, environ),
         description=f"context {selection.context_name!r} of {selection.where}",
+        authority=_authority(selection, cluster, tls, clock),
     )
     _check_certificates(access, selection)
     user = selection.user.value
@@ -116,7 +122,12 @@ def kubeconfig_access(
     return access
 
 
-def in_cluster_access(environ: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT_DIR) -> ClusterAccess:
+def in_cluster_access(
+    environ: Mapping[str, str] = os.environ,
+    directory: Path = SERVICE_ACCOUNT_DIR,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> ClusterAccess:
     """Return the access of a pod's service account, whose token is read again as the kubelet replaces it."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
@@ -130,8 +141,9 @@ def in_cluster_access(environ: Mapping[str, str] = os.environ, directory: Path =
     access = ClusterAccess(
         f"https://{f'[{host}]' if ':' in host else host}:{port}",
         tls=TlsSettings(ca_pem=ca_pem),
-        source=TokenFile(directory / "token"),
+        source=TokenFile(directory / "token", clock=clock),
         description=f"the service account in {directory}",
+        authority=authority_file(directory / "ca.crt", ca_pem, clock),
     )
     try:
         access.check_certificates()
@@ -193,7 +205,27 @@ def _tls(selection: Selection, entry: _Entry) -> TlsSettings:
     )
 
 
-def _source(selection: Selection) -> CredentialSource:
+def _authority(
+    selection: Selection, entry: _Entry, tls: TlsSettings, clock: Callable[[], float]
+) -> ReplacedFiles | None:
+    file = selection.cluster.value.certificate_authority
+    return authority_file(entry.path.parent / file, tls.ca_pem, clock) if file else None
+
+
+def _source(selection: Selection, tls: TlsSettings, clock: Callable[[], float]) -> CredentialSource:
+    """How the user authenticates."""
+    user, directory = selection.user.value, selection.user.path.parent
+    source = _source_of_tokens(selection, clock)
+    # As client-go: where one of the two stands in the kubeconfig itself, there is nobody who would replace both.
+    if user.client_certificate and user.client_key:
+        pair = tls.certificate_pem, tls.key_pem
+        paths = directory / user.client_certificate, directory / user.client_key
+        files = client_certificate_files(*paths, pair, clock)
+        return CertificateFiles(files, source)
+    return source
+
+
+def _source_of_tokens(selection: Selection, clock: Callable[[], float]) -> CredentialSource:
     """How the user authenticates, apart from a client certificate."""
     user, entry = selection.user.value, _user_entry(selection)
     _refuse_unsupported(user, entry)
@@ -202,7 +234,7 @@ def _source(selection: Selection) -> CredentialSource:
             raise entry.error("exec", "cannot be combined with token or tokenFile; keep one way to log in")
         return _exec_plugin(selection, entry)
     if user.token_file:
-        source = TokenFile(entry.path.parent / user.token_file)
+        source = TokenFile(entry.path.parent / user.token_file, clock=clock)
         if not _read_file(entry.path.parent / user.token_file, "tokenFile", entry).strip():
             raise entry.error("tokenFile", f"{entry.path.parent / user.token_file} is empty")
         return source

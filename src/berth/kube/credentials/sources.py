@@ -16,6 +16,7 @@ import msgspec
 from berth.api.addresses import sends_in_clear
 from berth.api.errors import TransportError
 from berth.api.redaction import Concealed, redact_url
+from berth.kube.credentials.replaced_files import ReplacedFiles
 from berth.kube.credentials.tls import TlsError, TlsSettings, build_context, show_certificate
 
 # client-go rereads token files once a minute; projected service account tokens are replaced hourly.
@@ -120,6 +121,41 @@ class TokenFile:
             )
 
 
+class CertificateFiles:
+    """A client certificate and key in files that somebody else replaces, beside what another source gives."""
+
+    __slots__ = ("_base", "_credential", "_files", "_given")
+
+    def __init__(self, files: ReplacedFiles, base: CredentialSource) -> None:
+        """`files` are the certificate and its key; a credential of `base` that has a certificate stays as it is."""
+        self._files = files
+        self._base = base
+        self._credential: Credential | None = None
+        self._given = Credential()
+        """What the credential was made of."""
+
+    async def current(self) -> Credential:
+        """Return what the other source gives, with the certificate as the files hold it."""
+        given = await self._base.current()
+        self._files.look()
+        if given.certificate_pem:
+            made = given
+        else:
+            certificate_pem, key_pem = self._files.contents
+            made = msgspec.structs.replace(given, certificate_pem=certificate_pem, key_pem=key_pem)
+        if made != self._credential:
+            self._credential, self._given = made, given
+        return self._credential or made
+
+    def invalidate(self, refused: Credential) -> bool:
+        """Read the files again, now: the certificate may have been replaced since."""
+        # It was sent with a credential that has been replaced since, by another request that was refused.
+        if refused != self._credential:
+            return True
+        is_replaced = self._files.look_now()
+        return self._base.invalidate(self._given) or is_replaced
+
+
 CLEAR = "a token would be sent in clear: use https, or 127.0.0.1 without a proxy"
 """Why a token is kept back."""
 
@@ -127,7 +163,10 @@ CLEAR = "a token would be sent in clear: use https, or 127.0.0.1 without a proxy
 class ClusterAccess:
     """Where the API server is and how to authenticate: all that a transport needs to know."""
 
-    __slots__ = ("_context", "_context_of", "_settings", "_source", "description", "headers", "proxy", "server", "tls")
+    __slots__ = (
+        "_authority", "_context", "_settings", "_source", "description", "headers", "proxy", "server",
+        "tls",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -138,7 +177,9 @@ class ClusterAccess:
         headers: Sequence[tuple[str, str]] = (),
         proxy: str = "",
         description: str = "",
+        authority: ReplacedFiles | None = None,
     ) -> None:
+        """`authority` is the file that the CA of `tls` was read from, if it was one."""
         self.server = server.rstrip("/")
         self.proxy = proxy
         self.headers = tuple(headers)
@@ -149,7 +190,7 @@ class ClusterAccess:
         """How the server proves itself, and how we do where the credential says nothing else."""
         self._source: CredentialSource = source or StaticCredential(Credential())
         self._context: ssl.SSLContext | None = None
-        self._context_of: tuple[bytes, bytes] | None = None
+        self._authority = authority
         self._settings: TlsSettings | None = None
 
     @property
@@ -158,7 +199,12 @@ class ClusterAccess:
         return self.tls.server_name or None
 
     async def credential(self) -> Credential:
-        """Return what identifies us now; raises `CredentialError`, also where a token would be sent in clear."""
+        """Return what identifies us now; raises `CredentialError`, also where a token would be sent in clear.
+
+        Files that are due to be looked at are: the TLS context may be another one from then on.
+        """
+        if self._authority is not None:
+            self._authority.look()
         credential = await self._source.current()
         if credential.token and self.is_clear:
             raise CredentialError(f"{self.description}: {CLEAR}")
@@ -173,22 +219,30 @@ class ClusterAccess:
         """Note that the server refused this credential; return whether another try may fare better."""
         return self._source.invalidate(refused)
 
+    @property
+    def may_change(self) -> bool:
+        """Whether a TLS context that is in use now may be replaced by another one."""
+        return self.server.startswith("https:") and not (
+            self._authority is None and isinstance(self._source, StaticCredential | TokenFile)
+        )
+
+    def distrusted(self) -> None:
+        """Note that the server's certificate was not accepted: the authority may have been replaced."""
+        if self._authority is not None:
+            self._authority.look_now()
+
     def tls_context(self, credential: Credential) -> ssl.SSLContext | None:
         """Return the TLS context for `credential`, made anew where its certificate changed; None for plain HTTP."""
         if not self.server.startswith("https:"):
             return None
-        identity = (
-            credential.certificate_pem or self.tls.certificate_pem,
-            credential.key_pem or self.tls.key_pem,
-        )
+        settings = self._settings_for(credential)
         # aiohttp pools connections by context, so a new one for every request would mean a handshake for every request.
-        if self._context is None or self._context_of != identity:
+        if self._context is None or self._settings != settings:
             try:
-                self._context = self._build_context(*identity)
+                self._context = build_context(settings)
             except TlsError as error:
                 raise CredentialError(f"{self.description}: {error.piece}: {error}") from error
-            self._context_of = identity
-            self._settings = self._settings_with(*identity)
+            self._settings = settings
         return self._context
 
     def tls_settings(self, credential: Credential) -> TlsSettings | None:
@@ -197,19 +251,19 @@ class ClusterAccess:
 
     def identify(self, context: ssl.SSLContext, credential: Credential) -> None:
         """Have another context show our client certificate, if we have one; raises `CredentialError`."""
-        certificate = credential.certificate_pem or self.tls.certificate_pem
-        if certificate:
+        settings = self._settings_for(credential)
+        if settings.certificate_pem:
             try:
-                show_certificate(context, certificate, credential.key_pem or self.tls.key_pem)
+                show_certificate(context, settings.certificate_pem, settings.key_pem)
             except TlsError as error:
                 raise CredentialError(f"{self.description}: {error.piece}: {error}") from error
 
     def check_certificates(self) -> None:
         """Raise `TlsError` when the CA, or the certificate that comes from no plugin, cannot be used."""
-        self._build_context(self.tls.certificate_pem, self.tls.key_pem)
+        build_context(self.tls)
 
-    def _build_context(self, certificate_pem: bytes, key_pem: bytes) -> ssl.SSLContext:
-        return build_context(self._settings_with(certificate_pem, key_pem))
-
-    def _settings_with(self, certificate_pem: bytes, key_pem: bytes) -> TlsSettings:
-        return msgspec.structs.replace(self.tls, certificate_pem=certificate_pem, key_pem=key_pem)
+    def _settings_for(self, credential: Credential) -> TlsSettings:
+        ca_pem = self.tls.ca_pem if self._authority is None else self._authority.contents[0]
+        certificate_pem = credential.certificate_pem or self.tls.certificate_pem
+        key_pem = credential.key_pem or self.tls.key_pem
+        return msgspec.structs.replace(self.tls, ca_pem=ca_pem, certificate_pem=certificate_pem, key_pem=key_pem)

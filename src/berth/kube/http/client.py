@@ -12,6 +12,7 @@ and leases have token buckets of their own, so that a flood of events delays nei
 """
 
 import asyncio
+import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -29,11 +30,14 @@ from berth.api import protobuf_pods
 from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
 from berth.api.redaction import REDACTED, SHORTEST_KNOWN
 from berth.api.resources import RESOURCES, Resource
-from berth.kube.credentials.sources import ClusterAccess, Credential
+from berth.kube.credentials.replaced_files import LOOK_AGAIN_S
+from berth.kube.credentials.sources import ClusterAccess, Credential, CredentialError
 from berth.kube.http import curl
-from berth.kube.http.connections import Connections, connection_problem
+from berth.kube.http.connections import Connections, connection_problem, reason_of
 from berth.kube.http.guarded_body import Guard, GuardedBody
+from berth.kube.http.open_watches import OpenWatch, OpenWatches
 from berth.kube.http.rate_limit import RateLimit, TokenBucket
+from berth.kube.http.refusals import BINDINGS, Refusals
 from berth.kube.http.watcher import RequestWatcher
 
 # client-go: at most ten tries while the server answers with Retry-After.
@@ -52,6 +56,8 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 PROTOBUF_OR_JSON = f"{PROTOBUF}, application/json"
 _DELETE_OPTIONS = b'{"apiVersion":"v1","kind":"DeleteOptions"}'
 
+
+FORBIDDEN = 403
 
 _LENGTH = struct.Struct(">I")
 _NO_RESOURCE = Resource("", "", "", "", namespaced=False)
@@ -75,6 +81,11 @@ class _Request(NamedTuple):
         """The path for people."""
         return URL(self.url, encoded=True).path
 
+    @property
+    def what(self) -> str:
+        """The resource, and that it is a pod's Binding."""
+        return BINDINGS if self.url.endswith("/binding") else self.resource.plural
+
     def limited_to(self, seconds: float) -> str:
         """Return the URL that asks the server to give the request up after so long."""
         return f"{self.url}{'&' if '?' in self.url else '?'}timeout={max(1, int(seconds))}s"
@@ -85,7 +96,8 @@ class HttpTransport:
 
     __slots__ = (
         "_access", "_buckets", "_connections", "_curl_headers", "_headers", "_host", "_idle_s", "_list_timeout",
-        "_main_bucket", "_sleep", "_timeout", "_timeout_s", "_watcher", "guard",
+        "_main_bucket", "_open_watches", "_sleep", "_timeout", "_timeout_s", "_watcher", "guard",
+        "refusals",
     )  # fmt: skip
 
     def __init__(
@@ -98,17 +110,22 @@ class HttpTransport:
         watch_idle_s: float = WATCH_IDLE_S,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         watcher: RequestWatcher | None = None,
+        look_again_s: float = LOOK_AGAIN_S,
     ) -> None:
+        """`look_again_s`: how often it is looked, while watches are open, whether credentials were replaced."""
         limit = rate_limit or RateLimit()
         self._watcher = watcher or RequestWatcher()
         self._host = URL(access.server).authority
         self._access = access
         self._main_bucket = TokenBucket(limit, sleep=sleep)
         self._buckets = {plural: TokenBucket(limit, sleep=sleep) for plural in ("events", "leases")}
+        self._open_watches = OpenWatches(access, look_again_s)
         self._connections = Connections(with_curl=curl.is_available() and curl.can_do(access))
         self._headers = CIMultiDict(access.headers)
         self._headers.update({"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent})
         self._curl_headers = curl.HeaderLists(self._headers.items())
+        self.refusals = Refusals()
+        """What the server has refused for a while."""
         self.guard: Guard | None = None
         """Asked whenever the body of a write is about to go to its socket; see `guarded`."""
         self._timeout_s = request_timeout_s
@@ -232,19 +249,34 @@ class HttpTransport:
         url = self._url(resource.path(namespace), query)
         accept = PROTOBUF_OR_JSON if protobuf else ""
         request = _Request("GET", resource, url, timeout=timeout, accept=accept)
+        watch: OpenWatch | None = None
         try:
-            credential = await self._access.credential()
+            credential = await self._credential()
+            context = self._access.tls_context(credential)
             async with await self._send(self._connections.streams(), request, credential) as response:
                 if response.status != 200:
-                    raise await _refused(response, credential)
-                is_protobuf = response.content_type == PROTOBUF
-                async for event in _frames(response.content) if is_protobuf else _lines(response.content):
-                    yield event
+                    refusal = await _refused(response, credential)
+                    self._note_refusal(request, refusal)
+                    if refusal.is_unauthorized:
+                        self._access.invalidate(credential)
+                    raise refusal
+                self.refusals.accepted(resource.plural)
+                watch = OpenWatch(response, context)
+                with self._open_watches.watching(watch):
+                    is_protobuf = response.content_type == PROTOBUF
+                    async for event in _frames(response.content) if is_protobuf else _lines(response.content):
+                        if watch.is_ended:  # it may be the beginning of a line
+                            return
+                        yield event
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if watch is not None and watch.is_ended:
+                return
+            self._note_failure(error)
             raise connection_problem(error, f"watching {resource.plural}", self._access.description) from error
 
     async def close(self) -> None:
         """Close every connection."""
+        self._open_watches.close()
         await self._connections.close()
 
     # -- one call ------------------------------------------------------------------------------------------
@@ -270,10 +302,11 @@ class HttpTransport:
         while True:
             await self._take_turn(method, resource)
             # After the wait for a turn, in which a token may have expired.
-            credential = await self._access.credential()
+            credential = await self._credential()
             try:
-                return await self._once(request, credential)
+                answer = await self._once(request, credential)
             except ApiError as error:
+                self._note_refusal(request, error)
                 # Once for each request: a new credential that is refused, too, is an answer.
                 if error.is_unauthorized and may_renew and self._access.invalidate(credential):
                     may_renew = False
@@ -281,6 +314,9 @@ class HttpTransport:
                 delay_s, status = _retry_delay_s(error, request), error.status
                 if delay_s is None or retries >= MAX_RETRIES:
                     raise
+            else:
+                self.refusals.accepted(request.what)
+                return answer
             retries += 1
             self._watcher.retried(method, self._host, str(status))
             await self._sleep(delay_s)
@@ -296,8 +332,30 @@ class HttpTransport:
                     return await self._by_curl(connections, request, credential, headers)
             return await self._by_aiohttp(request, credential, is_lease)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._note_failure(error)
             action = f"{request.method} {request.path}"
             raise connection_problem(error, action, self._access.description) from error
+
+    def _note_failure(self, error: Exception) -> None:
+        """Where the two sides do not accept each other's certificates, look whether ours were replaced."""
+        if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
+            self._access.distrusted()
+            self.refusals.unknown(reason_of(error))
+
+    def _note_refusal(self, request: _Request, error: ApiError) -> None:
+        if error.is_unauthorized:
+            self.refusals.unknown(str(error))
+        elif error.status == FORBIDDEN:
+            self.refusals.forbidden(request.what, str(error))
+        else:
+            self.refusals.accepted(request.what)
+
+    async def _credential(self) -> Credential:
+        try:
+            return await self._access.credential()
+        except CredentialError as error:
+            self.refusals.unknown(str(error))
+            raise
 
     async def _by_aiohttp(self, request: _Request, credential: Credential, is_lease: bool) -> bytes:
         session = self._connections.leases() if is_lease else self._connections.requests()

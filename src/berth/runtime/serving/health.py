@@ -1,8 +1,9 @@
 """Health checks as Kubernetes answers them: named checks, `?verbose`, `?exclude=`, 200 or 500 with the reasons.
 
 `serving` asks for the answer of `/healthz`, `/livez` and `/readyz`. Healthy and alive: the process answers and, where
-leaders are elected, does not hold on to a lease it has lost. Ready: informers synced and up to date, and no cycle that
-does not end; a standby is ready too. Not alive: a cycle that only a restart can end.
+leaders are elected, does not hold on to a lease it has lost. Ready: informers synced and up to date, not refused by
+the API server for long, and no cycle that does not end; a standby is ready too. Not alive: a cycle that only a restart
+can end.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -70,6 +71,7 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
         "ping": nothing_wrong,
         "informer-sync": synced,
         "informer-freshness": fresh,
+        "api-server-access": scheduler.refused,
         "scheduling-cycle": cycles_end,
         "plugins": plugins,
         "shutdown": not_shutting_down,
