@@ -58,6 +58,24 @@ def test_all_pods_are_told_with_node_namespace_workload_and_requests():
 
 def test_of_too_many_pods_only_the_number_is_told():
     table = table_of(node("a"), *(make_pod(f"p{number}").node("a") for number in range(5)))
-    found = copy_pods(table, max_pods=4).columns()
+    copied = copy_pods(table)
+    found = copied.columns(max_pods=4)
     assert (found.total, found.names, found.nodes.of) == (5, [], [])
-    assert len(copy_pods(table, max_pods=5).columns().names) == 5
+    assert len(copied.columns(max_pods=5).names) == 5
+
+
+def test_pods_are_found_by_their_name_and_by_their_workload_however_many_there_are():
+    web = [make_pod(f"web-5f6-{at}", "shop").label("pod-template-hash", "5f6").node("a") for at in range(4)]
+    copied = copy_pods(table_of(
+        node("a"), *(each.owned_by("ReplicaSet", "web-5f6") for each in web),
+        make_pod("x", "shop").owned_by("Job", "night").node("a"), make_pod("web-less").node("a"),
+    ))  # fmt: skip
+
+    def found(text, most=2):
+        columns = copied.columns(text, max_pods=most)
+        return columns.total, columns.names
+
+    assert found("deployment/WEB", 9) == (4, [f"web-5f6-{at}" for at in range(4)])
+    assert found("shop/night") == found("Job/") == (1, ["x"]), "the workload's name, not the pod's"
+    assert found("web") == (5, ["web-5f6-0", "web-5f6-1"]), "the first that match, and how many do"
+    assert found("shop/x") == (1, ["x"]) and found("default/x") == (0, [])

@@ -16,7 +16,7 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 MAX_PODS = 20_000
-"""How many pods are told of at once; a picture of more would show nothing."""
+"""How many pods are listed at once; a picture of more would show nothing."""
 MAX_RESOURCES = 8
 """Of how many resources requests are told as columns: cpu, memory and those that most pods ask for."""
 TEMPLATE_HASH = "pod-template-hash"
@@ -57,7 +57,7 @@ class PodColumns(msgspec.Struct, frozen=True, rename="camel"):
     """The pods of all nodes; every list has an element for each pod."""
 
     total: int
-    """How many there are. Where they are more than `MAX_PODS`, the lists are empty."""
+    """How many there are, or how many match. Of more than `MAX_PODS` the lists have none, or the first that match."""
     nodes: NodeGroups
     names: list[str]
     namespaces: NodeGroups
@@ -112,17 +112,27 @@ def node_and_pods(table: NodeTable, name: str) -> OnNode | None:
 
 
 class CopiedPods(NamedTuple):
-    """The pods of each node, as they were between two cycles; no pods where they are too many."""
+    """The pods of each node, as they were between two cycles."""
 
-    total: int
     by_node: Sequence[tuple[str, Sequence[PodInfo]]]
 
-    def columns(self) -> PodColumns:
-        """All of it as lists."""
-        placed = [(node, pod) for node, pods in self.by_node for pod in pods]
+    def columns(self, find: str = "", max_pods: int = MAX_PODS) -> PodColumns:
+        """Return them as lists, which are empty where there are more than `max_pods`.
+
+        With `find`, only those whose name, `namespace/name`, or workload, `Deployment/web` or `shop/web`, contains it,
+        and of these the first `max_pods`.
+        """
+        total, wanted = sum(len(pods) for _, pods in self.by_node), find.lower()
+        placed = (
+            [(node, pod) for node, pods in self.by_node for pod in pods if not wanted or _is_called(pod, wanted)]
+            if wanted or total <= max_pods
+            else []
+        )
+        if wanted:
+            total, placed = len(placed), placed[:max_pods]
         pods = [pod for _, pod in placed]
         return PodColumns(
-            total=self.total,
+            total=total,
             nodes=grouped([node for node, _ in placed]),
             names=[pod.metadata.name for pod in pods],
             namespaces=grouped([pod.namespace for pod in pods]),
@@ -132,13 +142,16 @@ class CopiedPods(NamedTuple):
         )
 
 
-def copy_pods(table: NodeTable, max_pods: int = MAX_PODS) -> CopiedPods:
+def copy_pods(table: NodeTable) -> CopiedPods:
     """Collect the pods of all nodes; call it between two cycles."""
-    rows = table.rows().tolist()
-    total = int(table.pod_count[rows].sum())
-    if total > max_pods:
-        return CopiedPods(total, ())
-    return CopiedPods(total, [(table.names[row], tuple(table.pods[row].values())) for row in rows])
+    return CopiedPods([(table.names[row], tuple(table.pods[row].values())) for row in table.rows().tolist()])
+
+
+def _is_called(pod: PodInfo, wanted: str) -> bool:
+    if wanted in pod.key.lower():
+        return True
+    workload = workload_of(pod).lower()
+    return wanted in workload or wanted in f"{pod.namespace}/{workload.partition('/')[2]}"
 
 
 def workload_of(pod: PodInfo) -> str:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from berth.api.user_error import UserError
 from berth_workbench.page.attention import TOLD_AS, WORKS
 from berth_workbench.page.jobs import Jobs
-from berth_workbench.page.source import Source, SourceError
+from berth_workbench.page.refusals import REFUSALS, mistake_in_words
+from berth_workbench.page.source import Source
 from berth_workbench.showing.words import listed
 from berth_workbench.simulation.situation import Situation
 
@@ -91,11 +91,11 @@ class Ahead:
             self._problems.pop(name, None)
             try:
                 await self._work_out(name)
-            except (UserError, SourceError) as error:
+            except REFUSALS as error:  # the page goes on without it; it is tried again once the state has changed
                 self._failed(name, str(error))
             except Exception as bug:
                 _log.exception("%s cannot be worked out ahead", name)
-                self._failed(name, f"a mistake in Berth ({type(bug).__name__}: {bug}); the log has more")
+                self._failed(name, mistake_in_words(bug))
             self._done.add(self._wanted.pop(0))
         self._situation = self._task = None
 

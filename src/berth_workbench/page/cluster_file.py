@@ -75,11 +75,11 @@ class ClusterFileSource:
             found = node_and_pods(self._cluster.core.cache.table, name)
         return None if found is None else found.details()
 
-    async def pods(self) -> PodColumns:
-        """The pods that are on nodes."""
+    async def pods(self, find: str = "") -> PodColumns:
+        """The pods that are on nodes; with `find`, those whose name or workload contains it."""
         async with self._asking:
             copied = copy_pods(self._cluster.core.cache.table)
-        return await asyncio.to_thread(copied.columns)
+        return await asyncio.to_thread(copied.columns, find)
 
     async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by workload."""

@@ -1,6 +1,7 @@
 """Trials that take a while: one at a time, on a thread, with progress, and an end when somebody asks for one.
 
-What nobody waits for (`aside`) is done while no trial is under way, and makes way for the next one.
+A trial whose page was left makes way for the next one. What nobody waits for (`aside`) is done while no trial is under
+way, and makes way for any.
 
 A trial works on a cluster in memory. Nothing that it does reaches the cluster that it was taken from. That of a file
 does not change, so it is loaded once and kept for all trials (`Jobs.situation`).
@@ -22,30 +23,29 @@ _T = TypeVar("_T")
 
 
 class JobsBusy(Exception):  # noqa: N818 - it says what is the case
-    """Somebody else's trial is under way."""
+    """A trial is under way that somebody waits for."""
 
 
 class Jobs:
     """Runs trials for the users of the page."""
 
-    __slots__ = ("_aside", "_configuration", "_idle", "_kept", "_setup", "_watch", "is_at_work")
+    __slots__ = ("_aside", "_configuration", "_idle", "_is_awaited", "_kept", "_setup", "_watch")
 
     def __init__(self, *, keeps: bool = False) -> None:
         """`keeps` says whether trials are about one cluster that does not change."""
         self._kept = KeptCluster() if keeps else None
         self._configuration: ConfigurationSource | None = None
         self._setup: Setup | None = None
-        self.is_at_work = False
-        """Whether a trial is under way."""
         self._watch = WorkWatch()
+        self._is_awaited: Callable[[], bool] = lambda: True
         self._aside = WorkWatch()
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
-    def watch(self) -> WorkWatch:
-        """How far the trial under way is, or the last one."""
-        return self._watch
+    def is_at_work(self) -> bool:
+        """Whether a trial is under way."""
+        return not self._idle.is_set()
 
     def situation(
         self, snapshot: Snapshot, configuration: ConfigurationSource, steps: tuple[Step, ...] = ()
@@ -64,26 +64,33 @@ class Jobs:
             if self._kept is not None:
                 self._kept.take_back()
 
-    def stop(self) -> None:
-        """Have the trial under way end soon, with what is done."""
-        self._watch.stop()
-
     def close(self) -> None:
         """Have everything end soon: whoever waited for it has gone."""
         self._watch.stop()
         self._aside.stop()
 
-    async def run(self, work: Callable[[WorkWatch], _T]) -> _T:
-        """Run a trial; return what it returns, or raise what it raises. Raises `JobsBusy`."""
-        if self.is_at_work:
-            raise JobsBusy("another trial is under way; try again when it has ended")
-        self.is_at_work, self._watch = True, WorkWatch()
+    async def run(
+        self, work: Callable[[WorkWatch], _T], watch: WorkWatch, is_awaited: Callable[[], bool] = lambda: True
+    ) -> _T:
+        """Run a trial; return what it returns, or raise what it raises. Raises `JobsBusy`.
+
+        `watch` is the trial's own, by which whoever began it follows and stops it. `is_awaited` says whether anybody
+        still looks at the page that it was begun on; if not, it ends as soon as another trial is to be run.
+        """
+        while self.is_at_work:
+            if self._is_awaited():
+                raise JobsBusy(
+                    "another question is being answered on this page, in another window or for somebody else; "
+                    "ask again when it is done, or stop it there"
+                )
+            self._watch.stop()
+            await self._idle.wait()
+        self._watch, self._is_awaited = watch, is_awaited
         self._idle.clear()
         self._aside.stop()
         try:
-            return await asyncio.to_thread(self._lent, work, self._watch)
+            return await asyncio.to_thread(self._lent, work, watch)
         finally:
-            self.is_at_work = False
             self._idle.set()
 
     async def aside(self, work: Callable[[WorkWatch], _T]) -> _T:

@@ -102,9 +102,9 @@ class LiveSource:
         answer = await self._answer(path)
         return None if answer.status == HTTPStatus.NOT_FOUND else _decoded(path, answer, NodeDetails)
 
-    async def pods(self) -> PodColumns:
-        """The pods that are on nodes."""
-        return await self._read("/debug/pods", PodColumns)
+    async def pods(self, find: str = "") -> PodColumns:
+        """The pods that are on nodes; with `find`, those whose name or workload contains it."""
+        return await self._read(f"/debug/pods?{urlencode({'find': find})}" if find else "/debug/pods", PodColumns)
 
     async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by reason."""

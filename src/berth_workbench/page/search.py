@@ -19,11 +19,18 @@ class SearchHit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def search(source: Source, text: str, most: int = MOST) -> list[SearchHit]:
-    """Return what is called so, the best first: whole names, then beginnings, then the rest. Raises `SourceError`."""
+    """Return what has this name, the best first: whole names, then beginnings, then the rest. Raises `SourceError`.
+
+    A workload is also found as `deployment/web`.
+    """
     wanted = text.strip().lower()
     if not wanted:
         return []
-    found = {(hit.kind, hit.name): hit async for hit in _named(source) if wanted in hit.name.lower()}
+    found = {
+        (hit.kind, hit.name): hit
+        async for hit in _named(source, wanted)
+        if wanted in hit.name.lower() or wanted in f"{hit.kind}/{hit.name.rpartition('/')[2]}".lower()
+    }
 
     def rank(hit: SearchHit) -> tuple[int, int, str]:
         name = hit.name.lower()
@@ -34,9 +41,9 @@ async def search(source: Source, text: str, most: int = MOST) -> list[SearchHit]
     return sorted(found.values(), key=rank)[:most]
 
 
-async def _named(source: Source) -> AsyncIterator[SearchHit]:
+async def _named(source: Source, wanted: str) -> AsyncIterator[SearchHit]:
     nodes, pods, pending, recent = (
-        await source.nodes(), await source.pods(), await source.pending(), await source.recent(),
+        await source.nodes(), await source.pods(wanted), await source.pending(), await source.recent(),
     )  # fmt: skip
     for name in nodes.names:
         yield SearchHit("Node", name, f"/map?{urlencode({'node': name})}")

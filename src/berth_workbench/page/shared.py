@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from berth.decisions.pending import PendingReport
+from berth.decisions.placements import PodColumns
 from berth_workbench.page.source import Source
 
 FRESH_S = 1.0
@@ -46,12 +47,16 @@ class SharedSource:
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
         self.title, self.is_live = source.title, source.is_live
         self.nodes = SharedAnswer(source.nodes, clock).get
-        self.pods = SharedAnswer(source.pods, clock).get
         self.plugins = SharedAnswer(source.plugins, clock).get
         self.recent = SharedAnswer(source.recent, clock).get
         self.node, self.story, self.fit = source.node, source.story, source.fit
         self.sample, self.snapshot, self.configuration = source.sample, source.snapshot, source.configuration
         self._pending, self._of_one = SharedAnswer(source.pending, clock), source.pending
+        self._pods, self._found = SharedAnswer(source.pods, clock), source.pods
+
+    async def pods(self, find: str = "") -> PodColumns:
+        """The pods that are on nodes; those of a name are asked for as it comes."""
+        return await (self._found(find) if find else self._pods.get())
 
     async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by reason; those of one namespace are asked for as it comes."""

@@ -47,8 +47,8 @@ class Source(Protocol):
     async def node(self, name: str) -> NodeDetails | None:
         """One node with its pods; None where there is none of that name."""
 
-    async def pods(self) -> PodColumns:
-        """The pods that are on nodes."""
+    async def pods(self, find: str = "") -> PodColumns:
+        """The pods that are on nodes; with `find`, those whose name or workload contains it."""
 
     async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by reason, the largest group first; those of one namespace, or all."""

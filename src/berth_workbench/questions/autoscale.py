@@ -22,7 +22,11 @@ class AutoscaleRequest(msgspec.Struct, frozen=True):
 
     groups: Annotated[
         list[NodeGroupSpec],
-        HowAsked("The node groups: name, min, max, price, spot, like.", metavar="FILE", reads=read_groups),
+        HowAsked(
+            "The node groups, as in `groups: [{name: gpu, max: 10, price: 3}]`; each may have min, spot and like, too.",
+            metavar="FILE",
+            reads=read_groups,
+        ),
     ]
     prices: NodePrices = None
     used: Annotated[

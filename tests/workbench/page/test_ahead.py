@@ -10,6 +10,7 @@ from berth_workbench.page.attention import FINDINGS, TOLD_AS, WORKS
 from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.source import SourceError
+from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.workbench.page.test_cluster_file import document
 
@@ -104,6 +105,6 @@ async def test_whoever_tries_something_comes_first(source, monkeypatch):
     ahead.get("slow", 1)
     while not begun:
         await asyncio.sleep(0)
-    assert await jobs.run(lambda watch: "tried") == "tried"
+    assert await jobs.run(lambda watch: "tried", WorkWatch()) == "tried"
     await ended(ahead)
     assert ahead.get("slow", 1) == 2 and begun[0].is_stopped

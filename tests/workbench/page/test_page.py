@@ -108,6 +108,7 @@ def test_every_view(served, tmp_path):
         pods_and_a_story(visitor, tmp_path)
         what_would_help(visitor, tmp_path)
         what_if(visitor, tmp_path)
+        a_question_that_was_left(visitor)
         how_many_more_fit(visitor, tmp_path)
         what_quotas_guarantee(visitor, tmp_path)
         what_can_be_lost(visitor, tmp_path)
@@ -373,9 +374,18 @@ def pods_and_a_story(visitor, tmp_path):
     visitor.check(tmp_path / "story")
     visitor.page.get_by_role("link", name="On the map").click()
     visitor.until("document.querySelector('[name=pod]')?.value === 'default/small'")
-    with visitor.complaining_of("404"):  # a browser says so of the page itself
-        visitor.open("/pods/nobody/here")
-    assert "Nothing is known of a pod nobody/here" in visitor.text()
+    visitor.open("/pods?find=default/web-1")
+    assert "Pods on nodes, 11 of 11" in visitor.text(), "web-1 and web-10 to web-19"
+    for path, problem in (
+        ("/pods/nobody/here", "Nothing is known of a pod nobody/here"),
+        ("/nosuch", "There is no page /nosuch."),
+        ("/nodes/nosuch", "There is no node nosuch."),
+    ):
+        with visitor.complaining_of("404"):  # a browser says so of the page itself
+            visitor.open(path)
+        assert problem in visitor.text()
+    visitor.page.goto(visitor.url + "/nodes/node-00")
+    visitor.until("location.pathname + location.search === '/map?node=node-00'")
 
 
 def what_would_help(visitor, tmp_path):
@@ -416,6 +426,23 @@ def what_if(visitor, tmp_path):
     assert "changes, line 1: no change is called '<script>alert(1)" in page.inner_text("[role=alert]")
     visitor.open("/nodes?find=node-00")
     assert "38 %" in visitor.text("tbody")  # the cluster itself is as before
+
+
+def a_question_that_was_left(visitor):
+    """Nothing of it shows up under another question, and that one need not wait for it."""
+    page = visitor.page
+    visitor.open("/autoscale")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_selector("[role=alert]")
+    assert page.inner_text("[role=alert]").startswith("Groups: this has to be given.")
+    for _ in range(2):
+        visitor.open("/upgrade")
+        page.get_by_role("button", name="Ask").click()
+        page.get_by_role("button", name="Stop").wait_for()
+        visitor.open("/survive")
+        page.get_by_role("button", name="Ask").click()
+        page.get_by_role("region", name="Answer").wait_for()
+        assert page.locator("[role=alert]").count() == 0
 
 
 def lost_by_hand(visitor):

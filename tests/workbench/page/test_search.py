@@ -28,3 +28,9 @@ async def test_nodes_pools_pods_and_workloads_are_found_the_whole_name_first():
         ("Node", "node-web", "/map?node=node-web"),
     ]
     assert await found("nothing") == [] and await found("  ") == []
+    assert [name for _, name, _ in await found("deployment/WEB")] == ["shop/web"], "as kubectl has it"
+
+
+async def test_running_pods_are_found_among_more_than_the_map_shows(monkeypatch):
+    monkeypatch.setattr("berth.decisions.placements.CopiedPods.columns.__defaults__", ("", 1))
+    assert {"shop/web", "shop/web-1"} <= {name for _, name, _ in await found("web")}

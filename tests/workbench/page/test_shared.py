@@ -24,8 +24,8 @@ class Counting:
             raise SourceError(self.problem)
         return number
 
-    async def pods(self):
-        return "pods"
+    async def pods(self, find=""):
+        return f"pods {find}"
 
     async def plugins(self):
         return "plugins"
@@ -45,6 +45,11 @@ async def test_those_who_ask_at_once_or_within_a_second_get_one_answer():
     assert await shared.nodes() == 1
     now[0] = 1.1
     assert await shared.nodes() == 2 and source.asked == 2
+
+
+async def test_pods_of_a_name_are_no_answer_about_all():
+    shared = SharedSource(Counting(), lambda: 0.0)
+    assert [await shared.pods("web"), await shared.pods(), await shared.pods("db")] == ["pods web", "pods ", "pods db"]
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_kept_for_nobody():

@@ -369,10 +369,11 @@ class HealthServer:
         generation = self._config.generation or f"v{zpages.EMULATED_VERSION}"
         return _json({"version": __version__, "generation": generation, "python": platform.python_version()})
 
-    async def _get_pods(self, _request: web.Request) -> web.Response:
+    async def _get_pods(self, request: web.Request) -> web.Response:
+        find = request.query.get("find", "")
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
             copied = copy_pods(core.cache.table)
-        body = await asyncio.to_thread(lambda: msgspec.json.encode(copied.columns()))
+        body = await asyncio.to_thread(lambda: msgspec.json.encode(copied.columns(find)))
         return web.Response(body=body, content_type="application/json")
 
     async def _post_fit(self, request: web.Request) -> web.Response:

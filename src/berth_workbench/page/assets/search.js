@@ -65,7 +65,7 @@ export default {
   },
   render() {
     const h = Vue.h;
-    const told = this.problem || (this.hits.length ? "" : "Nothing is called so.");
+    const told = this.problem || (this.hits.length ? "" : "Nothing here has that name.");
     return h("div", { class: "search", role: "search" }, [
       h("input", {
         ref: "input", type: "search", name: "search", placeholder: "Search ( / )", "aria-label": "Search nodes, pods and workloads", value: this.text,

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from starlette.responses import RedirectResponse, Response
+
 from berth.decisions.node_columns import NodeColumns
 from berth_workbench.page.model import NodeLine, node_lines, totals
 from berth_workbench.page.source import Source, SourceError
@@ -36,6 +38,16 @@ class ClusterPages:
             recent = [line.pod for line in reversed(lines)][:PODS_OFFERED]
             refresh_s = REFRESH_S if self._source.is_live else 0
             HeatMap("/data/nodes", "/data/scores", "/data/pods", refresh_s=refresh_s, recent=recent)
+
+    async def node(self, name: str) -> Response | None:
+        """Lead to a node on the map, or say that there is none of that name."""
+        try:
+            if await self._source.node(name) is not None:
+                return RedirectResponse(f"/map?{urlencode({'node': name})}")
+        except SourceError:
+            return RedirectResponse("/map")  # the map tells the problem
+        await self._frame.nowhere(f"There is no node {name}.")
+        return None
 
     async def table(self, by: str, find: str, start: int) -> None:
         """The table, those with the largest part requested first; `start` says which node is the first."""

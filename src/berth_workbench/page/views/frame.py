@@ -54,6 +54,12 @@ class Frame:
             except SourceError as error:
                 tell_problem(str(error))
 
+    async def nowhere(self, problem: str) -> None:
+        """The page of an address at which there is nothing."""
+        async with self.page("Not found", ""):
+            ui.context.client.status_code = 404
+            tag("p", f"{problem} The views above and the search lead to all that there is.", "empty")
+
     def _header(self, path: str) -> None:
         """The header stands before the main part of NiceGUI's layout."""
         layout = ui.context.client.layout

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from nicegui import app, ui
+from starlette.responses import Response
 
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.data_routes import NODES
@@ -71,6 +72,10 @@ def register_pages(
         for path in (TIME_LINE_VIEW.path, *(() if source is not None else ("/",))):
             _register(path, simulated.build)
 
+    @ui.page("/{path:path}", response_timeout=BUILD_WITHIN_S)
+    async def _nowhere(path: str) -> None:
+        await frame.nowhere(f"There is no page /{path}.")
+
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs(keeps=not source.is_live)
@@ -89,6 +94,10 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/map", response_timeout=BUILD_WITHIN_S)
     async def _map() -> None:
         await cluster.map(f'<link rel="preload" href="{NODES}" as="fetch" crossorigin>')
+
+    @ui.page("/nodes/{name}", response_timeout=BUILD_WITHIN_S)
+    async def _node(name: str) -> Response | None:
+        return await cluster.node(name)
 
     @ui.page("/nodes", response_timeout=BUILD_WITHIN_S)
     async def _nodes(by: str = "cpu", find: str = "", start: int = 0) -> None:

@@ -1,6 +1,6 @@
 """Pending pods, a card for each workload: how many, since when, what is missing, and what would help."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from urllib.parse import quote
@@ -11,6 +11,7 @@ from berth_workbench.page.source import Source
 from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import area, link, still, tag
 from berth_workbench.page.views.frame import Frame
+from berth_workbench.planning.help.all_pending import TRIALS_OF_ALL
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.words import in_short, whether_ever
 from berth_workbench.showing.words import counted
@@ -75,8 +76,13 @@ def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str
     found = next((helps[pod] for pod in pods if pod in helps), None) if helps is not None else None
     if helps is None:
         tag("p", ahead.problem or "This is being worked out…", "soft")
+    elif found is None and ahead.is_at_work:
+        tag("p", "This is being worked out…", "soft")
+    elif found is None and sum(each.trials for each in _single(helps)) >= TRIALS_OF_ALL:
+        tag("p", "This was not worked out, since too much is pending; for one pod, this does:", "soft")
+        tag("code", f"berth explain {pods[0] if pods else 'NAMESPACE/POD'} --what-would-help")
     elif found is None:
-        tag("p", "Nothing has to be done, or too much is pending to work it out for all.", "soft")
+        tag("p", "Nothing has to be done: there is a place, which the scheduler has not come to yet.", "soft")
     else:
         if found.never:
             tag("p", whether_ever(found), "warn")
@@ -88,6 +94,11 @@ def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str
                         tag("code", command)
         for note in (*found.said, *found.notes):
             tag("p", note, "soft")
+
+
+def _single(helps: Mapping[str, Help]) -> Collection[Help]:
+    """Each help once, whichever of its pods it stands under."""
+    return {id(each): each for each in helps.values()}.values()
 
 
 def _card(group: PendingGroup, tell_help: Callable[[], None]) -> None:

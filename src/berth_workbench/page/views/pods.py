@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from berth.decisions.explanation import Explanation, NodeExplanation
+from berth.decisions.placements import PodColumns
 from berth.decisions.pod_report import DecisionLine
 from berth.decisions.stories import StoryLine
 from berth.decisions.waits import PendingPod, PermitWait
@@ -36,7 +37,7 @@ class PodView:
     _ahead: Ahead
 
     async def recent(self, find: str) -> None:
-        """The decisions that are remembered, the latest first."""
+        """The decisions that are remembered, the latest first; with a name, the pods on nodes that have it, too."""
         async with self._frame.page("Pods", "/pods"):
             with tag("form", classes="toolbar", method="get", action="/pods", role="search"):
                 with tag("label", classes="field"):
@@ -47,9 +48,13 @@ class PodView:
 
             async def make() -> None:
                 lines = [line for line in reversed(await self._source.recent()) if find in line.pod]
+                on_nodes = await self._source.pods(find) if find else None
                 place.clear()
                 with place:
-                    _lines(lines, find)
+                    if on_nodes is not None and on_nodes.total:
+                        _on_nodes(on_nodes)
+                    if lines or on_nodes is None or not on_nodes.total:
+                        _lines(lines, find)
 
             await make()
             self._frame.keep_current(make, REFRESH_S, problem)
@@ -105,6 +110,22 @@ def _lines(lines: Sequence[DecisionLine], find: str) -> None:
     with tag("section", classes="panel"):
         shown = lines[:LINES_SHOWN]
         table(f"The latest decisions, {len(shown):,} of {len(lines):,}", columns, [_recent(line) for line in shown])
+
+
+def _on_nodes(pods: PodColumns) -> None:
+    """The pods that are on nodes, as far as a page has room for them."""
+    nodes, namespaces, workloads = pods.nodes, pods.namespaces, pods.workloads
+    rows = [
+        (f"{namespaces.names[namespaces.of[at]]}/{pods.names[at]}", nodes.names[nodes.of[at]],
+         workloads.names[workloads.of[at]])
+        for at in range(min(len(pods.names), LINES_SHOWN))
+    ]  # fmt: skip
+    with tag("section", classes="panel"):
+        table(
+            f"Pods on nodes, {len(rows):,} of {pods.total:,}",
+            ["Pod", ("Node", "short"), "Workload"],
+            [[lambda pod=pod: link(pod, pod_path(pod)), node, workload or NOTHING] for pod, node, workload in rows],
+        )
 
 
 def _recent(line: DecisionLine) -> list[Any]:

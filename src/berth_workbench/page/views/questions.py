@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+import msgspec
+
 from berth.config.document import parse_document
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.page.data_routes import NODES, PODS
@@ -110,9 +112,9 @@ class QuestionView:
 
         return work
 
-    def _show(self, found: Any) -> None:
+    def _show(self, found: Any, goes_on: bool) -> None:
         if not found.is_complete:
-            told = "This is what is known so far" if self._jobs.is_at_work else "Stopped before the end"
+            told = "This is what is known so far" if goes_on else "Stopped before the end"
             tag("p", f"{told}; it is not the whole answer.", "warn")
         first, *others = self._question.told(found)
         show_sections([first, *map(NoteSection, found.notes), *others])
@@ -139,16 +141,23 @@ def value_of(field: RequestField, typed: Any) -> Any:
         return typed is True
     text = str(typed or "").strip()
     if field.ask.reads is not None:
-        return field.ask.reads(parse_document(text.encode(), field.name)) if text else field.default
+        return field.ask.reads(parse_document(text.encode(), field.name)) if text else _given(field)
     if get_origin(field.type) is tuple:
         return tuple(_choice(field, word.strip()) for word in text.split(",") if word.strip())
     if not text:
-        return field.default
+        return _given(field)
     if get_origin(field.type) is Literal:
         return _choice(field, text)
     if isinstance(field.default, str):
         return text
     return _number(field, text)
+
+
+def _given(field: RequestField) -> Any:
+    """Return what holds where nothing was typed. Raises ValueError where something has to be."""
+    if field.default is msgspec.NODEFAULT:
+        raise ValueError(f"{field_of(field)['label']}: this has to be given. {field.ask.help}")
+    return field.default
 
 
 def _choice(field: RequestField, word: str) -> str:

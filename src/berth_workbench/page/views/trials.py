@@ -9,12 +9,8 @@ from typing import Any, TypeVar
 from nicegui import ui
 from nicegui.element import Element
 
-from berth.api.codec import ObjectError
-from berth.api.user_error import UserError
-from berth.config.errors import ConfigError
-from berth.framework.blame import PluginBrokenError
-from berth_workbench.page.jobs import Jobs, JobsBusy
-from berth_workbench.page.source import SourceError
+from berth_workbench.page.jobs import Jobs
+from berth_workbench.page.refusals import REFUSALS, mistake_in_words
 from berth_workbench.page.views.elements import TrialForm, area, on
 from berth_workbench.page.views.frame import tell_problem
 from berth_workbench.simulation.changes import CHANGES, ChangeError, parse_flag
@@ -24,8 +20,6 @@ from berth_workbench.simulation.watch import WorkWatch
 PROGRESS_S = 0.5
 PARTS_S = 2.0
 """How often the answer so far is shown."""
-REFUSED = (UserError, ValueError, ConfigError, ObjectError, PluginBrokenError, SourceError, JobsBusy)
-"""What tells people what is wrong with what they typed, or with the cluster; anything else is a mistake of ours."""
 MAX_STEPS = 1000
 MAX_TYPED = 512 * 1024
 """How many characters may be typed into a field."""
@@ -43,45 +37,55 @@ class TrialPanel:
     _jobs: Jobs
 
     def runs(
-        self, prepare: Callable[[dict[str, Any]], Awaitable[Callable[[WorkWatch], _T]]], show: Callable[[_T], None]
+        self,
+        prepare: Callable[[dict[str, Any]], Awaitable[Callable[[WorkWatch], _T]]],
+        show: Callable[[_T, bool], None],
     ) -> None:
-        """Have the form run what `prepare` makes of its values, and `show` what came of it."""
+        """Have the form run what `prepare` makes of its values, and `show` what came of it, and whether it goes on.
+
+        Whoever leaves the page ends it: at once if another question is asked, else when the page is given up for good.
+        """
+        watch = WorkWatch()
+        client = ui.context.client
+        client.on_delete(lambda: watch.stop())
 
         async def send(event: Any) -> None:
+            nonlocal watch
+            if client.is_deleted:
+                return
+            watch = WorkWatch()
             values = {key: value for key, value in dict(event.args).items() if _is_reasonable(value)}
             self._form.tell(busy=True)
-            timer = ui.timer(PROGRESS_S, self._tell)
-            parts = ui.timer(PARTS_S, lambda: self._show_part(show))
+            timer = ui.timer(PROGRESS_S, lambda: self._form.tell(busy=True, progress=watch.in_words()))
+            parts = ui.timer(PARTS_S, lambda: self._show_part(watch, show))
             try:
-                found = await self._jobs.run(await prepare(values))
-            except REFUSED as error:
+                answer = await self._jobs.run(await prepare(values), watch, lambda: client.has_socket_connection)
+            except REFUSALS as error:
                 problem = str(error)
                 self._replace(lambda: tell_problem(problem))
             except Exception as bug:  # it ends this trial only; the user is told
                 _log.exception("a trial has failed")
-                problem = f"this failed because of a mistake in Berth ({type(bug).__name__}: {bug}); the log has more"
+                problem = f"this failed because of {mistake_in_words(bug)}"
                 self._replace(lambda: tell_problem(problem))
             else:
-                self._replace(lambda: show(found))
+                self._replace(lambda: show(answer, False))
             finally:
                 timer.cancel()
                 parts.cancel()
                 self._form.tell(busy=False)
 
         on(self._form, "send", send)
-        on(self._form, "stop", lambda _event: self._jobs.stop())
+        on(self._form, "stop", lambda _event: watch.stop())
 
-    def _tell(self) -> None:
-        self._form.tell(busy=True, progress=self._jobs.watch.in_words())
-
-    def _show_part(self, show: Callable[[Any], None]) -> None:
+    def _show_part(self, watch: WorkWatch, show: Callable[[Any, bool], None]) -> None:
         """Show what is known so far, if anything has come since the last time, and ask for more."""
-        watch = self._jobs.watch
         part, watch.part, watch.is_awaited = watch.part, None, True
         if part is not None:
-            self._replace(lambda: show(part))
+            self._replace(lambda: show(part, True))
 
     def _replace(self, make: Callable[[], None]) -> None:
+        if self._place.is_deleted:
+            return
         self._place.clear()
         with self._place:
             make()
