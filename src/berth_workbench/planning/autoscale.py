@@ -2,18 +2,26 @@
 
 `autoscale` answers for node groups (`node_groups`), decided by the scheduler on a simulated cluster. Nodes are added as
 `more_nodes` does. Nodes are tried for removal one after the other, the least used first: a node can go where budgets
-let all of its pods go, everybody finds another place without preempting, and nothing on it would be lost.
+let all of its pods go, everybody finds another place without preempting, and nothing on it would be lost. The pending
+pods are there meanwhile, and may take what room comes free. What can go must not be what the backlog needs: so nodes
+can only go that can also go once the others were added, or the pods were moved, which the answer proposes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from berth.api.pod import Pod
-from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, cheapest_until_placed, fewest_nodes
+from berth_workbench.planning.more_nodes import (
+    Cheapest,
+    MoreNodes,
+    add_until_placed,
+    cheapest_until_placed,
+    fewest_nodes,
+)
 from berth_workbench.planning.node_groups import NodeGroup, NodeGroupSpec, groups_in
 from berth_workbench.planning.rebalance.movability import LocalVolumes, local_volumes
-from berth_workbench.planning.room_by_moving import MoveSearch, RoomByMoving
+from berth_workbench.planning.room_by_moving import MoveSearch, RoomByMoving, moved
 from berth_workbench.planning.survival import Failure, loss_of
 from berth_workbench.planning.whatif import natural
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, owner_of
@@ -70,7 +78,7 @@ class AutoscalePlan(msgspec.Struct, frozen=True, rename="camel"):
     moving: RoomByMoving | None
     """Moves of running pods that make room for some of the backlog without a new node; null where none were found."""
     removable: tuple[RemovableNode, ...]
-    """In this order; without adding anything."""
+    """In this order, whether or not what the backlog takes was added or moved before."""
     saves: float | None
     """What the removable nodes cost; null where that is not known of all."""
     tried: int
@@ -142,15 +150,18 @@ def autoscale(
     in_turn, moving = None, None
     is_complete = len(spot) == len(spot_groups) and not watch.is_stopped
     try:
-        more, in_turn = cheapest_until_placed(site, kinds, wanting, by_price=by_price, watch=within)
+        cheapest = cheapest_until_placed(site, kinds, wanting, by_price=by_price, watch=within)
+        more, in_turn = cheapest.more, cheapest.in_turn
         with Rehearsal(site):
             moving = MoveSearch(site, wanting, local or {}).run() if backlog else None
             if moving is not None:
                 rest = add_until_placed(site, kinds, wanting, by_price=by_price)
                 moving = msgspec.structs.replace(moving, more=rest)
+        removable = _Sparing(site, groups, wanting, cheapest, moving).spared(removable)
         is_complete = is_complete and not watch.is_stopped
     except StoppedError:
         is_complete = False
+        removable = removable if not backlog else []
     added = {each.like: each.count for each in more.nodes}
     plans = []
     for each in groups:
@@ -201,15 +212,26 @@ def removable_nodes(
     watch: WorkWatch = UNWATCHED,
 ) -> tuple[list[RemovableNode], int]:
     """Remove nodes as long as nobody needs them; return them, and how many were tried."""
-    cluster = site.cluster
-    there = cluster.nodes
+    there = site.cluster.nodes
+    used = {name: _used(site, name) for group in groups for name in group.members if name in there}
+    order = sorted((each for each in used if used[each] <= used_at_most), key=lambda each: (used[each], natural(each)))
+    watch.begin("trying to remove nodes", min(len(order), tried_at_most))
+    return _removed(site, groups, order, tried_at_most, watch)
+
+
+def _removed(
+    site: Site,
+    groups: Sequence[NodeGroup],
+    order: Sequence[str],
+    tried_at_most: int = TRIED_AT_MOST,
+    watch: WorkWatch = UNWATCHED,
+) -> tuple[list[RemovableNode], int]:
+    """Remove those of some nodes that nobody needs, in this order; return them, and how many were tried."""
+    there = site.cluster.nodes
     group_of = {name: each for each in groups for name in each.members if name in there}
     left = {each.spec.name: sum(one is each for one in group_of.values()) for each in groups}
-    used = {name: _used(site, name) for name in group_of}
-    order = sorted((each for each in used if used[each] <= used_at_most), key=lambda each: (used[each], natural(each)))
     found: list[RemovableNode] = []
     tried = 0
-    watch.begin("trying to remove nodes", min(len(order), tried_at_most))
     for name in order:
         group = group_of[name]
         if tried >= tried_at_most or watch.is_stopped:
@@ -220,13 +242,77 @@ def removable_nodes(
         watch.advance()
         moving = _moving(site, name)
         try:
-            goes = moving is not None and _goes(site, name, moving)
+            goes = moving is not None and _goes(site, name)
         except StoppedError:
             break
         if goes and moving is not None:
             left[group.spec.name] -= 1
             found.append(RemovableNode(name, group.spec.name, len(moving), group.price))
     return found, tried
+
+
+class _Sparing:
+    """Keeps those nodes from being removed which the backlog needs, by what is proposed for it.
+
+    Whoever reads the answer may add nodes, move pods and remove nodes in any order. So the nodes that `spared` leaves
+    can go one after the other as things are, and after what is proposed; and what is proposed does as much without
+    them.
+    """
+
+    __slots__ = ("_groups", "_proposals", "_site", "_wanting")
+
+    def __init__(
+        self,
+        site: Site,
+        groups: Sequence[NodeGroup],
+        wanting: Callable[[], list[Pod]],
+        cheapest: Cheapest,
+        moving: RoomByMoving | None,
+    ) -> None:
+        self._site, self._groups, self._wanting = site, groups, wanting
+        kinds = [each.kind for each in groups]
+        self._proposals: list[tuple[Callable[[], bool], int]] = []
+        """What carries each proposal out and says whether that went well, and how many pods have no place then."""
+        if cheapest.more.nodes:
+            self._proposals.append((lambda: cheapest.carry_out(site, kinds), cheapest.more.left))
+        if moving is not None:
+            rest = Cheapest(moving.more, None, ())
+            self._proposals.append((lambda: moved(site, moving.moves) and rest.carry_out(site, kinds), rest.more.left))
+
+    def spared(self, removable: list[RemovableNode]) -> list[RemovableNode]:
+        """Return those of some nodes that can go, in their order; as things are, all of them can."""
+        if not self._proposals or not removable:
+            return removable
+        before: list[RemovableNode] = []
+        while removable != before:
+            before = removable
+            for carry_out, _ in self._proposals:
+                with Rehearsal(self._site):
+                    removable = self._removed(removable) if carry_out() else []
+            if len(removable) < len(before):
+                with Rehearsal(self._site):
+                    removable = self._removed(removable)
+        # Of nodes that can go one after the other, the first few can go as well.
+        good, bad = 0, len(removable) + 1
+        while bad - good > 1:
+            middle = len(removable) if bad > len(removable) else (good + bad) // 2
+            if self._does_without(removable[:middle]):
+                good = middle
+            else:
+                bad = middle
+        return removable[:good]
+
+    def _removed(self, removable: Sequence[RemovableNode]) -> list[RemovableNode]:
+        return _removed(self._site, self._groups, [each.node for each in removable])[0]
+
+    def _does_without(self, removable: Sequence[RemovableNode]) -> bool:
+        """Say whether what is proposed does as much once these nodes are gone."""
+        for carry_out, left in self._proposals:
+            with Rehearsal(self._site):
+                self._removed(removable)
+                if not carry_out() or len(self._wanting()) > left:
+                    return False
+        return True
 
 
 def _used(site: Site, name: str) -> float:
@@ -254,8 +340,11 @@ def _moving(site: Site, name: str) -> list[str] | None:
     return found
 
 
-def _goes(site: Site, name: str, moving: Sequence[str]) -> bool:
-    """Remove a node if everybody on it finds another place; otherwise leave everything as it was."""
+def _goes(site: Site, name: str) -> bool:
+    """Remove a node if nobody loses a place by it; otherwise leave everything as it was.
+
+    Pending pods may come to the node while it is drained, and take room once it is gone.
+    """
     cluster = site.cluster
     with Rehearsal(site) as rehearsal:
         before = len(cluster.evictions)
@@ -263,8 +352,16 @@ def _goes(site: Site, name: str, moving: Sequence[str]) -> bool:
         if not drain_node(site, name, f"removal of {name}"):
             return False
         site.settle()
-        if len(cluster.evictions) > before or any(not cluster.objects["Pod", key].spec.node_name for key in moving):
+        remove_nodes(site, [name], f"removal of {name}")
+        site.settle()
+        if len(cluster.evictions) > before or any(_loses(*each) for each in rehearsal.changed_pods().values()):
             return False
-        remove_nodes(site, [name], "removal of {}")
         rehearsal.keep()
     return True
+
+
+def _loses(was: Pod | None, now: Pod | None) -> bool:
+    """Say whether a pod has lost its place, or is gone for good."""
+    if was is None or follows_its_node(was) or not is_active(was):
+        return False
+    return now is None or (bool(was.spec.node_name) and not now.spec.node_name)

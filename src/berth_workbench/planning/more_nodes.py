@@ -1,16 +1,18 @@
 """How many more nodes, and like which, it takes until pods that have no place have one.
 
 Nodes are added to a simulated cluster and the scheduler places what it can, until nobody is left or no node helps.
-Called by `berth survive` for those who lose their places, and by `berth autoscale` for a backlog. The fewest nodes that
-would do are a packing problem that nobody solves for a large cluster: what is said is a number with which the scheduler
-has placed everybody, and the least that the sums of the requests allow, beyond the room that there is.
+Then nodes are taken away again until one fewer does not do. Called by `berth survive` for those who lose their places,
+and by `berth autoscale` for a backlog. The fewest nodes that would do are a packing problem that nobody solves for a
+large cluster: what is said is a number with which the scheduler has placed everybody, whether one fewer was tried in
+vain, and the least that the sums of the requests allow, beyond the room that there is.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -22,9 +24,13 @@ from berth.api.pod_resources import CPU, PODS
 from berth.api.pools import HOSTNAME
 from berth.api.quantity import milli_value, value
 from berth.api.taints import Taint
+from berth.core.core import Core
 from berth.core.intake import ObjectEvent
-from berth.core.questions import judge
+from berth.core.questions import FilterOutcome, judge
+from berth.engine.verdicts import Mask
+from berth.framework.status import Code
 from berth.state.node_tree import zone_of
+from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.simulation.budgets import owner_of
 from berth_workbench.simulation.measures import is_pending, used_rows
@@ -49,6 +55,8 @@ PART_AT_LEAST = 10
 """The part is one pod of so many at most; else trying it costs more than it saves."""
 GUESSES = 16
 """So often at most it is tried with other nodes."""
+PODS_AT_MOST = 20_000
+"""So many pods are placed anew at most to find out whether fewer nodes do."""
 CLEARLY = 1.02
 """The nodes of one order are clearly more than those of another from here on, whichever are guessed."""
 
@@ -89,6 +97,8 @@ class MoreNodes(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods have none all the same: no node of these kinds takes them, or as many as may be added are added."""
     tried_with: int | None = None
     """By how many of the pods it is known, where that is not by all of them; 0 where it was stopped before."""
+    one_fewer_fails: bool = False
+    """Whether fewer pods have a place with one node fewer of any of these kinds: by the sums, or since it was tried."""
 
     @property
     def is_least(self) -> bool:
@@ -117,11 +127,59 @@ def content_of(node: Node) -> tuple[object, ...]:
     )
 
 
+class _Room(NamedTuple):
+    """What is free on nodes that pods may come to, now or together with others."""
+
+    amounts: Counter[str]
+    """By resource, of the nodes that have room for a whole pod."""
+    pods: Counter[object]
+    """By shape, for how many pods there is room if nobody else takes it."""
+
+
 class _Wish(NamedTuple):
     """Pods that the same kinds of nodes would take."""
 
     kinds: tuple[int, ...]
     pods: list[PodInfo]
+    room: _Room
+
+    def nodes_like(self, model: Node) -> int:
+        """Return how many nodes like this one the pods need beside the room that there is; at least 1.
+
+        That is what the sums of their requests say, and those of each shape by themselves. It may be too few.
+        """
+        counts = Counter(pod.shape for pod in self.pods)
+        examples = {pod.shape: pod for pod in self.pods}
+        found = needed_of(model, self.pods, self.room.amounts)
+        for shape, pods in counts.items():
+            requests = {PODS: 1, **examples[shape].requests}
+            on_one = min(_amount(model, name) // amount for name, amount in requests.items() if amount)
+            if on_one > 0:
+                found = max(found, math.ceil((pods - self.room.pods[shape]) / on_one))
+        return found
+
+    def of_groups(self, groups: Set[object]) -> "_Wish":
+        """Return those of its pods that are members of some groups."""
+        return self._replace(pods=[pod for pod in self.pods if group_of(pod) in groups])
+
+
+class Cheapest(NamedTuple):
+    """What it takes in the order in which it takes least."""
+
+    more: MoreNodes
+    in_turn: MoreNodes | None
+    """What it takes in the order in which the pods wait, where that is more."""
+    order: Sequence[Pod]
+    """The order of `more`; empty for the one in which the pods wait."""
+
+    def carry_out(self, site: Site, kinds: Sequence[NodeKind]) -> bool:
+        """Add the nodes of `more` to a cluster, and let the scheduler place what it can; say that it went well."""
+        if self.order:
+            _queue_anew(site, self.order)
+        for kind in kinds:
+            add_nodes_like(site, kind.model, sum(each.count for each in self.more.nodes if each.like == kind.name))
+        site.settle()
+        return True
 
 
 def cheapest_until_placed(
@@ -131,13 +189,12 @@ def cheapest_until_placed(
     *,
     by_price: bool = False,
     watch: WorkWatch = UNWATCHED,
-) -> tuple[MoreNodes, MoreNodes | None]:
+) -> Cheapest:
     """Return what it takes until none of the pods of `wanting` has no place, trying them in two orders.
 
-    In turn, that is in the order in which they wait, and the largest first, which leaves fewer gaps as a rule. Where
-    the latter takes less, what it takes in turn comes second: of a large backlog of which a part says so, by that part
-    alone. The cluster is left as it was. Raises `StoppedError` where it is stopped before any order was tried to the
-    end.
+    In turn, that is in the order in which they wait, and the largest first, which leaves fewer gaps as a rule. Of a
+    large backlog of which a part says that it takes more in turn, how much more is told by that part alone. The cluster
+    is left as it was. Raises `StoppedError` where it is stopped before any order was tried to the end.
     """
     waiting = _in_turn(site, wanting())
     orders = [waiting, _largest_first(site, kinds, waiting)]
@@ -161,18 +218,18 @@ def cheapest_until_placed(
     if guess is not None and _is_clearly_less(guesses[-1], guess):
         more = in_order(1)
         if more is not None and _is_clearly_less(more, guess):
-            return more, msgspec.structs.replace(guess, at_least=more.at_least)
+            return Cheapest(more, msgspec.structs.replace(guess, at_least=more.at_least), orders[1])
     for number, more in spread(in_order, len(orders), watch):
         if more is not None:  # looked at in between, where both are tried one after the other
             found |= {number: more}
     if not found:
         raise StoppedError
     if len(found) == 1 or is_enough():
-        return found[min(found)], None
+        return Cheapest(found[min(found)], None, orders[1] if min(found) else ())
     in_turn, largest_first = found[0], found[1]
     if _cost_of(largest_first, by_price=by_price) < _cost_of(in_turn, by_price=by_price):
-        return largest_first, in_turn
-    return in_turn, None
+        return Cheapest(largest_first, in_turn, orders[1])
+    return Cheapest(in_turn, None, ())
 
 
 def _is_clearly_less(more: MoreNodes | None, than: MoreNodes) -> bool:
@@ -238,36 +295,132 @@ def add_until_placed(
 
     Nodes are added in rounds, but whoever reads the answer adds them at once, and then the scheduler may place pods
     otherwise. So the same number is added at once afterwards, and what is missing then is added to it. It begins with
-    a `guess` of nodes of the first kind, if there is one: if these do, nothing is done twice.
+    a `guess` of nodes of the first kind, if there is one: if these do, nothing is done twice. In the end nodes are
+    taken away again.
     """
     waiting = wanting()
     least = fewest_nodes(site, kinds, waiting, moved)
-    added: Counter[int] = Counter() if guess is None else Counter({0: guess.nodes[0].count})
-    left = waiting
-    seen = len(site.cluster.evictions)
-
-    def without_place() -> list[Pod]:
-        return _with_evicted(site, wanting(), seen)
-
-    for _ in range(RUNS):
-        with Rehearsal(site):
-            adding = _Adding(site, kinds, without_place, by_price=by_price)
-            adding.run(added)
-            left = without_place()
-        is_known = adding.added == added or not (added or adding.is_in_steps)
-        added = adding.added
-        if is_known:
-            break
+    trials = _Trials(site, kinds, wanting, len(waiting))
+    trials.add(Counter() if guess is None else Counter({0: guess.nodes[0].count}), by_price=by_price)
+    fails = trials.take_away(least, by_price=by_price)
+    left = trials.come_to(trials.added).left
     return MoreNodes(
         nodes=tuple(
             AddedNodes(kinds[at].name, count, None if (price := kinds[at].price) is None else price * count)
-            for at, count in sorted(added.items())
+            for at, count in sorted(trials.added.items())
             if count
         ),
         at_least=least,
-        placed=len({pod.key for pod in waiting} - {pod.key for pod in left}),
+        placed=len({pod.key for pod in waiting} - left),
         left=len(left),
+        one_fewer_fails=fails,
     )
+
+
+class _Outcome(NamedTuple):
+    """What nodes come to."""
+
+    left: frozenset[str]
+    """The pods that have no place, by `namespace/name`."""
+    gone: int
+    """How many pods have made way for good."""
+
+    @property
+    def harm(self) -> int:
+        """How many pods are worse off than they could be."""
+        return len(self.left) + self.gone
+
+
+class _Trials:
+    """Adds nodes to the cluster as it is, all at once, and takes them back; remembers what came of how many."""
+
+    __slots__ = ("_known", "_pods", "_site", "_spent", "_wanting", "added", "kinds")
+
+    def __init__(self, site: Site, kinds: Sequence[NodeKind], wanting: Callable[[], list[Pod]], pods: int) -> None:
+        """`pods` is how many are placed in a trial."""
+        self._site, self.kinds, self._wanting, self._pods = site, kinds, wanting, pods
+        self._known: dict[frozenset[tuple[int, int]], _Outcome] = {}
+        self._spent = 0
+        self.added: Counter[int] = Counter()
+        """How many nodes of each kind it takes, as far as is known."""
+
+    def come_to(self, added: Counter[int]) -> _Outcome:
+        """Return what so many nodes of each kind come to."""
+        key = _counts(added)
+        if key not in self._known:
+            with Rehearsal(self._site):
+                seen = len(self._site.cluster.evictions)
+                for at, count in sorted(added.items()):
+                    add_nodes_like(self._site, self.kinds[at].model, count)
+                self._site.settle()
+                self._known[key] = self._outcome(seen)
+        return self._known[key]
+
+    def _outcome(self, seen: int) -> _Outcome:
+        objects = self._site.cluster.objects
+        left = frozenset(pod.key for pod in _with_evicted(self._site, self._wanting(), seen))
+        gone = {each.pod for each in self._site.cluster.evictions[seen:] if ("Pod", each.pod) not in objects}
+        return _Outcome(left, len(gone))
+
+    def add(self, at_once: Counter[int], *, by_price: bool) -> None:
+        """Find nodes with which everybody has a place for whom there is one, beginning with these."""
+        self.added = at_once
+        for _ in range(RUNS):
+            seen = len(self._site.cluster.evictions)
+            before = self.added
+
+            def without_place(seen: int = seen) -> list[Pod]:
+                return _with_evicted(self._site, self._wanting(), seen)
+
+            with Rehearsal(self._site):
+                adding = _Adding(self._site, self.kinds, without_place, by_price=by_price)
+                adding.run(before)
+                self.added = adding.added
+                is_at_once = not adding.is_in_steps and (not before or before == self.added)
+                if is_at_once:
+                    self._known[_counts(self.added)] = self._outcome(seen)
+            if is_at_once or before == self.added:
+                return
+
+    def take_away(self, least: int, *, by_price: bool) -> bool:
+        """Take nodes away as long as nobody is worse off; say whether it is known that one fewer of a kind will not do.
+
+        Invariant: `added` is a number of nodes that was tried, and nobody is worse off with it than at first. What is
+        below `least` need not be tried where everybody has a place.
+        """
+        enough = self.come_to(self.added).harm
+        kinds = sorted(self.added, key=lambda at: -(self.kinds[at].price or 0.0)) if by_price else sorted(self.added)
+        is_changed = True
+        while is_changed:
+            is_changed = False
+            for at in kinds:
+                others = sum(count for other, count in self.added.items() if other != at)
+                fails = -1 if enough else max(least - others - 1, -1)
+                nearly = self.added[at] - 1  # mostly the one that fails
+                while fails < self.added[at] - 1:
+                    middle = nearly if nearly == self.added[at] - 1 else (fails + self.added[at]) // 2
+                    nearly = -1
+                    fewer = Counter({**self.added, at: middle})
+                    try:
+                        if not self._may_try(fewer):
+                            return False
+                        does = self.come_to(fewer).harm <= enough
+                    except StoppedError:
+                        return False
+                    if does:
+                        self.added, is_changed = fewer, True
+                    else:
+                        fails = middle
+        return True
+
+    def _may_try(self, added: Counter[int]) -> bool:
+        if _counts(added) not in self._known:
+            self._spent += self._pods
+        return self._spent <= PODS_AT_MOST
+
+
+def _counts(added: Mapping[int, int]) -> frozenset[tuple[int, int]]:
+    return frozenset((at, count) for at, count in added.items() if count)
 
 
 def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> MoreNodes | None:
@@ -355,29 +508,57 @@ class _Adding:
         left = self._wanting()
         sparse = _Sparse()
         for number in range(ROUNDS):
-            wish = self._wish(left) if left else None
-            if wish is None:
+            wishes = self._together(left) if left else []
+            if not wishes:
                 return
             self.is_in_steps = self.is_in_steps or number > 0
-            chosen, count = _chosen(self._kinds, wish, by_price=self._by_price)
-            count = max(count, sparse.count_for(chosen, len(wish.pods)))
-            most = self._kinds[chosen].most
-            used = self._add({chosen: count if most is None else min(count, most - self.added[chosen])})
+            counts: Counter[int] = Counter()
+            for wish in wishes:
+                at, count = _chosen(self._kinds, wish, by_price=self._by_price)
+                counts[at] += max(count, sparse.count_for(at, len(wish.pods)))
+            used = self._add_more_and_more(counts, wishes)
             now = self._wanting()
             if not used:
-                self._useless |= {(pod.shape, chosen) for pod in wish.pods}
-            sparse = _Sparse(chosen, used, len(left) - len(now), len(wish.pods))
+                self._useless |= {(pod.shape, at) for wish in wishes for pod in wish.pods for at in counts}
+            sparse = _Sparse()
+            if len(wishes) == 1:
+                sparse = _Sparse(next(iter(counts)), used, len(left) - len(now), len(wishes[0].pods))
             left = now
 
-    def _wish(self, left: Sequence[Pod]) -> _Wish | None:
-        """Return the pods to be looked after next, with the kinds that would take them; None where no node helps."""
+    def _together(self, left: Sequence[Pod]) -> list[_Wish]:
+        """Return the pods to be looked after next, with the kinds that would take them; nothing where no node helps.
+
+        A gang gets its places together. So with some of its pods come the others that want other kinds of nodes.
+        """
         kinds = self._kinds
         open_kinds = [at for at, kind in enumerate(kinds) if kind.most is None or self.added[at] < kind.most]
-        return min(
-            (each for each in _wishes(self._site, kinds, open_kinds, left, self._useless) if each.kinds),
-            key=lambda each: (len(each.kinds), -len(each.pods)),
-            default=None,
-        )
+        wishes = [each for each in _wishes(self._site, kinds, open_kinds, left, self._useless) if each.kinds]
+        if not wishes:
+            return []
+        first = min(wishes, key=lambda each: (len(each.kinds), -len(each.pods)))
+        groups = {group for pod in first.pods if (group := group_of(pod)) is not None}
+        others = [wish.of_groups(groups) for wish in wishes if wish is not first] if groups else []
+        return [first, *(wish for wish in others if wish.pods)]
+
+    def _add_more_and_more(self, counts: Mapping[int, int], wishes: Sequence[_Wish]) -> int:
+        """Add nodes, for a gang more and more of them until it has its places; return how many are used.
+
+        On fewer nodes than it takes no pod of a gang has a place, so that a number which is too small looks as if none
+        would do. With a node for each pod there is nothing left to try.
+        """
+        sizes = Counter(group for wish in wishes for pod in wish.pods if (group := group_of(pod)) is not None)
+        most = max(sizes.values(), default=0)
+        while True:
+            possible = {at: self._possible(at, count) for at, count in counts.items()}
+            used = self._add(possible)
+            larger = {at: min(2 * count, max(most, count)) for at, count in counts.items()}
+            if used or all(self._possible(at, larger[at]) == possible[at] for at in larger):
+                return used
+            counts = larger
+
+    def _possible(self, at: int, count: int) -> int:
+        most = self._kinds[at].most
+        return count if most is None else min(count, most - self.added[at])
 
     def _add(self, counts: Mapping[int, int]) -> int:
         """Add nodes and place what fits; take those away again that nobody uses, and return how many are left."""
@@ -408,24 +589,65 @@ def _wishes(
     for pod in pods:
         info = _info(site, pod)
         by_shape[info.shape].append(info)
-    found: defaultdict[tuple[int, ...], list[PodInfo]] = defaultdict(list)
+    found: dict[tuple[int, ...], _Wish] = {}
     with Rehearsal(site):
         rows = {}
         for at in open_kinds:
             (name,) = add_nodes_like(site, kinds[at].model, 1)
             rows[at] = core.cache.table.row_of[name]
+        free = _Free(core, without=list(rows.values()))
         for shape, infos in by_shape.items():
-            fits = judge(core, infos[0]).fits
-            taking = tuple(at for at, row in rows.items() if fits[row] and (shape, at) not in useless)
-            found[taking] += infos
-    return [_Wish(taking, infos) for taking, infos in found.items()]
+            says = judge(core, infos[0])
+            taking = tuple(at for at, row in rows.items() if says.fits[row] and (shape, at) not in useless)
+            wish = found.setdefault(taking, _Wish(taking, [], _Room(Counter(), Counter())))
+            wish.pods.extend(infos)
+            free.note(infos[0], says, wish.room)
+    return list(found.values())
+
+
+class _Free:
+    """What is free on the nodes of a core."""
+
+    __slots__ = ("_amounts", "_noted", "_valid")
+
+    def __init__(self, core: Core, *, without: Sequence[int]) -> None:
+        """`without` are rows that do not count."""
+        table = core.cache.table
+        self._valid = table.valid.copy()
+        self._valid[without] = False
+        self._amounts = {name: table.allocatable[at] - table.requested[at] for name, at in table.resource_index.items()}
+        self._amounts[PODS] = table.allowed_pods - table.pod_count
+        self._noted: dict[int, Mask] = {}
+        """By room, the nodes that are counted in it."""
+
+    def note(self, pod: PodInfo, says: FilterOutcome, room: _Room) -> None:
+        """Count the nodes in that pods of a shape may come to, now or when others have come.
+
+        What is said of a node may change with the pods that are placed, unless it is said to be for good.
+        """
+        mask = self._valid.copy()
+        for status, rows in says.decision.findings.rejected(self._valid):
+            if status.code is not Code.UNSCHEDULABLE:
+                mask[rows] = False
+        whole = np.maximum(self._amounts[PODS], 0)
+        for name, amount in pod.requests.items():
+            if amount:
+                has = self._amounts.get(name)
+                whole = np.minimum(whole, 0 if has is None else np.maximum(has, 0) // amount)
+        mask &= whole > 0
+        room.pods[pod.shape] = int(whole[mask].sum())
+        noted = self._noted.setdefault(id(room), np.zeros_like(mask))
+        mask &= ~noted
+        noted |= mask
+        for name, amounts in self._amounts.items():
+            room.amounts[name] += int(np.maximum(amounts, 0)[mask].sum())
 
 
 def _chosen(kinds: Sequence[NodeKind], wish: _Wish, *, by_price: bool) -> tuple[int, int]:
     """Return the kind to add nodes of, and how many."""
     found = []
     for at in wish.kinds:
-        count = needed_of(kinds[at].model, wish.pods)
+        count = wish.nodes_like(kinds[at].model)
         price = kinds[at].price
         cost = (math.inf if price is None else price * count) if by_price else 0.0
         found.append((cost, count, at))
@@ -433,13 +655,14 @@ def _chosen(kinds: Sequence[NodeKind], wish: _Wish, *, by_price: bool) -> tuple[
     return at, count
 
 
-def needed_of(model: Node, pods: Iterable[PodInfo]) -> int:
-    """Return how many nodes like this one the pods need at least, by the sums of their requests; at least 1."""
+def needed_of(model: Node, pods: Iterable[PodInfo], room: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Return how many nodes like this one the pods need, by the sums of their requests less some room; at least 1."""
     needs: Counter[str] = Counter()
     for pod in pods:
         needs[PODS] += 1
         needs.update(pod.requests)
-    return max(1, *(math.ceil(amount / has) for name, amount in needs.items() if (has := _amount(model, name)) > 0))
+    missing = ((amount - room.get(name, 0), _amount(model, name)) for name, amount in needs.items())
+    return max(1, *(math.ceil(amount / has) for amount, has in missing if has > 0))
 
 
 def _amount(model: Node, resource: str) -> int:
@@ -505,7 +728,8 @@ def _room(site: Site, wanting: Sequence[PodInfo], placed: Sequence[PodInfo]) -> 
 
 def nodes_in_words(more: MoreNodes) -> str:
     """Say which nodes, what they cost, and for how many pods none helps."""
-    told = [f"{each.count:,} like {each.like}" for each in more.nodes]
+    most = "" if more.is_least or more.one_fewer_fails else "at most "
+    told = [f"{most}{each.count:,} like {each.like}" for each in more.nodes]
     prices = [each.price for each in more.nodes]
     total = sum(price for price in prices if price is not None)
     cost = f" for {total:g}" if prices and None not in prices else ""

@@ -9,6 +9,7 @@ not mean that nothing works. Who plans moves in earnest is `berth rebalance`, by
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -45,6 +46,22 @@ class RoomByMoving(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods have a place then that had none."""
     more: MoreNodes = MoreNodes()
     """What it takes then for the others."""
+
+
+def moved(site: Site, moves: Sequence[PodMoved]) -> bool:
+    """Make moves on a cluster as they were found; say whether everybody who had to leave has another place."""
+    for name, some in groupby(moves, key=lambda each: each.before):
+        keys = [each.pod for each in some]
+        pods = [pod for pod in site.pods_on(name) if pod.key in keys]
+        set_unschedulable(site, name, unschedulable=True)
+        if len(pods) < len(keys) or evict_allowed(site, pods, f"room on {name}"):
+            return False
+        site.settle()
+        set_unschedulable(site, name, unschedulable=False)
+        if not all(site.cluster.objects["Pod", key].spec.node_name for key in keys):
+            return False
+        site.settle()
+    return True
 
 
 class MoveSearch:

@@ -577,9 +577,10 @@ class _Asker:
 
     def _simulated(self, case: _Case) -> Failure:
         """Lose the nodes, let the scheduler place what it can, and put everything back. Raises `StoppedError`."""
-        found = self._lived_through(case)
-        if found.preempted and self._hopeless:
-            # Those who had no hope before may come by a place, and be in others' way.
+        found = self._lived_through(case, with_more=not self._hopeless)
+        if (found.preempted or found.unplaced) and self._hopeless:
+            # Those who had no hope before may come by a place where others are preempted or nodes are added, and be in
+            # others' way.
             self.put_back()
             try:
                 found = self._lived_through(case)
@@ -587,7 +588,7 @@ class _Asker:
                 self._leave_out()
         return found
 
-    def _lived_through(self, case: _Case) -> Failure:
+    def _lived_through(self, case: _Case, *, with_more: bool = True) -> Failure:
         site, cluster = self._site, self._site.cluster
         at_once = list(self._short_at_once(case))
         with Rehearsal(site) as rehearsal:
@@ -619,7 +620,7 @@ class _Asker:
                 for key, status in cluster.budgets.violated()
                 if key not in self._strained
             ]
-            more = self._more(unplaced_pods, moved) if unplaced else None
+            more = self._more(unplaced_pods, moved) if unplaced and with_more else None
         short = {each.name: each for each in (*at_once, *lasting)}
         return Failure(
             kind=case.kind,

@@ -57,7 +57,8 @@ def told(found: AutoscalePlan) -> Iterator[Section]:
     saves = f", which saves {found.saves:g}" if found.saves else ""
     yield Sentence(f"{counted(len(found.removable), 'node')} can go{saves}; {found.tried:,} were tried.")
     if found.removable and (found.more.nodes or found.moving is not None):
-        yield Sentence("What can go is said of the cluster as it is, with nothing added or moved.")
+        they = "It" if len(found.removable) == 1 else "They"
+        yield Sentence(f"{they} can go as things are, and also after what is said above.")
     if found.cost is not None:
         yield Sentence(f"All nodes of the groups cost {found.cost:g} now.")
     yield table(
@@ -102,13 +103,25 @@ def _what_helps(found: AutoscalePlan) -> Iterator[str]:
         yield "berth rebalance plans such moves and carries them out."
         yield f"Without moving any: {_added_in_words(more)}."
     if more.nodes:
-        placed = f"{more.placed:,} of them {'has' if more.placed == 1 else 'have'}" if found.backlog > 1 else "It has"
-        bound = f"; with fewer than {more.at_least:,} nodes they cannot have one" if more.at_least > 1 else ""
-        yield f"{placed} a place then{bound}."
+        some = f"{more.placed:,} of them {'has' if more.placed == 1 else 'have'}"
+        placed = "It has" if found.backlog == 1 else "All of them have" if more.placed == found.backlog else some
+        yield f"{placed} a place then{_no_fewer(more)}."
     if found.more_in_turn is not None:
         in_turn, part = nodes_in_words(found.more_in_turn), found.more_in_turn.tried_with
         by = "" if part is None else f", by a part of {part:,} of them"
         yield f"That is with the largest pods first; in the order in which they wait: {in_turn}{by}."
+
+
+def _no_fewer(more: MoreNodes) -> str:
+    """Say how it is known that fewer nodes do not do, or that it is not."""
+    at_least = f"fewer than {more.at_least:,} nodes cannot do" if more.at_least > 1 else ""
+    if more.is_least or sum(each.count for each in more.nodes) == 1:
+        known = at_least
+    elif more.one_fewer_fails:
+        known = "one node fewer was tried, and does less" + (f"; {at_least}" if at_least else "")
+    else:
+        known = "fewer may do" + (f", but {at_least}" if at_least else "")
+    return f"; {known}" if known else ""
 
 
 def _added_in_words(more: MoreNodes) -> str:

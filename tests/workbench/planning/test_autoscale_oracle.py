@@ -2,22 +2,33 @@
 
 The nodes that it counts are put into the cluster by hand, with the labels that a kubelet would give them, and the same
 backlog is placed anew; moves are made by hand, too, and every pod that moves is asked of the plain rules of
-`tests.workbench.planning.checker`.
+`tests.workbench.planning.checker`. In mixed worlds, with gangs, spreading, budgets and pending pods, all that is told is
+done in a fresh simulation: nodes are added, and one fewer of each kind; nodes are removed in the order told; pods move.
 """
 
 import random
+from itertools import groupby
 
 import msgspec
 import pytest
 
+from berth.api.pod import Pod
+from berth.api.quantity import milli_value, value
+from berth.core.intake import ObjectEvent
 from berth_workbench.planning import more_nodes
-from berth_workbench.planning.node_groups import read_groups
-from berth_workbench.simulation.changes import parse_flag
+from berth_workbench.planning.autoscale import autoscale
+from berth_workbench.planning.node_groups import groups_in, read_groups
+from berth_workbench.simulation.budgets import is_active
+from berth_workbench.simulation.changes import Cordon, Drain, Evict, RemoveNodes, Uncordon, parse_flag
+from berth_workbench.simulation.measures import is_pending
+from berth_workbench.simulation.node_changes import add_nodes_like
+from berth_workbench.simulation.operations import carry_out
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
 from tests.effort import examples
 from tests.workbench.asking import autoscale_of, what_if
 from tests.workbench.planning import checker
+from tests.workbench.planning.mixed_worlds import MixedWorld, worlds
 from tests.workbench.planning.test_autoscale import fit_together, machine, manifest
 from tests.workbench.planning.worlds import HOSTNAME, bound, random_node, random_pod, random_world
 
@@ -204,3 +215,166 @@ def test_what_a_part_of_a_backlog_shows_is_proven_with_all_of_it(monkeypatch):
             assert found.more_in_turn.nodes[0].count > added.count
             assert found.more_in_turn.at_least == found.more.at_least
     assert any(guesses) and clear
+
+
+# -- carried out -----------------------------------------------------------------------------------------------------
+
+
+class Backlog(MixedWorld):
+    """A mixed world in which more pods wait, some of them for a number of domains, and groups to choose nodes from."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        rng = self.rng
+        for name in "uvw"[: rng.randrange(1, 4)]:
+            spec, count = self._spec(name), rng.randrange(1, 9)
+            if rng.random() < 0.4:
+                spec["schedulingGroup"] = {"podGroupName": name}
+                policy = {"gang": {"minCount": rng.choice([count, count, rng.randrange(1, count + 1)])}}
+                self.others.append(group_object(name, policy))
+            for number in range(count):
+                self._pod(f"{name}{number}", "ReplicaSet", name, {"app": name}, spec, is_pending=True)
+        model = self._node(9)
+        labels = {key: value for key, value in model["metadata"]["labels"].items() if key != HOSTNAME}
+        template = {"metadata": {"labels": labels}, "spec": model["spec"], "status": model["status"]}
+        groups = [{"name": "t", "template": template}]
+        groups += [{"name": pool} for pool in "pq" if any(self._is_in(pool, each) for each in self.nodes)]
+        priced = rng.random() < 0.7
+        for each in groups:
+            each |= {"max": rng.choice([2, 50, 50])} | ({"price": rng.randrange(1, 5)} if priced else {})
+        self.specs = read_groups({"groups": rng.sample(groups, rng.randrange(1, len(groups) + 1))})
+
+    def _spec(self, name):
+        spec = super()._spec(name)
+        for each in spec.get("topologySpreadConstraints", ()):
+            if self.rng.random() < 0.4:
+                each["minDomains"] = self.rng.randrange(1, 5)
+        return spec
+
+    @staticmethod
+    def _is_in(pool, node):
+        return node["metadata"]["labels"]["pool"] == pool
+
+    def groups(self, site):
+        return groups_in(self.specs, site.cluster.nodes.values())
+
+
+def group_object(name, policy):
+    metadata = {"name": name, "namespace": "default", "uid": f"PodGroup-{name}"}
+    version = "scheduling.k8s.io/v1alpha1"
+    return {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": {"schedulingPolicy": policy}}
+
+
+class CarriedOut:
+    """A fresh simulation of a world, in which what an answer says is done."""
+
+    def __init__(self, world):
+        self.site = world.at_rest()
+        self.cluster = self.site.cluster
+        self.models = {each.spec.name: each.model for each in world.groups(self.site)}
+        self.ran = {pod.key for pod in self.cluster.of(Pod) if pod.spec.node_name and is_active(pod)}
+        self.waited = {pod.key for pod in self.cluster.of(Pod) if is_pending(pod) and not pod.spec.scheduling_gates}
+
+    def anew(self, plan, groups):
+        """Have the pods come in the order that the answer is about."""
+        if plan.more_in_turn is None:
+            return self
+        most = {}
+        for group in groups:
+            for name, amount in group.model.status.allocatable.items():
+                amount = milli_value(amount) if name == "cpu" else value(amount)
+                most[name] = max(most.get(name, 0), amount)
+
+        def share(pod):
+            requests = self.cluster.core.intake.info(pod).requests
+            return max((amount / most[name] for name, amount in requests.items() if most.get(name)), default=0)
+
+        turns = {each.pod.uid: (each.timestamp, n) for n, each in enumerate(self.cluster.core.queue)}
+        waiting = [self.cluster.objects["Pod", key] for key in self.waited]
+        waiting = sorted((p for p in waiting if p.metadata.uid in turns), key=lambda pod: turns[pod.metadata.uid])
+        for pod in sorted(waiting, key=share, reverse=True):
+            self.cluster.handle(ObjectEvent("DELETED", "Pod", pod))
+            self.cluster.handle(ObjectEvent("ADDED", "Pod", pod))
+        return self
+
+    def add(self, counts):
+        for name in self.models:
+            add_nodes_like(self.site, self.models[name], counts.get(name, 0))
+        self.site.settle()
+        return self
+
+    def remove(self, names):
+        for name in names:
+            for change in (Drain([name]), RemoveNodes([name])):
+                carry_out(self.site, change)
+            assert self.lost == set(), f"{self.lost} have no place without {name}"
+        return self
+
+    def move(self, moves):
+        for name, some in groupby(moves, key=lambda each: each.before):
+            keys = [each.pod for each in some]
+            carry_out(self.site, Cordon([name]))
+            carry_out(self.site, Evict(keys))
+            for key in keys:
+                assert self.cluster.objects["Pod", key].spec.node_name
+            carry_out(self.site, Uncordon([name]))
+        assert self.lost == set()
+        return self
+
+    @property
+    def lost(self):
+        return {key for key in self.ran if not self._has_place(key)}
+
+    @property
+    def left(self):
+        """How many pods have no place that waited, or had to make way."""
+        return sum(not self._has_place(key) for key in self.waited | self.ran)
+
+    def _has_place(self, key):
+        pod = self.cluster.objects.get(("Pod", key))
+        return pod is not None and bool(pod.spec.node_name)
+
+
+def counts_of(more):
+    return {each.like: each.count for each in more.nodes}
+
+
+def one_fewer(more):
+    counts = counts_of(more)
+    return [{**counts, name: count - 1} for name, count in counts.items()]
+
+
+@worlds(12)
+def test_what_is_told_is_what_comes_of_it(seeds):
+    added = gangs = removed = moved = 0
+    for seed in seeds:
+        world = Backlog(seed)
+        site = world.at_rest()
+        groups = world.groups(site)
+        plan = autoscale(site, groups, used_at_most=1.0)
+
+        def fresh(world=world, plan=plan, groups=groups):
+            return CarriedOut(world).anew(plan, groups)
+
+        counts = counts_of(plan.more)
+        assert fresh().add(counts).left == plan.more.left, f"seed {seed}: {counts}"
+        assert plan.more.one_fewer_fails, f"seed {seed}"
+        for fewer in one_fewer(plan.more):
+            assert fresh().add(fewer).left > plan.more.left, f"seed {seed}: {fewer} do as well as {counts}"
+        names = [each.node for each in plan.removable]
+        try:
+            assert CarriedOut(world).remove(names).left <= plan.backlog, f"seed {seed}"
+            assert fresh().add(counts).remove(names).left <= plan.more.left, f"seed {seed}"
+            assert CarriedOut(world).remove(names).anew(plan, groups).add(counts).left <= plan.more.left, f"seed {seed}"
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {names} can go, {counts} are added") from error
+        if plan.moving is not None:
+            moves, more = plan.moving.moves, plan.moving.more
+            assert CarriedOut(world).move(moves).left == plan.backlog - plan.moving.placed
+            assert CarriedOut(world).move(moves).add(counts_of(more)).left == more.left, f"seed {seed}"
+            for fewer in one_fewer(more):
+                assert CarriedOut(world).move(moves).add(fewer).left > more.left, f"seed {seed}: moves, and {fewer}"
+            assert CarriedOut(world).remove(names).move(moves).add(counts_of(more)).left <= more.left, f"seed {seed}"
+        added, removed, moved = added + bool(counts), removed + bool(names), moved + (plan.moving is not None)
+        gangs += bool(counts) and any("schedulingGroup" in pod["spec"] for pod in world.pods)
+    assert added > len(seeds) / 4 and removed > len(seeds) / 8 and gangs

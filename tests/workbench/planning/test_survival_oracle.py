@@ -1,7 +1,7 @@
 """Failures of small random clusters, each asked on its own: alone, after others, and as a what-if of a fresh cluster.
 
-`mixed_worlds` has what makes failures depend on one another. How many nodes it takes at least is held against trying
-all fewer ones.
+`mixed_worlds` has what makes failures depend on one another. How many nodes it takes is tried, and one fewer; how many
+at least is held against trying all fewer ones.
 """
 
 from itertools import combinations_with_replacement
@@ -12,6 +12,7 @@ from berth.api.pod import Pod
 from berth.testing.invariants import check
 from berth_workbench.planning.survival import loss_of, survival
 from berth_workbench.planning.whatif import WhatIfRun
+from berth_workbench.simulation.budgets import is_active, owner_of
 from berth_workbench.simulation.changes import RemoveNodes
 from berth_workbench.simulation.node_changes import add_nodes_like, remove_nodes
 from tests.workbench.planning.mixed_worlds import ZONE, MixedWorld, worlds
@@ -95,3 +96,35 @@ def test_fewer_nodes_than_it_takes_at_least_never_do(seeds):
                     does = has_places(world, failure.names, added, first=first, seed=tried)
                     assert not does, f"seed {seed}: {failure.names} and {added}"
     assert tried
+
+
+def left_with(world, failure, counts):
+    """How many of those that a failure leaves without a place, or who make way for them, have none with more nodes."""
+    site = world.at_rest()
+    cluster = site.cluster
+    ran = {pod.key for pod in cluster.of(Pod) if pod.spec.node_name and is_active(pod) and owner_of(pod) is not None}
+    remove_nodes(site, lost_nodes(world, failure), "the loss of {}")
+    site.settle()
+    for name, count in counts.items():
+        add_nodes_like(site, cluster.objects["Node", name], count)
+    site.settle()
+    return sum(not cluster.objects["Pod", key].spec.node_name for key in ran if ("Pod", key) in cluster.objects)
+
+
+@worlds(7)
+def test_it_takes_the_nodes_that_are_told_and_not_one_fewer(seeds):
+    asked = beside_pending = 0
+    for seed in seeds:
+        world = MixedWorld(seed)
+        found = survival(world.at_rest(), kinds=("node", "zone"), simulated_at_most=EVERYWHERE)
+        for failure in found.failures:
+            if failure.more is None:
+                continue
+            story = f"seed {seed}: {failure.names} {failure.more}"
+            counts = {each.like: each.count for each in failure.more.nodes}
+            assert left_with(world, failure, counts) == failure.more.left, story
+            assert failure.more.one_fewer_fails, story
+            for name, count in counts.items():
+                assert left_with(world, failure, {**counts, name: count - 1}) > failure.more.left, story
+            asked, beside_pending = asked + bool(counts), beside_pending + bool(counts and found.pending)
+    assert asked > len(seeds) / 2 and beside_pending
