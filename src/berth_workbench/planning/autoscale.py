@@ -308,9 +308,11 @@ class _Sparing:
     def _does_without(self, removable: Sequence[RemovableNode]) -> bool:
         """Say whether what is proposed does as much once these nodes are gone."""
         for carry_out, left in self._proposals:
-            with Rehearsal(self._site):
+            with Rehearsal(self._site) as rehearsal:
                 self._removed(removable)
                 if not carry_out() or len(self._wanting()) > left:
+                    return False
+                if any(_loses(*each) for each in rehearsal.changed_pods().values()):
                     return False
         return True
 

@@ -53,8 +53,10 @@ def moved(site: Site, moves: Sequence[PodMoved]) -> bool:
     for name, some in groupby(moves, key=lambda each: each.before):
         keys = [each.pod for each in some]
         pods = [pod for pod in site.pods_on(name) if pod.key in keys]
+        if len(pods) < len(keys):
+            return False
         set_unschedulable(site, name, unschedulable=True)
-        if len(pods) < len(keys) or evict_allowed(site, pods, f"room on {name}"):
+        if evict_allowed(site, pods, f"room on {name}"):
             return False
         site.settle()
         set_unschedulable(site, name, unschedulable=False)

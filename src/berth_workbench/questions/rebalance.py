@@ -6,7 +6,7 @@ from typing import NamedTuple
 from berth.decisions.node_columns import copy_columns
 from berth_workbench.planning.rebalance.plan import Balance, NodeFill, RebalancePlan, in_groups
 from berth_workbench.planning.rebalance.rebalance import rebalance
-from berth_workbench.planning.rebalance.request import RebalanceRequest
+from berth_workbench.planning.rebalance.request import PLACING, RebalanceRequest
 from berth_workbench.questions.moves import moves_of_plan
 from berth_workbench.questions.question import NamedThings, Question
 from berth_workbench.showing.sections import Bars, Moves, Section, Sentence, VerdictSection, table
@@ -53,7 +53,8 @@ def answer(situation: Situation, request: RebalanceRequest, watch: WorkWatch) ->
 def told(pictured: PicturedPlan) -> Iterator[Section]:
     """Tell what the plan does, its steps, and the cluster before and after."""
     plan = pictured.plan
-    yield VerdictSection(headline(plan), is_good=bool(plan.moves) or None)
+    fits_now = plan.goal in PLACING and not plan.moves and all(each.node for each in plan.shapes)
+    yield VerdictSection(headline(plan), is_good=bool(plan.moves) or fits_now or None)
     if plan.moves:
         yield pictured.moves
     yield table(
@@ -64,7 +65,8 @@ def told(pictured: PicturedPlan) -> Iterator[Section]:
     if plan.steps:
         yield Sentence("Each step begins when the pod of the one before runs again.")
     yield from map(Sentence, _places(plan))
-    yield table("", ("The cluster", ("Before", "number"), ("After", "number")), _balance(plan.before, plan.after))
+    if not fits_now:
+        yield table("", ("The cluster", ("Before", "number"), ("After", "number")), _balance(plan.before, plan.after))
     yield from _fills(plan)
     yield table(
         "",
@@ -76,7 +78,8 @@ def told(pictured: PicturedPlan) -> Iterator[Section]:
         (("Pods", "number"), ("Left alone, because", "text")),
         ((each.pods, each.reason) for each in plan.left_alone),
     )
-    yield Sentence(f"Considered: {plan.considered}.")
+    if plan.considered:
+        yield Sentence(f"Considered: {plan.considered}.")
 
 
 def headline(plan: RebalancePlan) -> str:
@@ -86,9 +89,15 @@ def headline(plan: RebalancePlan) -> str:
         how += ", nothing better exists" if plan.proven_best else ", not proven to be the best"
     placed, wanted = sum(each.node is not None for each in plan.shapes), len(plan.shapes)
     if not plan.moves:
+        if plan.goal in PLACING and not wanted:
+            return "No pod waits for room: no moves are needed."
         if wanted and placed == wanted:
-            where = "; the steps only settle where" if plan.steps else ""
-            return f"No moves are needed: there is room for {counted(wanted, 'pod')}{where}."
+            what = "It fits" if wanted == 1 else f"All {wanted:,} pods fit"
+            often = plan.fits_now or 0
+            times = {0: "", 1: ", once", 2: ", twice"}.get(often, f", {often:,} times")
+            return f"{what} now{times}: no moves are needed."
+        if not plan.may_move:
+            return "No moves: there is no running pod that may be moved."
         if wanted:
             return f"No moves: none were found within the limits that make room for {counted(wanted, 'pod')} ({how})."
         return f"No moves: nothing better was found within the limits ({how})."
@@ -113,7 +122,7 @@ def _places(plan: RebalancePlan) -> Iterator[str]:
     """Say where the pods go that room is made for, who has none, and who would take it before them."""
     for each in plan.shapes:
         if each.node:
-            yield f"{each.pod} goes to {each.node}."
+            yield f"{each.pod} {'goes' if plan.moves else 'would go'} to {each.node}."
     without = [each.pod for each in plan.shapes if not each.node]
     if without:
         yield f"Still without a place: {listed(without, shown=NAMES_SHOWN)}."

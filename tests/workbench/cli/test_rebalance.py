@@ -102,6 +102,48 @@ def test_who_is_pending_goes_first_and_that_is_told(cluster, tmp_path):
     assert "make room for them by --goal place-pending" in executed.output
 
 
+@pytest.mark.parametrize("goal", ["place-pending", "free-shape"])
+def test_where_nobody_waits_for_room_there_is_nothing_to_do(cluster, goal):
+    result = run("--cluster", cluster, "--goal", goal)
+    assert (result.exit_code, result.output.splitlines()[1:]) == (0, ["No pod waits for room: no moves are needed."])
+
+
+@pytest.mark.parametrize(
+    ("cpu", "replicas", "says"),
+    [
+        ("3", 1, "It fits now, 3 times: no moves are needed."),
+        ("2", 2, "All 2 pods fit now: no moves are needed."),
+        ("4", 1, "1 move makes room for 1 pod (CP-SAT, nothing better exists)."),
+    ],
+)
+def test_what_fits_as_things_are_needs_no_search_and_no_cordon(cluster, tmp_path, cpu, replicas, says):
+    """Three nodes of 4 CPUs with 1 in use each."""
+    pod = {"containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": cpu}}}]}
+    new = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "big"}, "spec": pod}
+    if replicas > 1:
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": pod}
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+        new |= {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": spec}
+    manifest = tmp_path / "new.json"
+    manifest.write_text(json.dumps(new))
+    said = run("--cluster", cluster, "--goal", "free-shape", "-f", manifest).output
+    assert said.splitlines()[1] == says
+    assert ("cordon" in said, "Each step" in said) == (cpu == "4", cpu == "4")
+
+
+def test_how_often_it_fits_is_what_capacity_says(cluster, tmp_path):
+    """One node has room that a pending pod takes first: both count the cluster as it is given."""
+    documents = json.loads(cluster.read_text())
+    waits = make_pod("waits").request(cpu="3").owned_by("ReplicaSet", "waits").document
+    cluster.write_text(json.dumps({**documents, "items": [*documents["items"], waits]}))
+    manifest = tmp_path / "new.json"
+    manifest.write_text(json.dumps(make_pod("new").request(cpu="3").document))
+    plan = json.loads(run("--cluster", cluster, "--goal", "free-shape", "-f", manifest, "-o", "json").output)
+    capacity = CliRunner().invoke(main, ["capacity", "--cluster", str(cluster), "-f", str(manifest), "-o", "json"])
+    assert plan["fitsNow"] == json.loads(capacity.output)["fits"] == 3
+    assert (plan["steps"], plan["moves"], plan["shapes"][0]["node"] in list("abc")) == ([], 0, True)
+
+
 def test_a_picture(cluster, tmp_path):
     for name in ("plan.svg", "plan.png", "plan.html"):
         assert run("--cluster", cluster, "--goal", "empty-nodes", "--plot", tmp_path / name).exit_code == 0
@@ -128,8 +170,6 @@ def test_without_ortools_the_search_is_greedy_and_says_so(cluster, monkeypatch):
         (("--goal", "even-out", "--nodes", "a,nope"), "there is no node nope"),
         (("--goal", "even-out", "--node-selector", "pool=db"), "no node has these labels"),
         (("--goal", "even-out", "--node-selector", "pool=a=b"), "is not a label requirement"),
-        (("--goal", "free-shape"), "no pod of the cluster waits for room"),
-        (("--goal", "place-pending"), "no pod of the cluster waits for room; --goal free-shape -f names one"),
         (("--goal", "place-pending", "-f", "-"), "-f names the pods and workloads that --goal free-shape makes room"),
         (("--goal", "even-out", "--execute"), "--execute works on a live cluster"),
         (("--goal", "even-out", "--commands", "-o", "json"), "choose one"),

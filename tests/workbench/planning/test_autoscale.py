@@ -307,7 +307,10 @@ def test_room_counts_that_spreading_opens_with_a_new_node():
     objects = [node("a1", "a", "20", "pa"), node("b1", "b", "20", "pa")]
     objects += [pod(f"w{i}").set_spec(topologySpreadConstraints=[spread]) for i in range(12)]
     labels = {ZONE: "c", "pool": "c"}
-    template = {"metadata": {"labels": labels}, "status": {"allocatable": {"cpu": "4", "memory": "64Gi", "pods": "110"}}}
+    template = {
+        "metadata": {"labels": labels},
+        "status": {"allocatable": {"cpu": "4", "memory": "64Gi", "pods": "110"}},
+    }
     found = planned(objects, [{"name": "c", "template": template, "price": 1}, {"name": "pa", "price": 1}])
     assert (found.backlog, added(found), found.more.left) == (10, {"c": 1}, 0)
 

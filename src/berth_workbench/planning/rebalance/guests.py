@@ -101,8 +101,6 @@ def guests_of(cluster: SimulatedCluster, request: RebalanceRequest, named: Seque
     asked = [_known(cluster, pod) for pod in (*request.pods, *named)]
     if request.manifests and not asked:
         raise GuestError("-f: no pod is to be made that the cluster does not run already")
-    if not asked and not pending:
-        raise GuestError("no pod of the cluster waits for room; --goal free-shape -f names one that is to fit")
     new = [mover_of(cluster.core, pod, controller_of(pod)) for pod in asked if ("Pod", pod.key) not in cluster.objects]
     wanted = dict.fromkeys([pod.key for pod in asked] or [mover.key for mover in pending])
     movers = [mover._replace(is_wanted=mover.key in wanted) for mover in pending]

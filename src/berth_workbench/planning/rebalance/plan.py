@@ -120,9 +120,13 @@ class RebalancePlan(msgspec.Struct, frozen=True, rename="camel"):
     """Nodes that are empty after the plan, and stay cordoned."""
     shapes: tuple[PlacedPod, ...] = ()
     """For `free-shape` and `place-pending`: where the pods that needed a place go; None where there is still none."""
+    fits_now: int | None = None
+    """How many pods like the one that is wanted fit as things are, if it does; None also where that was not counted."""
     taken_first: tuple[TakenFirst, ...] = ()
     """For `free-shape`: who is pending already, and would take the room that is made."""
     disruption: tuple[Disruption, ...] = ()
+    may_move: int = 0
+    """How many pods may be moved; 0 also where nobody has to be."""
     left_alone: tuple[LeftAlone, ...] = ()
     considered: str = ""
     """Which part of the cluster was looked at."""

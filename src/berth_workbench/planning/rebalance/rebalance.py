@@ -6,7 +6,7 @@ whose scheduler works. A move that the scheduler does not follow is banned, and 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -15,10 +15,13 @@ from berth.api.meta import Struct
 from berth.api.near_names import nearest
 from berth.api.node import Node
 from berth.api.pod import Pod
+from berth.api.scheduling import PodGroup
 from berth.api.storage import PersistentVolume
 from berth.api.user_error import UserError
+from berth.core.questions import profile_of
 from berth.engine.verdicts import Mask
 from berth.state.pod_info import PodInfo
+from berth_workbench.planning.capacity import capacity
 from berth_workbench.planning.rebalance.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
 from berth_workbench.planning.rebalance.figures import balance_of, fills_between, fills_of, pending_keys, running_uids
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
@@ -32,7 +35,8 @@ from berth_workbench.planning.rebalance.pace import Pace
 from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan, TakenFirst
 from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, RefusedMove
-from berth_workbench.planning.rebalance.request import Method, RebalanceRequest
+from berth_workbench.planning.rebalance.request import PLACING, Method, RebalanceRequest
+from berth_workbench.planning.shapes import AskedShape, gang_of
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import ClaimTemplate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
@@ -49,6 +53,8 @@ HOSTNAME = "kubernetes.io/hostname"
 STOPPED = "the search was stopped before its end; the plan holds, and a better one may exist"
 TRIES = 6
 """How often the search begins anew, without a move that the scheduler does not follow."""
+COUNTED_AT_MOST = 1000
+"""So often it is counted at most how often a pod fits, where its copies have to be placed one by one."""
 PROVEN_AFTER_STOP = 20
 """So many moves are still proven once somebody wants the search to end; those found beyond them are left out."""
 
@@ -102,22 +108,21 @@ class Rebalancing:
         self._pace = pace
         self._asked = Expansion()
         """What the manifests of the request come to."""
-        cluster.settle(watch=pace.watch)
+        self._templates = templates
         self._cluster = cluster
-        self._asked = expanded(self._cluster, request, templates)
-        self._cluster.create(self._asked.objects)
-        nodes = self._cluster.nodes
+        nodes = cluster.nodes
         self._nodes = _considered(nodes, request)
         prices = request.prices or Prices()
         given = {name: prices.of(nodes[name]) for name in self._nodes}
         self._prices = {name: 1.0 if price is None else price for name, price in given.items()}
         self._stays: Counter[str] = Counter()
-        self._movers = self._find_movers()
-        self._rules = Rules(self._cluster.core, running_uids(self._cluster), self._pace)
-        self._guests = self._find_guests()
+        self._movers: list[Mover] = []
+        self._guests = Guests()
+        self._in_gangs = 0
+        """How many of the pods that need a place get it together with others or not at all."""
         self._reasons: dict[str, str] = {}
-        self._left_out = 0
-        """How many moves that were found are not in the plan: refused in the end, or not proven when it was stopped."""
+        self._left_out: list[Move] = []
+        """The moves that were found and are not in the plan: refused in the end, or not proven when it was stopped."""
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -146,12 +151,18 @@ class Rebalancing:
                 found.append(mover_of(core, pod, workload_of(pod)))
         return found
 
-    def _find_guests(self) -> Guests:
-        """Return the pods that need a place, without those that fit nowhere even with all others out of the way."""
+    def _named_guests(self) -> Guests:
+        """Return the pods that need a place, and those that the scheduler tries before them."""
         try:
-            guests = guests_of(self._cluster, self._request, self._asked.pods)
+            return guests_of(self._cluster, self._request, self._asked.pods)
         except GuestError as error:
             raise RebalanceError(str(error)) from None
+
+    def _guests_with_hope(self, guests: Guests) -> Guests:
+        """Return the pods that need a place, without those that fit nowhere even with all others out of the way."""
+        alone = tuple(each for each in guests.movers if not self._is_of_gang(each.fresh))
+        self._in_gangs = len(guests.movers) - len(alone)
+        guests = guests._replace(movers=alone)
         board = Board(self._cluster, self._movers, guests.movers, self._nodes, self._request, self._pace)
 
         def room_of(guest: Mover) -> Mask:
@@ -161,6 +172,10 @@ class Rebalancing:
 
         with self._pace.heeded(), board.lifted(board.movers if guests.movers else ()):
             return guests.that_count(room_of)
+
+    def _is_of_gang(self, pod: PodInfo) -> bool:
+        looks_at_groups = profile_of(self._cluster.core, pod).plugins_that_permit_groups
+        return bool(looks_at_groups) and gang_of(pod.pod, self._cluster.of(PodGroup)) is not None
 
     def _claims_on_nodes(self) -> frozenset[str]:
         """The claims, as `namespace/name`, whose volume is on one node."""
@@ -178,19 +193,81 @@ class Rebalancing:
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def plan(self) -> RebalancePlan:
+        """Return a plan: without any search where nobody has to move for what is wanted."""
+        cluster = self._cluster
+        cluster.begin()
+        cluster.settle(watch=self._pace.watch)
+        self._asked = expanded(cluster, self._request, self._templates)
+        cluster.create(self._asked.objects)
+        guests = self._named_guests()
+        places = self._places_now(guests) if self._request.goal in PLACING else None
+        if places is None:
+            cluster.keep()
+            return self._searched(guests)
+        rules = Rules(cluster.core, running_uids(cluster), self._pace)
+        requests = usual_requests(cluster.core.cache.table, self._without_place())
+        with self._pace.heeded():
+            balance = balance_of(cluster, self._nodes, self._prices, requests, rules)
+        told = tuple(self._told(rules))
+        cluster.undo()
+        return RebalancePlan(
+            goal=self._request.goal,
+            method="greedy",
+            proven_best=True,
+            moves=0,
+            steps=(),
+            before=balance,
+            after=balance,
+            shapes=places,
+            fits_now=self._times(guests),
+            notes=told,
+        )
+
+    def _places_now(self, guests: Guests) -> tuple[PlacedPod, ...] | None:
+        """Return where the scheduler would put what is wanted; None where not all of it has a place without moves.
+
+        Pods that were pending before have been tried, so that what they could take is taken.
+        """
+        cluster = self._cluster
+        cluster.begin()
+        preempted = len(cluster.evictions)
+        for guest in guests.movers:
+            if guest.is_new:
+                cluster.put(guest.fresh.pod)
+        cluster.settle(watch=self._pace.watch)
+        nodes = {
+            key: cluster.objects["Pod", key].spec.node_name for key in guests.wanted if ("Pod", key) in cluster.objects
+        }
+        fits = len(nodes) == len(guests.wanted) and all(nodes.values()) and len(cluster.evictions) == preempted
+        cluster.undo()
+        return tuple(PlacedPod(*each) for each in nodes.items()) if fits else None
+
+    def _times(self, guests: Guests) -> int | None:
+        """Return how often what is wanted fits into the cluster as it was given, where that is a single pod."""
+        if len(guests.wanted) != 1 or not (guests.movers and guests.movers[-1].is_new):
+            return None
+        shape = AskedShape(guests.movers[-1].fresh.pod, 1, dict(self._templates))
+        return capacity(self._cluster, [shape], at_most=COUNTED_AT_MOST).fits or None
+
+    def _searched(self, guests: Guests) -> RebalancePlan:
         """Search, prove, and search again while the scheduler does not follow."""
+        self._movers = self._find_movers()
+        self._rules = Rules(self._cluster.core, running_uids(self._cluster), self._pace)
+        self._guests = self._guests_with_hope(guests)
         # The same for before and after: a pod that gets room by the plan asks for it before, too.
         requests = usual_requests(self._cluster.core.cache.table, self._without_place())
         with self._pace.heeded():
             before = balance_of(self._cluster, self._nodes, self._prices, requests, self._rules)
         fills = fills_of(self._cluster.core, self._nodes)
-        banned: set[tuple[str, str]] = set()
+        banned: dict[tuple[str, str], Move] = {}
         notes: list[str] = []
         found = Found((), "greedy")
         for attempt in range(TRIES):
             self._pace.watch.begin("looking for moves")
-            board, goal = self._board(banned)
-            if not (attempt and self._pace.is_stopped):  # else what was found is left to be proven, as far as it goes
+            board, goal = self._board(banned.keys())
+            if not self._movers and not any(guest.is_new for guest in self._guests.movers):
+                found = Found((), "greedy", proven_best=True)  # the scheduler has placed what fits
+            elif not (attempt and self._pace.is_stopped):  # else what was found is left to be proven, as far as it goes
                 found = self._search(board, goal, found.moves)
             emptied = self._emptied(board, goal, found.moves)
             self._reasons = self._reasons_of(board, goal, found.moves, emptied)
@@ -201,11 +278,12 @@ class Rebalancing:
                 prover = self._prove(found.moves, emptied, cuts=is_last)
             except RefusedMove as refused:
                 self._cluster.undo()
-                banned.add((refused.move[0], refused.move[2]))
+                banned[refused.move[0], refused.move[2]] = refused.move
                 continue
             break
         is_complete = not self._pace.is_stopped
-        left_out = len(banned) + self._left_out
+        # Where a pod that waits does not come, nothing was left out: nobody would have had to move for that alone.
+        left_out = sum(bool(move[1]) for move in (*banned.values(), *self._left_out))
         if left_out:
             why = ", or that were not proven before it was stopped," if self._pace.is_stopped else ""
             notes.append(f"{left_out} {'move' if left_out == 1 else 'moves'} that the scheduler would not follow{why} "
@@ -215,7 +293,7 @@ class Rebalancing:
         return RebalancePlan(
             goal=self._request.goal,
             method=found.method,
-            proven_best=found.proven_best and not left_out,
+            proven_best=found.proven_best and not banned and not self._left_out,
             moves=sum(step.action == "evict" for step in prover.steps),
             steps=tuple(prover.steps),
             before=before,
@@ -224,9 +302,10 @@ class Rebalancing:
             shapes=self._shapes(prover),
             taken_first=self._taken_first(prover),
             disruption=self._disruption(prover),
+            may_move=len(self._movers),
             left_alone=tuple(LeftAlone(why, count) for why, count in self._stays.most_common()),
             considered=self._told_considered(),
-            notes=(*([] if is_complete else [STOPPED]), *notes, *found.notes, *self._told()),
+            notes=(*([] if is_complete else [STOPPED]), *notes, *found.notes, *self._told(self._rules)),
             fills=fills_between(fills, fills_of(prover.cluster.core, self._nodes)),
             is_complete=is_complete,
         )
@@ -238,9 +317,9 @@ class Rebalancing:
         waiting = [cluster.core.intake.info(cluster.objects["Pod", key]) for key in pending]
         return waiting + [guest.fresh for guest in self._guests.movers if guest.key not in pending]
 
-    def _board(self, banned: set[tuple[str, str]]) -> tuple[Board, Goal]:
+    def _board(self, banned: Iterable[tuple[str, str]]) -> tuple[Board, Goal]:
         board = Board(self._cluster, self._movers, self._guests.movers, self._nodes, self._request, self._pace)
-        board.banned |= banned
+        board.banned.update(banned)
         board.rules = self._rules
         goals: dict[str, Callable[[], Goal]] = {
             "empty-nodes": lambda: EmptyNodes(self._prices, self._kept_in_use()),
@@ -308,11 +387,11 @@ class Rebalancing:
         for name in for_guests if any(origin for _, origin, _ in moves) else ():
             prover.hold(name, "room is made here")
         guests = {guest.key: guest for guest in self._guests.movers}
-        after_stop = self._left_out = 0
+        after_stop, self._left_out = 0, []
         for move in moves:
             after_stop += self._pace.is_stopped
             if after_stop > PROVEN_AFTER_STOP:
-                self._left_out += 1
+                self._left_out.append(move)
                 continue
             try:
                 if move[1]:
@@ -322,7 +401,7 @@ class Rebalancing:
             except RefusedMove:
                 if not (cuts or after_stop):
                     raise
-                self._left_out += 1
+                self._left_out.append(move)
         prover.finish(kept=[name for name in emptied if prover.is_empty(name)])
         if not any(step.to for step in prover.steps):
             prover.steps.clear()  # nodes were cordoned for moves of which none is left
@@ -390,10 +469,14 @@ class Rebalancing:
         everything = len(self._cluster.nodes)
         return f"{len(self._nodes)} of {everything} nodes, {len(self._movers)} pods that may be moved"
 
-    def _told(self) -> list[str]:
+    def _told(self, rules: Rules) -> list[str]:
         found = []
-        if self._rules.is_cut:
+        if rules.is_cut:
             found.append("not all pods with rules of their own were looked at, the cluster has too many different ones")
+        if self._in_gangs:
+            pods = "pod is of a gang" if self._in_gangs == 1 else "pods are of gangs"
+            found.append(f"{self._in_gangs} {pods}: a gang gets its places together, and no moves are looked for "
+                         "that make room for one")  # fmt: skip
         if self._cluster.leaves_out_extenders:
             found.append(EXTENDERS_LEFT_OUT)
         if self._cluster.evictions:

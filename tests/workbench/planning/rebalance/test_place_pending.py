@@ -9,9 +9,12 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.rebalance.request import RebalanceRequest
+from berth_workbench.questions.rebalance import headline
 from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.snapshot import Snapshot
 from tests.effort import looks_everywhere
 from tests.workbench.asking import rebalance
+from tests.workbench.planning.mixed_worlds import looks_at_groups
 from tests.workbench.planning.rebalance.test_movability import documents
 from tests.workbench.planning.rebalance.test_rebalance import done_by_the_scheduler
 from tests.workbench.planning.rebalance.worlds import ABOVE_MOVES, best_total, follow, random_world
@@ -149,3 +152,18 @@ def test_of_a_workload_that_the_cluster_has_its_own_pods_are_meant():
     plan = rebalance(documents(*objects), RebalanceRequest("free-shape", manifests=(manifest(named),)))
     assert list(placed(plan)) == ["new-1"]
     assert (plan.moves, plan.taken_first, [step for step in plan.steps if step.action == "create"]) == (1, (), [])
+
+
+def test_where_no_pod_runs_no_moves_are_left_out():
+    """Two of four pods of a gang find room one by one, which the scheduler does not follow: that is no move."""
+    policy = {"gang": {"minCount": 4}}
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "PodGroup", "spec": {"schedulingPolicy": policy}}
+    group["metadata"] = {"name": "g", "namespace": "default", "uid": "g"}
+    pods = [waiting(f"w{i}").set_spec(schedulingGroup={"podGroupName": "g"}) for i in range(4)]
+    nodes = [make_node(name).capacity(cpu="4", memory="8Gi") for name in "ab"]
+    given = [*documents(*nodes, *pods).documents, manifest(group)]
+    plan = rebalance(Snapshot(given), RebalanceRequest("place-pending"), config=looks_at_groups())
+    assert headline(plan) == "No moves: there is no running pod that may be moved."
+    assert [note.partition(":")[0] for note in plan.notes] == ["4 pods are of gangs"]
+    alone = rebalance(documents(*nodes, waiting("w", "5")), RebalanceRequest("place-pending"))
+    assert (headline(alone), alone.notes) == (headline(plan), ())
