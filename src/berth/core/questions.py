@@ -68,11 +68,19 @@ def profile_of(core: Core, pod: Pod | PodInfo) -> Profile:
 
 
 def attempt_for(
-    core: Core, pod: Pod | PodInfo, *, profile: Profile | None = None, state: CycleState | None = None
+    core: Core,
+    pod: Pod | PodInfo,
+    *,
+    profile: Profile | None = None,
+    state: CycleState | None = None,
+    within: Mask | None = None,
 ) -> Attempt:
-    """Return an attempt at a pod of which nothing has been asked yet, by its own profile or the one that is given."""
+    """Return an attempt at a pod of which nothing has been asked yet, by its own profile or the one that is given.
+
+    `within` are the only rows to look at, where some are to be left out.
+    """
     info = pod if isinstance(pod, PodInfo) else core.intake.info(pod)
-    return Attempt(profile or profile_of(core, info), info, state=state)
+    return Attempt(profile or profile_of(core, info), info, state=state, within=within)
 
 
 def search_beside(core: Core) -> Search:
@@ -82,12 +90,19 @@ def search_beside(core: Core) -> Search:
     return search
 
 
-def find(core: Core, pod: Pod | PodInfo, *, search: Search | None = None, on_bug: Wording = raised_again) -> Attempt:
+def find(
+    core: Core,
+    pod: Pod | PodInfo,
+    *,
+    search: Search | None = None,
+    on_bug: Wording = raised_again,
+    within: Mask | None = None,
+) -> Attempt:
     """Run a pod's filters. Where they fail, the attempt's outcome says so; otherwise it is undecided.
 
-    `search` is the core's own unless given, in all of these questions.
+    `search` is the core's own unless given, in all of these questions; `within` are the only rows to look at.
     """
-    attempt = attempt_for(core, pod)
+    attempt = attempt_for(core, pod, within=within)
     try:
         attempt.outcome = find_nodes(search or core.search, attempt) or UNDECIDED
     except BaseException as raised:
@@ -109,9 +124,16 @@ def score(core: Core, attempt: Attempt, *, search: Search | None = None) -> Scor
     return scored
 
 
-def choose(core: Core, pod: Pod | PodInfo, *, search: Search | None = None, on_bug: Wording = raised_again) -> Attempt:
+def choose(
+    core: Core,
+    pod: Pod | PodInfo,
+    *,
+    search: Search | None = None,
+    on_bug: Wording = raised_again,
+    within: Mask | None = None,
+) -> Attempt:
     """Run a pod's filters and scores and choose a node, as a cycle does that has no extenders to ask."""
-    attempt = find(core, pod, search=search, on_bug=on_bug)
+    attempt = find(core, pod, search=search, on_bug=on_bug, within=within)
     if attempt.outcome is not UNDECIDED:
         return attempt
     try:
@@ -218,13 +240,17 @@ class Trial:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        while self._placed:  # the last first, since a later reservation may build on an earlier one
+        self.undo()
+
+    def undo(self) -> None:
+        """Take all of them back: the last first, since a later reservation may build on an earlier one."""
+        while self._placed:
             undo(self._core.cache, *self._placed.pop())
 
-    def place(self, pod: Pod | PodInfo) -> tuple[str | None, str]:
-        """Place a pod that is not in the cluster; return its node, or None and why it fits nowhere."""
+    def place(self, pod: Pod | PodInfo, within: Mask | None = None) -> tuple[str | None, str]:
+        """Place a pod that has no node; return its node, one of those `within`, or None and why it fits nowhere."""
         core = self._core
-        attempt = choose(core, pod)
+        attempt = choose(core, pod, within=within)
         row = attempt.outcome.chosen_row
         if row is None:
             return None, attempt.outcome.message

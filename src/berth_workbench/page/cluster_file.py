@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
-from berth.api.scheduling import PodGroup
 from berth.core.questions import Trial, choose, decision_of, profile_of
 from berth.cycle.decision import Decision
 from berth.decisions.by_plugins import rejection_details
@@ -28,8 +27,8 @@ from berth.decisions.waits import PendingPod
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
 from berth_workbench.page.source import PluginViews
-from berth_workbench.planning.shapes import gang_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
+from berth_workbench.simulation.gangs import declared_gang
 from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -185,20 +184,17 @@ class ClusterFileSource:
         core = self._cluster.core
         if pod.spec.scheduling_gates:
             return "waits for its scheduling gates: " + ", ".join(each.name for each in pod.spec.scheduling_gates)
-        group = gang_of(pod, self._cluster.of(PodGroup))
-        if group is None or not profile_of(core, pod).plugins_that_permit_groups:
+        gang = declared_gang(self._cluster, pod)
+        if gang is None:
             return ""
-        gang = group.spec.scheduling_policy.gang
-        assert gang is not None, "gang_of returns gangs"
-        name = f"{group.metadata.namespace}/{group.metadata.name}"
-        if name not in self._with_place:
-            members = [each for each in self._cluster.of(Pod) if gang_of(each, [group]) is not None]
+        if gang.key not in self._with_place:
+            members = [each for each in self._cluster.of(Pod) if gang.has(each)]
             pending = [each for each in members if not each.spec.node_name and not each.spec.scheduling_gates]
             with Trial(core) as trial:
                 placed = sum(trial.place(each)[0] is not None for each in pending)
-            self._with_place[name] = placed + sum(bool(each.spec.node_name) for each in members)
-        found = self._with_place[name]
-        return f"{found} of the {gang.min_count} pods that group {name} needs have a place" * (found < gang.min_count)
+            self._with_place[gang.key] = placed + sum(bool(each.spec.node_name) for each in members)
+        found = self._with_place[gang.key]
+        return f"{found} of the {gang.needed} pods that group {gang.key} needs have a place" * (found < gang.needed)
 
     def _pending(self, pod: Pod, decision: Decision) -> PendingPod:
         plugins = sorted({status.plugin for status, _ in decision.rejected if status.plugin and not decision.chosen})

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
-from berth.api.scheduling import PodGroup
 from berth.core.core import Core
 from berth.core.questions import Trial, judge, profile_of
 from berth.engine.profile import PreFiltered, Profile, searched_rows
@@ -28,11 +27,13 @@ from berth.framework.interface import RowLoad
 from berth.framework.promises import Dependency
 from berth.framework.status import Status, unschedulable
 from berth.state.objects import key_of
+from berth.state.pod_groups import POD_GROUP
 from berth.state.pod_info import PodInfo
-from berth_workbench.planning.shapes import AskedShape, asked_by, gang_of
+from berth_workbench.planning.shapes import AskedShape, asked_by
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
+from berth_workbench.simulation.gangs import declared_gang
 from berth_workbench.simulation.measures import rows_by_pool
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import note_manifests, refuse_awaited
@@ -201,11 +202,8 @@ def capacity_after(
 
 def _gang_size(cluster: SimulatedCluster, shape: AskedShape) -> int | None:
     """How many pods of a shape are placed together or not at all; None where each is placed by itself."""
-    looks_at_groups = profile_of(cluster.core, shape.template).plugins_that_permit_groups
-    group = gang_of(shape.template, cluster.of(PodGroup)) if looks_at_groups else None
-    if group is None or group.spec.scheduling_policy.gang is None:
-        return None
-    return max(shape.per_set, group.spec.scheduling_policy.gang.min_count)
+    gang = declared_gang(cluster, shape.template)
+    return None if gang is None or gang.kind != POD_GROUP else max(shape.per_set, gang.needed)
 
 
 def _notes(cluster: SimulatedCluster, shapes: Sequence[AskedShape]) -> Iterator[str]:

@@ -6,7 +6,6 @@ import msgspec
 
 from berth.api.meta import Struct
 from berth.api.pod import Pod
-from berth.api.scheduling import PodGroup
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.claims import ClaimTemplate, has_own_claims, made_claims
 from berth_workbench.simulation.workloads import (
@@ -68,17 +67,6 @@ class AskedShape:
             if key not in taken:
                 metadata = msgspec.structs.replace(pod.metadata, name=name, uid=f"Pod/{key}")
                 yield msgspec.structs.replace(pod, metadata=metadata), ()
-
-
-def gang_of(pod: Pod, objects: Iterable[Struct]) -> PodGroup | None:
-    """Return the group of a pod that is placed as a whole or not at all, if it is among some objects."""
-    if pod.spec.scheduling_group is None:
-        return None
-    wanted = (pod.metadata.namespace, pod.spec.scheduling_group.pod_group_name)
-    for obj in objects:
-        if isinstance(obj, PodGroup) and (obj.metadata.namespace, obj.metadata.name) == wanted:
-            return obj if obj.spec.scheduling_policy.gang is not None else None
-    return None
 
 
 class AskedAbout(msgspec.Struct, frozen=True):

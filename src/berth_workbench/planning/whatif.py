@@ -15,6 +15,7 @@ from berth.api.pod import Pod
 from berth_workbench.simulation.budgets import is_daemon
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
+from berth_workbench.simulation.gangs import gangs_of
 from berth_workbench.simulation.measures import Measures, is_pending, measure, pending_pods
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
@@ -27,6 +28,7 @@ NO_LONGER_RUNS = "NoLongerRuns"
 DAEMON_DOES_NOT_FIT = "DaemonPodDoesNotFit"
 BUDGET_VIOLATED = "BudgetViolated"
 EVICTED_AGAIN_AND_AGAIN = "EvictedAgainAndAgain"
+GANG_STOPPED = "GangStopped"
 NO_GROUPS = "the configuration does not look at groups (feature gates GenericWorkload and GangScheduling)"
 
 _RAN_ON = re.compile(r"^ran on \S+ and has no node")
@@ -58,6 +60,26 @@ class LeftNode(msgspec.Struct, frozen=True, rename="camel"):
     is_preempted: bool
 
 
+class GangOutcome(msgspec.Struct, frozen=True, rename="camel"):
+    """Pods that are placed together or not at all, some of which have no node in the end."""
+
+    name: str
+    """`namespace/name` of the PodGroup."""
+    needed: int
+    """So many have to have a node."""
+    pods: int
+    placed: int
+
+    @property
+    def in_words(self) -> str:
+        """Say who waits, as the end of a sentence."""
+        if self.pods < self.needed:
+            return f"PodGroup {self.name}, which has {self.pods} of the {self.needed} pods that it needs"
+        if self.placed:
+            return f"PodGroup {self.name}, which needs {self.needed} pods with a node and has {self.placed}"
+        return f"the {self.pods} pods of PodGroup {self.name}, none of which is bound before {self.needed} have a place"
+
+
 class StepOutcome(msgspec.Struct, frozen=True, rename="camel"):
     """What one step came to."""
 
@@ -84,6 +106,8 @@ class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...] = ()
     is_complete: bool = True
     """False where it was stopped before the end."""
+    gangs: tuple[GangOutcome, ...] = ()
+    """Those that have fewer pods with a node in the end than they need."""
 
     @property
     def unplaced(self) -> tuple[PodOutcome, ...]:
@@ -104,8 +128,8 @@ def what_if(situation: Situation, pool_label: str = "", watch: WorkWatch = UNWAT
 class WhatIfRun:
     """Carries steps out on a cluster, and remembers what it was like before."""
 
-    __slots__ = ("_before", "_cluster", "_left", "_measured", "_notes", "_pool_label", "_seen", "_site", "_steps",
-                 "_strained")  # fmt: skip
+    __slots__ = ("_before", "_cluster", "_left", "_measured", "_notes", "_pool_label", "_ran", "_seen", "_site",
+                 "_steps", "_strained")  # fmt: skip
 
     def __init__(self, site: Site, pool_label: str = "") -> None:
         self._cluster = cluster = site.cluster
@@ -115,6 +139,7 @@ class WhatIfRun:
         self._measured = measure(cluster, pool_label=pool_label)
         cluster.publish_budgets()
         self._strained = {key for key, _ in cluster.budgets.violated()}
+        self._ran = {gang.key for gang in gangs_of(cluster) if gang.placed >= gang.needed}
         self._left: list[LeftNode] = []
         self._seen = (0, 0)
         self._steps: list[StepOutcome] = []
@@ -176,16 +201,28 @@ class WhatIfRun:
 
     def _result(self, is_complete: bool) -> WhatIfResult:
         outcomes = tuple(sorted(self._outcomes(), key=lambda each: natural(each.pod)))
+        gangs = tuple(
+            GangOutcome(each.key, each.needed, len(each.members), each.placed)
+            for each in gangs_of(self._cluster)
+            if each.placed < each.needed
+        )
         self._cluster.publish_budgets()
         return WhatIfResult(
             pods=outcomes,
             evicted=tuple(self._left),
-            broken=(*self._site.broken, *self._circles(), *self._broken_pods(outcomes), *self._broken_budgets()),
+            broken=(
+                *self._site.broken,
+                *self._circles(),
+                *self._broken_pods(outcomes),
+                *self._broken_gangs(gangs),
+                *self._broken_budgets(),
+            ),
             steps=tuple(self._steps),
             before=self._measured,
             after=measure(self._cluster, pool_label=self._pool_label),
             notes=(*self._notes, *missing_resources(self._cluster, pending_pods(self._cluster)), *self._kept_rooms()),
             is_complete=is_complete,
+            gangs=gangs,
         )
 
     def _kept_rooms(self) -> Iterator[str]:
@@ -224,6 +261,12 @@ class WhatIfRun:
                 yield Broken("Pod", each.pod, DAEMON_DOES_NOT_FIT, f"has no room on its node: {each.message}")
             elif not each.is_new:
                 yield Broken("Pod", each.pod, NO_LONGER_RUNS, f"ran on {each.before} and has no node: {each.message}")
+
+    def _broken_gangs(self, gangs: Iterable[GangOutcome]) -> Iterator[Broken]:
+        for each in gangs:
+            if each.name in self._ran:
+                message = f"needs {each.needed} pods with a node and has {each.placed}"
+                yield Broken("PodGroup", each.name, GANG_STOPPED, message)
 
     def _broken_budgets(self) -> Iterator[Broken]:
         for key, status in self._cluster.budgets.violated():

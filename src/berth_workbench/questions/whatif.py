@@ -115,7 +115,9 @@ def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
         others = len(found.broken) - 1
         more = f", and {counted(others, 'other thing')} {'breaks' if others == 1 else 'break'}" if others else ""
         return VerdictSection(f"No: {first.kind} {first.name} {in_our_words(first.message)}{more}.", is_good=False)
-    return VerdictSection("Yes: every pod that moves or is new has a place, and nothing breaks.", is_good=True)
+    waiting = "".join(f" Still pending: {each.in_words}." for each in found.gangs)
+    said = "Yes: every pod that moves or is new has a place, and nothing breaks."
+    return VerdictSection(f"{said}{waiting}", is_good=True)
 
 
 def _pods(title: str, outcomes: Sequence[PodOutcome]) -> Section:

@@ -187,6 +187,31 @@ def test_a_gang_is_placed_whole_or_not_at_all_and_a_note_says_where_nothing_look
     assert "names a pod group, but the configuration does not look at groups" in found["notes"][0]
 
 
+def test_a_gang_that_still_waits_or_is_stopped_is_told_in_the_verdict(run):
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+
+    def member(number, on=""):
+        found = pod(f"web-{number}", on, cpu="3")
+        found["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        return found
+
+    gates = ("--feature-gates", "GenericWorkload=true,GangScheduling=true")
+    cluster = [node("n0", cpu="4"), group, *map(member, range(3))]
+    said = " ".join(run("whatif", "--add-nodes", "1=n0", *gates, cluster=cluster).output.split())
+    assert "Still pending: the 3 pods of PodGroup default/g, none of which is bound before 3 have a place." in said
+    assert "Still pending" not in run("whatif", "--add-nodes", "2=n0", *gates, cluster=cluster).output
+    runs = [*(node(f"n{i}", cpu="4") for i in range(3)), group, *(member(i, f"n{i}") for i in range(3))]
+    found = read(run("whatif", "--scale", "ReplicaSet/rs=2", "-o", "json", *gates, cluster=runs))
+    assert [(each["reason"], each["name"]) for each in found["broken"]] == [("GangStopped", "default/g")]
+    assert found["gangs"] == [{"name": "default/g", "needed": 3, "pods": 2, "placed": 2}]
+    assert "GangStopped" not in run("whatif", "--scale", "ReplicaSet/rs=2", cluster=runs).output
+
+
 def test_what_breaks_makes_no_difference_to_the_exit_code_unless_asked(run):
     cluster = [node("n0"), pod("bare", "n0", owner="")]
     run("whatif", "--drain", "n0", cluster=cluster)

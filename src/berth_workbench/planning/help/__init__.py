@@ -11,6 +11,7 @@ How it works, in the order of the modules:
 | `sources/` | finds these needs, one module for each group of plugins |
 | `all_needs` | asks all sources, and gives what no source accounts for the plugin's own words |
 | `group` | which pods a question is about, and the workload's manifest with a changed template |
+| `standing` | the members of a gang that have room and wait for the others, where the filters see them |
 | `proof` | tries a proposal on the cluster: a changed pod, node or object, fewer pods; and puts everything back |
 | `proposals` | what to try for each kind of change, and how it is told |
 | `consequences` | carries a change out, with controllers and the scheduler: who has a place then, and who pays |

@@ -6,7 +6,7 @@ pods that wait beside them are tried as well. So it shows whether all get a plac
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import msgspec
 
@@ -17,6 +17,7 @@ from berth_workbench.planning.help.group import Group, group_of, make_missing
 from berth_workbench.planning.help.proof import ChangeProver, Proposal, document_of
 from berth_workbench.planning.help.proposals import more_unavailable, pods_deleted, pods_moved
 from berth_workbench.planning.help.result import Change, Part
+from berth_workbench.planning.help.standing import StandingMembers
 from berth_workbench.planning.rebalance.movability import local_volumes
 from berth_workbench.planning.room_by_moving import MoveSearch
 from berth_workbench.planning.whatif import natural
@@ -60,7 +61,8 @@ class _Attempts(WorkWatch):
 class Consequences:
     """Tries changes on a cluster where nothing else happens: whoever waits beside the group has been tried before."""
 
-    __slots__ = ("_attempts", "_base", "_besides", "_documents", "_importance", "_prover", "_site", "group", "placed")
+    __slots__ = ("_attempts", "_base", "_besides", "_documents", "_importance", "_prover", "_site", "_standing",
+                 "group", "placed")  # fmt: skip
 
     def __init__(self, prover: ChangeProver, documents: Iterable[Document]) -> None:
         """`documents` are those that the cluster was made of, as far as they are known: workloads are among them."""
@@ -78,6 +80,8 @@ class Consequences:
         """Whom the question is about; those that get a node by themselves count as running."""
         self.placed: dict[str, str] = {}
         """The pods of the group that get a node by themselves."""
+        self._standing: StandingMembers | None = None
+        """The members of a gang that have room and wait for the others, as the filters are to see them."""
 
     @contextmanager
     def of_group(self, pod: Pod, *, is_there: bool) -> Iterator[None]:
@@ -112,6 +116,26 @@ class Consequences:
                     for key, (_, after) in changed.items()
                     if key not in own
                 }
+                if group.gang is not None:  # who is asked about it has to see that all its members are there
+                    self._let_wait(group.waiting)
+            with self._stood():
+                yield
+
+    @contextmanager
+    def _stood(self) -> Iterator[None]:
+        """Let the members of a gang that has too little room stand where there is some, for the length of a block."""
+        group, gang = self.group, self.group.gang
+        if gang is None or len(group.running) >= gang.needed > 0 or group.size < gang.needed or not group.waiting:
+            yield
+            return
+        place = {pod.key: number for number, pod in enumerate(gang.members)}
+        order = sorted(group.waiting, key=lambda pod: (-(pod.spec.priority or 0), place.get(pod.key, len(place))))
+        self._standing = standing = StandingMembers(self._prover, gang, order)
+        with standing.placed():
+            left = next((pod for pod in order if pod.key not in standing.nodes), group.pod)
+            pod = group.pod if group.pod.key not in standing.nodes else left
+            others = group.others if pod is group.pod else group_of(self._site, pod, is_there=group.is_there).others
+            self.group = group._replace(pod=pod, standing=standing.nodes, others=others)
             yield
 
     def _place(self, pods: Sequence[Pod]) -> None:
@@ -144,20 +168,36 @@ class Consequences:
         it is tried how it goes on: a Deployment with more pods that may be unavailable, a StatefulSet with pods that
         are deleted by hand.
         """
-        change = self._tried(proposal, 0)
-        is_stuck = change is not None and change.still_pending and change.replaces < len(self.group.running)
+        change = self._whatever_the_lot(proposal, 0)
+        # Those of a gang that wait for its old members are in each other's way without running.
+        may_stop = self.group.gang is not None or (change is not None and change.replaces < len(self.group.running))
+        is_stuck = change is not None and change.still_pending and may_stop
         if proposal.pod is None or not self.group.is_rolled_out or not is_stuck:
             return change
         for missing in dict.fromkeys((len(self.group.waiting) + 1, self.group.size)):
-            further = self._tried(proposal, missing)
+            further = self._whatever_the_lot(proposal, missing)
             if further is not None and not further.still_pending:
                 return further
         return change
 
-    def _tried(self, proposal: Proposal, missing: int) -> Change | None:
+    def _whatever_the_lot(self, proposal: Proposal, missing: int) -> Change | None:
+        """Return what comes of a change; of a gang, the worse of two where other nodes are drawn among equals.
+
+        Where a member that has the choice goes may decide whether there is room for the last one, and so for all.
+        """
+        change = self._tried(proposal, missing)
+        if self.group.gang is None or change is None or change.still_pending:
+            return change
+        again = self._tried(proposal, missing, lot=1)
+        return change if again is not None and not again.still_pending else again
+
+    def _tried(self, proposal: Proposal, missing: int, lot: int = 0) -> Change | None:
+        """Try a change; every trial draws the same lots, but for those with another number."""
         replicas, self._besides = dict(self._site.replicas), ()
         try:
-            with Rehearsal(self._site) as rehearsal:
+            with self._prover.search_as_it_was(), self._as_it_is(), Rehearsal(self._site) as rehearsal:
+                if lot:
+                    self._site.cluster.rng.seed(lot)
                 self._let_wait(self.group.waiting)
                 expected = self._carry_out(proposal, missing)
                 self._site.settle()
@@ -167,6 +207,9 @@ class Consequences:
         finally:
             self._site.replicas.clear()
             self._site.replicas.update(replicas)
+
+    def _as_it_is(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._standing is None else self._standing.lifted()
 
     def _carry_out(self, proposal: Proposal, missing: int) -> int:
         """Do what a proposal says; return how many pods the group is to have then.
@@ -219,7 +262,7 @@ class Consequences:
             assert found is not None, "its pods wait, so there is a workload"
             roll_out(self._site, found, manifest)
             return
-        for each in group.waiting:
+        for each in group.alike:
             cluster.withdraw(each.key)
             cluster.put(with_priority(like(after, each, group.pod), cluster.priority_classes))
 
@@ -229,10 +272,11 @@ class Consequences:
         While one of the new pods has no place it does not, and the next of the old ones has to be deleted by hand.
         """
         cluster = self._site.cluster
-        running = sorted(self.group.running, key=lambda pod: natural(pod.key), reverse=True)
+        own = [pod for pod in self.group.running if pod.key not in self.group.others]
+        running = sorted(own, key=lambda pod: natural(pod.key), reverse=True)
         new: list[str] = []
         deleted: list[str] = []
-        for old in (*self.group.waiting, *running):
+        for old in (*self.group.alike, *running):
             # Whichever ordinals are there: some may be terminating, and a pod without one is none of the set's.
             ordinal = ordinal_of(old.metadata.name, manifest.name)
             if ordinal is None:
@@ -242,8 +286,8 @@ class Consequences:
             fresh = manifest.numbered(ordinal)
             metadata = msgspec.structs.replace(fresh.metadata, uid=f"{old.metadata.uid}/new")
             cluster.withdraw(old.key)
-            pod, own = made_claims(msgspec.structs.replace(fresh, metadata=metadata), self._site.templates)
-            cluster.create([*own, pod])
+            pod, claims = made_claims(msgspec.structs.replace(fresh, metadata=metadata), self._site.templates)
+            cluster.create([*claims, pod])
             new.append(pod.key)
             self._site.settle()
         self._besides = (pods_deleted(deleted),) if deleted else ()
@@ -256,7 +300,7 @@ class Consequences:
             known = (cluster.objects.get(("Pod", key)) for key in names)
             return [pod for pod in known if pod is not None and not pod.spec.node_name]
 
-        with Rehearsal(self._site) as rehearsal:
+        with self._as_it_is(), Rehearsal(self._site) as rehearsal:
             self._let_wait(self.group.waiting)
             found = MoveSearch(self._site, wanting, local_volumes(self._documents), MOVES_TRIED).run()
             return None if found is None else self._outcome(rehearsal, pods_moved(found.moves), self.group.size)
@@ -300,8 +344,10 @@ class Consequences:
 
     def _is_own(self, pod: Pod | None) -> bool:
         group = self.group
-        if pod is None or group.owner is None:
-            return pod is not None and pod.key == group.pod.key
+        if pod is None or (group.gang is not None and group.gang.has(pod)):
+            return pod is not None
+        if group.owner is None:
+            return pod.key == group.pod.key
         return workload_of(pod, self._site.cluster.objects) == group.owner
 
 

@@ -40,7 +40,7 @@ class HelpFindings:
 
     def helping(self, proposal: Proposal) -> Change | None:
         """Return a change if the filters agree that it helps, and then the whole cluster with it."""
-        change = self.question.prover.prove(self.question.info, proposal, self.question.group.running)
+        change = self.question.prover.prove(self.question.info, proposal, self.question.group.beside)
         return None if change is None else self.judged(proposal._replace(change=change))
 
     def judged(self, proposal: Proposal) -> Change | None:
@@ -71,7 +71,7 @@ class HelpFindings:
         Where others have taken it all, that is for twice as many.
         """
         one = propose(1)
-        known = self.question.prover.prove(self.question.info, one, self.question.group.running)
+        known = self.question.prover.prove(self.question.info, one, self.question.group.beside)
         if known is None:
             return None
         waiting, count = len(self.question.group.waiting), 1

@@ -1,15 +1,20 @@
-"""Whom a question is about: a pod alone, or a workload with all of its pods.
+"""Whom a question is about: a pod alone, a workload with all of its pods, or all that must be placed together.
 
 A controller makes what it has lost again, and makes all of its pods of one template. So what is done to one pod of a
-workload is done to all of them, and only what lets all of them run helps.
+workload is done to all of them, and only what lets all of them run helps. The members of a gang may be of several
+workloads: a change of the pod is one of its own workload, and still helps only if it lets all members run.
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+import msgspec
 
 from berth.api.pod import Pod
 from berth_workbench.simulation.budgets import TEMPLATE_HASH, Owner, is_active, workload_of
 from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.gangs import Gang, declared_gang, gang_of
 from berth_workbench.simulation.scale import find_by_key, scale
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.workloads import REPLICATED, WorkloadManifest
@@ -32,6 +37,12 @@ class Group(NamedTuple):
     waiting: tuple[Pod, ...] = ()
     """All pods without a node, this one among them."""
     running: tuple[Pod, ...] = ()
+    gang: Gang | None = None
+    """What they have to be placed together for, if anything."""
+    standing: Mapping[str, str] = MappingProxyType({})
+    """Of those that wait for the rest of a gang, by `namespace/name`, the nodes where there is room for them by now."""
+    others: frozenset[str] = frozenset()
+    """The members of the gang that are not made of the same template as this pod, by `namespace/name`."""
     manifest: WorkloadManifest | None = None
     """The workload's own, where it is known."""
     missing: frozenset[str] = frozenset()
@@ -43,6 +54,22 @@ class Group(NamedTuple):
     def size(self) -> int:
         """How many pods there are."""
         return len(self.waiting) + len(self.running)
+
+    @property
+    def alike(self) -> tuple[Pod, ...]:
+        """The pods without a node that get whatever this one gets."""
+        return tuple(pod for pod in self.waiting if pod.key not in self.others)
+
+    @property
+    def beside(self) -> tuple[Pod, ...]:
+        """The pods that get whatever this one gets, and have a node or stand on one."""
+        standing = (pod for pod in self.waiting if pod.key in self.standing)
+        return tuple(pod for pod in (*self.running, *standing) if pod.key not in self.others)
+
+    @property
+    def own_size(self) -> int:
+        """How many pods the workload has, without other members of its gang."""
+        return sum(pod.key not in self.others for pod in (*self.waiting, *self.running))
 
     @property
     def is_rolled_out(self) -> bool:
@@ -79,7 +106,7 @@ class Group(NamedTuple):
         kind, (namespace, _, name) = self.owner[0], self.owner[1].partition("/")
         template = _template(document)
         spec = {**self._spec, "template": template}
-        spec.setdefault("replicas", self.size)
+        spec.setdefault("replicas", self.own_size)
         spec.setdefault("selector", {"matchLabels": template["metadata"]["labels"]})
         if max_unavailable:
             strategy = spec.get("strategy") or {}
@@ -93,7 +120,7 @@ class Group(NamedTuple):
             spec.setdefault("volumeClaimTemplates", [{"metadata": {"name": each}, "spec": {}} for each in claims])
             names = {each["metadata"]["name"] for each in spec["volumeClaimTemplates"]}
             if self.manifest is None:
-                pods = (*self.waiting, *self.running)
+                pods = [pod for pod in (*self.waiting, *self.running) if pod.key not in self.others]
                 spec["ordinals"] = {"start": min(ordinal_of(pod.metadata.name, name) or 0 for pod in pods)}
             template["spec"]["volumes"] = [each for each in template["spec"]["volumes"] if each["name"] not in names]
         uid = next((each.uid for each in self.pod.metadata.owner_references if each.controller), "")
@@ -102,18 +129,32 @@ class Group(NamedTuple):
 
 
 def group_of(site: Site, pod: Pod, *, is_there: bool) -> Group:
-    """Return a pod with all those that its controller treats alike."""
-    owner = workload_of(pod, site.cluster.objects)
-    if owner is None or pod.spec.scheduling_group is not None or owner[0] == "Node":
-        return Group(pod, None, (pod,), is_there=is_there)  # a pod group is looked at as a whole by itself
-    found = find_by_key(site, *owner)
-    pods = [each for each in (found.pods if found is not None else ()) if is_active(each)]
-    others = [each for each in pods if each.key != pod.key]
+    """Return a pod with all those that its controller treats alike, and with those that it is placed together with."""
+    owner, gang = workload_of(pod, site.cluster.objects), gang_of(site.cluster, pod)
+    if owner is not None and owner[0] == "Node":
+        owner = None
+    found = None if owner is None else find_by_key(site, *owner)
+    own = {each.key: each for each in (found.pods if found is not None else ()) if is_active(each)}
+    members = {each.key: each for each in (gang.members if gang is not None else ())}
+    pods = [each for each in {**members, **own}.values() if each.key != pod.key]
     # What keeps a DaemonSet's pod from its node says nothing about the other nodes.
-    alike = [each for each in others if not each.spec.node_name and owner[0] != "DaemonSet"]
-    running = tuple(each for each in others if each.spec.node_name)
-    manifest = found.manifest if found is not None else None
-    return Group(pod, owner, (pod, *alike), running, manifest, is_there=is_there)
+    waiting = [each for each in pods if not each.spec.node_name and (owner is None or owner[0] != "DaemonSet")]
+    return Group(
+        pod,
+        owner,
+        (pod, *waiting),
+        tuple(each for each in pods if each.spec.node_name),
+        gang,
+        others=frozenset(each.key for each in pods if each.key not in own and not (owner is None and _like(each, pod))),
+        manifest=found.manifest if found is not None else None,
+        is_there=is_there,
+    )
+
+
+def _like(pod: Pod, other: Pod) -> bool:
+    """Say whether two pods that nothing makes ask for the same."""
+    plain = (msgspec.structs.replace(each.spec, node_name="", volumes=(), resource_claims=()) for each in (pod, other))
+    return pod.metadata.labels == other.metadata.labels and len(set(map(repr, plain))) == 1
 
 
 def make_missing(site: Site, pod: Pod) -> frozenset[str]:
@@ -129,14 +170,12 @@ def make_missing(site: Site, pod: Pod) -> frozenset[str]:
 
 
 def groups_of(cluster: SimulatedCluster, pods: Iterable[Pod]) -> dict[Owner, list[Pod]]:
-    """Return pods by what makes them, or by the pod group that they wait for; others are by themselves."""
+    """Return pods by the gang that they belong to, or by what makes them; others are by themselves."""
     found: dict[Owner, list[Pod]] = {}
     for pod in pods:
-        group = pod.spec.scheduling_group
+        gang = declared_gang(cluster, pod)
         owner = workload_of(pod, cluster.objects) or ("Pod", pod.key)
-        if group is not None:
-            owner = "PodGroup", f"{pod.metadata.namespace}/{group.pod_group_name}"
-        found.setdefault(owner, []).append(pod)
+        found.setdefault(owner if gang is None else ("PodGroup", gang.key), []).append(pod)
     return found
 
 

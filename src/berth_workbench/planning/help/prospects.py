@@ -1,12 +1,13 @@
 """Whether a pod fits never or only not now, and what may let it in without anybody doing anything."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from contextlib import ExitStack
+
+import msgspec
 
 from berth.api.pod import Pod
 from berth.api.selectors import SelectorError
-from berth.core.questions import Trial, find
+from berth.core.questions import find
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding_cycle import undo
 from berth.decisions.explanation import waits_for
@@ -14,12 +15,13 @@ from berth.framework.blame import PluginBrokenError
 from berth.framework.status import Status, error
 from berth.framework.work_budget import OutOfBudgetError
 from berth.state.pod_info import PodInfo
+from berth_workbench.planning.capacity import count_by_node
 from berth_workbench.planning.help.departures import Gone
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, deallocated
 from berth_workbench.planning.help.result import Awaited
 from berth_workbench.simulation.budgets import follows_its_node
-from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+from berth_workbench.simulation.cluster import SimulatedCluster
 
 NAMES_SHOWN = 3
 MAX_AT_ONCE = 500
@@ -50,13 +52,45 @@ def is_never(question: PodQuestion) -> bool:
     return not _fits_on(_emptied(prover, question, staying), question.pod)
 
 
-def most_at_once(question: PodQuestion) -> int:
-    """Return how many pods of a workload have a place at once where all others that may be evicted are gone."""
-    group, empty = question.group, _emptied(question.prover, question, frozenset())
+def most_at_once(question: PodQuestion) -> int | None:
+    """Return how many pods of a workload have a place at most where all others that may be evicted are gone.
+
+    None where all of them have, or where it cannot be proven that not all have: that the scheduler finds places for
+    fewer proves nothing. A bound is counted of a pod that asks for amounts, labels and tolerations alone. It cannot be
+    exceeded by pods that ask for more besides.
+    """
+    group = question.group
+    if group.others or not group.owner:
+        return None
+    empty = _emptied(question.prover, question, frozenset(pod.metadata.uid for pod in group.running))
+    for pod in group.running:
+        if ("Pod", pod.key) in empty.objects:
+            empty.send_back(pod.key)
     pods = (*group.waiting, *group.running)[:MAX_AT_ONCE]
-    empty.add(pending_again(pod) for pod in pods if ("Pod", pod.key) not in empty.objects)
+    empty.add(pod for pod in pods if ("Pod", pod.key) not in empty.objects and not pod.spec.node_name)
     empty.settle()
-    return sum(bool(empty.placements.get(pod.key)) for pod in pods) + group.size - len(pods)
+    if all(empty.placements.get(pod.key) for pod in pods):
+        return None
+    for key in [key for key, pod in empty.pods.items() if not follows_its_node(pod)]:
+        empty.delete("Pod", key)
+    counted = count_by_node(empty.core, ChangeProver(empty, 1).info(_plain(question.pod)))
+    return counted.placed if counted is not None and counted.placed < group.size else None
+
+
+def _plain(pod: Pod) -> Pod:
+    """Return a pod that asks for no more than this one, and nothing of other pods."""
+    affinity = pod.spec.affinity
+    if affinity is not None:
+        affinity = msgspec.structs.replace(affinity, pod_affinity=None, pod_anti_affinity=None)
+    spec = msgspec.structs.replace(
+        pod.spec,
+        affinity=affinity,
+        topology_spread_constraints=(),
+        volumes=(),
+        resource_claims=(),
+        scheduling_group=None,
+    )
+    return Pod(metadata=msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}~"), spec=spec)
 
 
 def _fits_on(empty: SimulatedCluster, pod: Pod) -> bool:
@@ -70,12 +104,13 @@ def _emptied(prover: ChangeProver, question: PodQuestion, staying: frozenset[str
     stays = [state.pod for state in states if follows_its_node(state.pod.pod) or state.pod.uid in staying]
     kept = {pod.uid for pod in stays}
     gone = {state.pod.uid for state in states} - kept
+    own = {pod.key for pod in question.group.waiting}
     objects = []
     for (kind, _), obj in cluster.objects.items():
         if kind == "Pod":
             if obj.spec.node_name and obj.metadata.uid not in kept:
                 continue
-            if not obj.spec.node_name and obj.key != question.pod.key and not obj.spec.scheduling_group:
+            if not obj.spec.node_name and obj.key not in own:
                 continue
         is_claim = kind == "ResourceClaim" and bool(obj.status.reserved_for)
         is_freed = is_claim and all(user.uid in gone for user in obj.status.reserved_for)
@@ -83,18 +118,8 @@ def _emptied(prover: ChangeProver, question: PodQuestion, staying: frozenset[str
     return cluster.again(objects)
 
 
-class AtPermit(NamedTuple):
-    """What becomes of a pod that has a node, with the others of its group placed beside it as far as they have one."""
-
-    said: str | None
-    """What Permit, or Reserve, holds against the pod; None for nothing."""
-    without_place: Pod | None
-    """The first other pod of the group that has no node."""
-
-
-@contextmanager
-def at_permit(prover: ChangeProver, question: PodQuestion, members: Iterable[Pod]) -> Iterator[AtPermit]:
-    """Place a pod that fits, then the others of its group, and ask Permit. For the length of the block they stay."""
+def at_permit(prover: ChangeProver, question: PodQuestion) -> str:
+    """Return what Permit, or Reserve, would hold against a pod that fits; empty for nothing."""
     core, info = prover.core, question.info
     with prover.search_as_it_was(), ExitStack() as placed:
         attempt = find(core, info)
@@ -103,19 +128,13 @@ def at_permit(prover: ChangeProver, question: PodQuestion, members: Iterable[Pod
         attempt.found.release_columns()
         core.cache.assume(info, node_name)
         placed.callback(undo, core.cache, attempt, node_name)
-        trial = Trial(core)
-        without_place = None
         try:
             status = attempt.profile.run_reserve(attempt.state, info, node_name)
             if status is None:
-                placed.enter_context(trial)
-                for member in members:
-                    if trial.place(prover.info(member))[0] is None and without_place is None:
-                        without_place = member
                 status = _permit(attempt, node_name)
         except (PluginBrokenError, OutOfBudgetError) as broken:
             status = error(str(broken))
-        yield AtPermit(None if status is None else _told(status), without_place)
+        return "" if status is None else _told(status)
 
 
 def _permit(attempt: Attempt, node_name: str) -> Status | None:

@@ -100,8 +100,14 @@ class Help(msgspec.Struct, frozen=True, rename="camel"):
     pods: tuple[str, ...] = ()
     """All pods of the workload that have no place, this one among them."""
     replicas: int = 1
-    """How many pods the workload has, with and without a place."""
+    """How many pods the workload or the gang has, with and without a place."""
     most: int | None = None
-    """Where `never` is said of a workload because not all of its pods have a place at once: how many would have."""
+    """Where `never` is said of a workload because not all of its pods have a place at once: no more than these have."""
+    group: str = ""
+    """`PodGroup/namespace/name` of what has the pods placed together; empty where nothing has."""
+    needed: int | None = None
+    """Of a gang, how many have to have a place before any of its pods is bound."""
+    have_place: int | None = None
+    """Of a gang, for how many there is room at the same time, those that run among them."""
     too_few: str = ""
     """The places of which there are too few for `most` to be more, such as `3 zones`, where pods keep apart."""

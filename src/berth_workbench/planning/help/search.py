@@ -23,13 +23,12 @@ from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.gangs import Gang, declared_gang
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.snapshot.documents import Document
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
-MAX_MEMBERS = 500
-"""Of a group so many other members are placed, to see whether the pod would have to wait for them."""
 MAX_TRIALS = 2500
 """How often the filters are asked at most, about one pod: one answer takes a millisecond or two at 5,000 nodes."""
 
@@ -72,12 +71,10 @@ def _helped(
     if known is not None and known.metadata.uid == pod.metadata.uid and (node := known.spec.node_name):
         return Help(pod.key, "runs", f"it runs on {node}, and needs no help", fits_on=(node,))
     answer = prover.ask(question.info)
-    if answer.is_yes:
-        fitting = _fitting(prover, question, answer, searched)
-        if fitting.state == "waits" or pod.spec.scheduling_group or not pod.metadata.owner_references:
+    if answer.is_yes and declared_gang(cluster, pod) is None:
+        fitting = _fitting(prover, question, answer)
+        if fitting.state == "waits" or not pod.metadata.owner_references:
             return fitting
-    elif pod.spec.scheduling_group is not None:  # the members of a pod group are looked at together by themselves
-        return searched(question)
     consequences = Consequences(prover, documents)
     try:
         with consequences.of_group(pod, is_there=question.group.is_there if is_there is None else is_there):
@@ -97,46 +94,38 @@ def _placed(pod: Pod, placed: Mapping[str, str], trials: int) -> Help:
 
 def _told_of(group: Group, found: Help) -> Help:
     """Say whom an answer is about."""
-    if group.owner is None:
+    if group.gang is not None:
+        found = _told_of_gang(group, group.gang, found)
+    elif group.owner is None:
         return found
-    kind, key = group.owner
+    kind, key = group.owner or ("", "")
     return msgspec.structs.replace(
-        found, workload=f"{kind}/{key}", pods=tuple(sorted(pod.key for pod in group.waiting)), replicas=group.size
+        found,
+        workload=f"{kind}/{key}" if kind else "",
+        pods=tuple(sorted(pod.key for pod in group.waiting)),
+        replicas=group.size,
     )
 
 
-def _fitting(prover: ChangeProver, question: PodQuestion, answer: FilterAnswer, searched: Callable[..., Help]) -> Help:
+def _told_of_gang(group: Group, gang: Gang, found: Help) -> Help:
+    """Say for how many of a gang there is room, where that is too few."""
+    placed, message = len(group.standing) + len(group.running), found.message
+    if found.state == "pending" and len(group.running) < gang.needed <= group.size:
+        what = f"{placed} of {group.size} have a place, and none is bound before {gang.needed} have ({gang.field})"
+        message = f"{what}; {found.pod} has none beside them: {message}" if message else what
+    return msgspec.structs.replace(
+        found, message=message, group=f"PodGroup/{gang.key}", needed=gang.needed, have_place=placed
+    )
+
+
+def _fitting(prover: ChangeProver, question: PodQuestion, answer: FilterAnswer) -> Help:
     """Tell of a pod that has nodes to go to: it needs no help, unless Permit would hold it back there."""
     names, count = answer.node_names, int(question.valid.sum())
     where = f"it fits on {names_in_words(names, count)}"
-    with at_permit(prover, question, _pending_members(prover, question)) as held:
-        if held.said is None:
-            return Help(question.pod.key, "fits", f"{where}, and needs no help", fits_on=names, trials=prover.trials)
-        message = f"{where}, but {held.said}"
-        found = Help(question.pod.key, "waits", message, fits_on=names, trials=prover.trials)
-        if held.without_place is None:
-            return found
-        other = held.without_place.key
-        helped = searched(PodQuestion(prover, held.without_place))
-    note = f"the changes are for {other} of its group, which has no place beside the others"
-    return msgspec.structs.replace(
-        helped, pod=found.pod, state="waits", message=message, fits_on=names, notes=(note, *helped.notes)
-    )
-
-
-def _pending_members(prover: ChangeProver, question: PodQuestion) -> list[Pod]:
-    """Return the other pods of the pod's group that have no node."""
-    group = question.info.spec.scheduling_group
-    if group is None:
-        return []
-    return [
-        pod
-        for pod in prover.cluster.pods.values()
-        if pod.spec.scheduling_group == group
-        and pod.metadata.namespace == question.info.namespace
-        and not pod.spec.node_name
-        and pod.metadata.uid != question.pod.metadata.uid
-    ][:MAX_MEMBERS]
+    held = at_permit(prover, question)
+    if held:
+        return Help(question.pod.key, "waits", f"{where}, but {held}", fits_on=names, trials=prover.trials)
+    return Help(question.pod.key, "fits", f"{where}, and needs no help", fits_on=names, trials=prover.trials)
 
 
 class _Search:
@@ -228,11 +217,11 @@ class _Search:
         self._never = self._gone is None and is_never(self._question)
         group = self._question.group
         if not self._never and group.size > 1 and self._findings.consequences is not None:
+            places = places_apart(self._findings)
             most = most_at_once(self._question)
-            if most < group.size:
-                self._never, self._most = True, most
-                places = places_apart(self._findings)
-                self._too_few = places[1] if places is not None and places[0] == most else ""
+            if places is not None and (most is None or places[0] <= most):
+                most, self._too_few = places
+            self._never, self._most = most is not None, most
 
     def _wait(self) -> None:
         plugins = sorted({need.plugin for need in self._findings.needs if need.plugin})

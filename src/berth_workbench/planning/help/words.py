@@ -38,18 +38,18 @@ def pod_command(group: Group, kinds: Sequence[str], patch_type: str, patch: Any)
         return f"kubectl patch --local -f MANIFEST --type {patch_type} -o yaml -p {text} > new.yaml"
     workload = _workload_of(pod)
     if set(kinds) <= IN_PLACE and (workload is None or GATE in kinds):
-        pods = group.waiting if GATE in kinds else (pod,)
+        pods = group.alike if GATE in kinds else (pod,)
         names = " ".join(quote(each.metadata.name) for each in pods)
         return f"kubectl -n {namespace} patch pod {names} --type {patch_type} -p {shell_quoted(patch)}"
     if workload is not None:
         template = _of_template(patch)
         command = f"kubectl -n {namespace} patch {workload} --type {patch_type} -p {shell_quoted(template)}"
         if group.waits_for_each:
-            names = " ".join(quote(each.metadata.name) for each in group.waiting if each.key not in group.missing)
+            names = " ".join(quote(each.metadata.name) for each in group.alike if each.key not in group.missing)
             command += f" && kubectl -n {namespace} delete pod {names}"
         return command
-    names = " ".join(quote(each.metadata.name) for each in group.waiting)
-    is_one = len(group.waiting) < 2
+    names = " ".join(quote(each.metadata.name) for each in group.alike)
+    is_one = len(group.alike) < 2
     once = (
         f"kubectl -n {namespace} get pod {name if is_one else '$pod'} -o yaml > pod.yaml; "
         f"kubectl patch --local -f pod.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
@@ -157,19 +157,22 @@ def why_never(found: Help) -> str:
     """Return why it does not help to wait, in a clause."""
     if found.too_few:
         return f"{found.replicas} replicas, {found.too_few}, and no two of them may be in the same"
-    whom = "no node would take it" if found.most is None else f"{found.most} of the {found.replicas} would fit"
+    whom = "no node would take it"
+    if found.most is not None:
+        whom = f"no more than {found.most} of the {found.replicas} would fit"
     return f"even if all other pods that may be evicted were gone, {whom}"
 
 
 def whom(found: Help) -> str:
     """Return whom an answer is about."""
-    if not found.workload:
+    if not found.workload and not found.group:
         return found.pod
-    kind, _, key = found.workload.partition("/")
+    name = (found.workload or found.group).replace("/", " ", 1)
     if not found.pods:
-        return f"{kind} {key}"
+        return name
     few = "its pod" if found.replicas == 1 else f"{len(found.pods)} of {found.replicas} pods"
-    return f"{kind} {key}, {few} pending ({names_in_words(found.pods)})"
+    together = f" of {found.group.replace('/', ' ', 1)}" if found.workload and found.group else ""
+    return f"{name}, {few}{together} pending ({names_in_words(found.pods)})"
 
 
 def consequences(found: Help, change: Change) -> Iterable[str]:

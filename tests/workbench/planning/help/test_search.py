@@ -72,16 +72,16 @@ def test_a_pod_that_runs_is_told_so():
     assert (world.help().state, world.help().fits_on) == ("runs", ("n1",))
 
 
-def test_a_member_whose_group_has_too_little_room_waits_at_permit():
+def test_a_member_whose_group_has_too_little_room_is_helped_with_the_whole_group():
     full = make_pod("w").request(cpu="4").node("n0")
     world = World(member("p"), *nodes(), full, group(3), member("q"), member("r"), gates=GANG)
     cluster = world.cluster()
     found = world.help(cluster)
-    assert (found.state, found.fits_on) == ("waits", ("n1", "n2"))
-    assert "waiting for minCount pods from a gang to be scheduled" in found.message
-    assert "the changes are for default/r of its group" in found.notes[0]
+    assert (found.state, found.group, found.pods) == (
+        "pending", "PodGroup/default/g", ("default/p", "default/q", "default/r"))  # fmt: skip
+    assert found.message.startswith("2 of 3 have a place, and none is bound before 3 have (minCount); default/p has")
     gone = next(change for change in found.changes if change.kind == "podsGone")
-    assert (gone.patch, gone.fits_on) == ({"pods": ["default/w"]}, ("n0",))
+    assert (gone.patch, gone.fits_on) == ({"pods": ["default/w"]}, ("n0", "n1", "n2"))
     check(cluster.core)
     assert cluster.core.cache.state_of("default/q") is None, "a member was left on a node"
     assert world.after(gone).placed() != ""
