@@ -95,11 +95,11 @@ def client(cluster):
     context = ssl.create_default_context(cadata=ca)
     headers = {"Authorization": f"Bearer {user['token']}", "Content-Type": "application/json"}
 
-    def call(method, path, body=None):
+    def call(method, path, body=None, *, with_headers=False):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(server["server"] + path, data, headers, method=method)
         with urllib.request.urlopen(request, context=context, timeout=WAIT_S) as answer:
-            return json.load(answer)
+            return answer.headers if with_headers else json.load(answer)
 
     return call
 
@@ -112,6 +112,21 @@ def test_says_when_it_is_ready_and_ends_cleanly(up):
     assert f"export KUBECONFIG={kubeconfig}" in text
     assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
     assert cluster.end(signal.SIGINT) == (0, "")
+
+
+def test_a_pod_group_that_the_scheduler_does_not_look_at_is_stored_with_a_warning(up):
+    """Where the feature gates are on nothing is said, and where nobody schedules nothing is known."""
+    group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    gates = "GenericWorkload=true,GangScheduling=true"
+    told = "PodGroup is stored, and nothing in this cluster acts on it: feature gates of its scheduler are off"
+    cases = (((), f"{told} (--feature-gates {gates})"), (("--feature-gates", gates), ""), (("--no-scheduler",), ""))
+    for number, (options, warning) in enumerate(cases):
+        cluster = up("--nodes", "1", *options, directory=f"cluster-{number}")
+        cluster.wait_until_ready()
+        path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+        headers = client(cluster)("POST", path, group, with_headers=True)
+        assert headers.get("Warning", "") == (warning and f'299 - "{warning}"')
+        cluster.end()
 
 
 def test_the_schedulers_port_is_for_those_whom_the_cluster_lets_ask(up, tmp_path):

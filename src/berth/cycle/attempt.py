@@ -85,6 +85,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """The pods on the nominated node that have to go."""
     held_back: str = ""
     """Why a pod does not go to the node found for it: too few members of its group have one."""
+    beside: tuple[tuple[str, PodInfo], ...] = ()
+    """The members of its group that were held back so, each with its node, where the pod itself has found none."""
 
     @property
     def fits(self) -> bool:

@@ -57,6 +57,10 @@ class Decision:
         self.chosen = names[outcome.chosen_row] if outcome.chosen_row is not None else None
         self.outcome = "scheduled" if outcome.fits else ("error" if outcome.error else "unschedulable")
         self.message = outcome.message
+        self.is_held_back = bool(outcome.held_back)
+        """Whether there is a node for it, and it waits for other members of its group."""
+        self.beside = outcome.beside
+        """The members that were held back on nodes when the pod found none."""
         self.size = attempt.pod.size + len(self.message)
         """How much is held of pod and message, in bytes of JSON."""
         self.pre_filter = found.pre_filtered

@@ -7,7 +7,7 @@ equally many the one with the highest priority, then the one that waits longest.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +16,8 @@ from berth.core.core import Core
 from berth.decisions.placements import workload_of
 from berth.decisions.reasons import what_is_missing
 from berth.decisions.shortfall import Shortfall, shortfalls
-from berth.decisions.waits import WallTime, members_of, queued_pods
+from berth.decisions.waits import Members, WallTime, members_of, queued_pods
+from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 
 PODS_NAMED = 20
@@ -79,6 +80,12 @@ class OnePending(NamedTuple):
     reason: str
     message: str
     since: str
+    is_held_back: bool = False
+    """Whether there is a node for it, and it waits for the rest of its gang."""
+    group: str = ""
+    """The PodGroup that the scheduler places it with."""
+    members: Members | None = None
+    """How many there are of its gang, and have a node."""
 
 
 def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], namespace: str = "") -> PendingReport:
@@ -104,13 +111,18 @@ def report_of(pending: Iterable[OnePending], lacks: Callable[[OnePending], Itera
 
 
 def _key(one: OnePending) -> tuple[str, ...]:
-    workload = _workload(one.pod)
+    workload = _workload(one)
     return (one.pod.namespace, workload) if workload else (one.pod.namespace, "", one.reason)
 
 
-def _workload(pod: PodInfo) -> str:
-    group = pod.spec.scheduling_group
-    return workload_of(pod) if group is None else f"PodGroup/{group.pod_group_name}"
+def _workload(one: OnePending) -> str:
+    return f"PodGroup/{one.group}" if one.group else workload_of(one.pod)
+
+
+def group_in(core: Core, pod: PodInfo) -> str:
+    """Return the PodGroup that a scheduler places a pod with; empty where it places it alone."""
+    key = group_of(pod) if core.schedules_groups else None
+    return "" if key is None else key.name
 
 
 def _all_pending(core: Core, wall_time: WallTime, told: Callable[[str], str]) -> list[OnePending]:
@@ -126,11 +138,15 @@ def _all_pending(core: Core, wall_time: WallTime, told: Callable[[str], str]) ->
         else:
             reason = reasons_of(message) if message else NOT_TRIED
         since = pod.metadata.creation_timestamp or wall_time(queued.timestamp)
-        found.append(OnePending(pod, queue, reason, message, since))
+        decision = core.trace.get(pod.key)
+        is_held_back = decision is not None and decision.pod.uid == pod.uid and decision.is_held_back
+        group, gang = group_in(core, pod), members_of(core, pod)
+        found.append(OnePending(pod, queue, reason, message, since, is_held_back, group, gang))
     for waiting in core.waiting:
         held = ", ".join(f"{plugin}: {waiting.words.get(plugin) or 'waits'}" for plugin in waiting.deadlines)
         since = waiting.pod.metadata.creation_timestamp or wall_time(waiting.waiting_since)
-        found.append(OnePending(waiting.pod, "permit", f"waits on Permit for {held}", "", since))
+        group = group_in(core, waiting.pod)
+        found.append(OnePending(waiting.pod, "permit", f"waits on Permit for {held}", "", since, group=group))
     return found
 
 
@@ -158,9 +174,11 @@ def reasons_of(message: str) -> str:
 
 def _group(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> PendingGroup:
     pods.sort(key=lambda one: (-one.pod.priority, one.since, one.pod.key))
-    ((reason, _),) = Counter(one.reason for one in pods).most_common(1)
-    first = next(one for one in pods if one.reason == reason)
-    lacking = tuple(_lacking(pods, lacks))
+    # Of a gang, what those were told that have a place says nothing but that the others have none.
+    without = [one for one in pods if not one.is_held_back] or pods
+    ((reason, _),) = Counter(one.reason for one in without).most_common(1)
+    first = next(one for one in without if one.reason == reason)
+    lacking = tuple(_lacking(without, lacks))
     return PendingGroup(
         reason=reason,
         pods=len(pods),
@@ -171,9 +189,19 @@ def _group(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortf
         named=tuple(one.pod.key for one in pods[:PODS_NAMED]),
         message=first.message,
         shortfalls=lacking,
-        workload=_workload(first.pod),
-        missing=what_is_missing(first.message or reason, lacking),
+        workload=_workload(first),
+        missing=_of_gang(pods, first, what_is_missing(first.message or reason, lacking)),
     )
+
+
+def _of_gang(pods: Sequence[OnePending], first: OnePending, missing: str) -> str:
+    """Return what would have to be there for one pod; of a gang that has room for some, how many these are as well."""
+    held = sum(one.is_held_back for one in pods)
+    if first.members is None or not held:
+        return missing
+    some = f"{held + first.members.placed} of {first.members.present} have a place"
+    why = f"the next one n{missing[1:]}" if missing.startswith("Needs ") else f"for the next one, {missing}"
+    return f"{some}, and none is bound before {first.members.needed} have: {why}"
 
 
 def _lacking(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> Iterator[Shortfall]:

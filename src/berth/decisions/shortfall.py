@@ -25,7 +25,7 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
     resource: str
     needs: str
     most_free: str
-    """The most that one of these nodes has left."""
+    """The most that one of these nodes has left, beside the members of the pod's group that wait for it."""
     of: str
     """What that node has in all."""
     node: str
@@ -60,7 +60,9 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def shortfalls(decision: Decision, table: NodeTable) -> Iterator[Shortfall]:
-    """Yield what the nodes that a decision rejected lack, in the order of the reasons."""
+    """Yield what the nodes that a decision rejected lack, in the order of the reasons; nothing where one has room."""
+    if decision.is_held_back:
+        return
     rows_of: dict[str, list[NDArray[np.intp]]] = {}
     for status, rows in decision.rejected:
         for resource in status.lacking:
@@ -83,7 +85,7 @@ def _shortfall(decision: Decision, table: NodeTable, resource: str, rows: NDArra
         index = table.resource_index.get(resource)
         has = np.zeros(len(rows), dtype=np.int64) if index is None else table.allocatable[index][rows]
         taken = np.zeros(len(rows), dtype=np.int64) if index is None else table.requested[index][rows]
-    free = has - taken
+    free = has - taken - _beside(decision, table, resource)[rows]
     best = int(np.lexsort((-has, -free))[0])
     return Shortfall(
         resource,
@@ -94,6 +96,16 @@ def _shortfall(decision: Decision, table: NodeTable, resource: str, rows: NDArra
         len(rows),
         bool(free[best] >= needs),
     )
+
+
+def _beside(decision: Decision, table: NodeTable, resource: str) -> NDArray[np.int64]:
+    """Return what members of the pod's group, who were placed before it and then held back, take on each row."""
+    found = np.zeros(table.capacity, dtype=np.int64)
+    for node_name, pod in decision.beside:
+        row = table.row_of.get(node_name)
+        if row is not None and pod.uid not in table.pods[row]:
+            found[row] += 1 if resource == PODS else pod.requests.get(resource, 0)
+    return found
 
 
 def amount(resource: str, count: int) -> str:

@@ -28,6 +28,7 @@ from berth_cluster.cli.server_options import ServerOptions, server_options
 if TYPE_CHECKING:
     from berth.framework.setup import Setup
     from berth.kube.trouble import InformerTrouble
+    from berth_cluster.apimachinery.resource_types import ResourceKey
     from berth_cluster.cli.in_process import TypedSetup
     from berth_cluster.embedded import EmbeddedCluster
     from berth_cluster.hollow.pools import NodePool
@@ -174,6 +175,8 @@ def command(
             cluster = EmbeddedCluster(
                 settings, directory, host=host, port=port, token=token, objects=objects, keeps_objects=keeps_objects
             )
+        if setup is not None:
+            cluster.store.idle.update(_passed_over_by(setup))
         if cluster.goes_on:
             click.echo(f"The cluster in {directory} goes on; what is said of nodes, and --from, are for a new one.")
         with recording_to(recording) as build, server.serving():
@@ -229,6 +232,19 @@ def _documents_of(files: Sequence[str]) -> "Sequence[Document]":
     from berth_workbench.cli.cluster_input import read_cluster_given
 
     return read_cluster_given(files, option="--from").documents
+
+
+def _passed_over_by(setup: "Setup") -> "dict[ResourceKey, tuple[str, ...]]":
+    """The kinds that say what is placed together, where the scheduler does not read them, with what to say of that."""
+    off = [gate for gate in ("GenericWorkload", "GangScheduling") if not setup.config.feature_gates.enabled(gate)]
+    if not off:
+        return {}
+    how = f"feature gates of its scheduler are off (--feature-gates {','.join(f'{gate}=true' for gate in off)})"
+    told = f"is stored, and nothing in this cluster acts on it: {how}"
+    return {
+        ("scheduling.k8s.io", plural): (f"{kind} {told}",)
+        for plural, kind in (("podgroups", "PodGroup"), ("workloads", "Workload"))
+    }
 
 
 def _tell_of(restored: "Restored") -> None:

@@ -85,7 +85,7 @@ class Store:
     """All objects of a cluster."""
 
     __slots__ = ("_collections", "_dispatching", "_expiry", "_new_collection", "_subscribers", "_undelivered",
-                 "_watch_limits", "bindings", "clock", "custom", "kept", "managers", "new_suffix", "new_uid",
+                 "_watch_limits", "bindings", "clock", "custom", "idle", "kept", "managers", "new_suffix", "new_uid",
                  "revision", "service_accounts")  # fmt: skip
 
     def __init__(
@@ -124,6 +124,8 @@ class Store:
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
         self.custom = CustomKinds()
+        self.idle: dict[ResourceKey, tuple[str, ...]] = {}
+        """What clients are warned of who make objects of kinds that nothing acts on, as this cluster is set up."""
         self.managers = FieldManagers(self.custom.message_of)
         self.service_accounts = service_accounts
         self.kept = kept
@@ -247,7 +249,7 @@ class Store:
         strategy.validate_create(kind, new)
         strategy.admit(new, self)
         if writer is not None:
-            writer.warnings.extend(strategy.warnings(new))
+            writer.warnings.extend((*strategy.warnings(new), *self.idle.get(kind.key, ())))
         if not metadata.has_free_name(new, partial(collection.find, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         self._charge(kind, new, None, dry_run)
@@ -518,7 +520,7 @@ class Store:
         if writer is not None and not dry_run:
             self.managers.updated(entry.obj, new, writer)
         if writer is not None and new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
-            writer.warnings.extend(strategy.warnings(new))
+            writer.warnings.extend((*strategy.warnings(new), *self.idle.get(kind.key, ())))
         change_type: ChangeType = "DELETED" if deletion.is_finished(kind, new) else "MODIFIED"
         return self.commit(kind, change_type, new, entry, dry_run=dry_run)
 

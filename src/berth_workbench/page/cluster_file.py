@@ -18,7 +18,7 @@ from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_f
 from berth.decisions.fit import Fit, fit
 from berth.decisions.fit_question import read_question
 from berth.decisions.node_columns import NodeColumns, copy_columns
-from berth.decisions.pending import OnePending, PendingReport, reasons_of, report_of
+from berth.decisions.pending import OnePending, PendingReport, group_in, reasons_of, report_of
 from berth.decisions.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
 from berth.decisions.plugin_views import figure_reports
 from berth.decisions.pod_report import DecisionLine, PodReport
@@ -177,7 +177,8 @@ class ClusterFileSource:
         reason = reasons_of(message) if message else FITS_NOW
         queue = "unschedulable" if message else "active"
         info = self._cluster.core.intake.info(pod)
-        return _Judged(OnePending(info, queue, reason, message or FITS_NOW, line.time), line, lacks)
+        group = group_in(self._cluster.core, info)
+        return _Judged(OnePending(info, queue, reason, message or FITS_NOW, line.time, group=group), line, lacks)
 
     def _held_back(self, pod: Pod) -> str:
         """Say why a pod that fits would not be placed: it is gated, or there is no room for enough of its group."""

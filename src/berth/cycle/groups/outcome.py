@@ -85,6 +85,8 @@ class GroupOutcome:
         nodes = room.nodes if isinstance(room, Room) else _nodes(trial)
         refusal = (yield from self._make_room(trial, room)) if nodes else ""
         nomination_of = self._nominations({} if refusal else nodes, trial, room)
+        held = (each for each in trial.members if each.node_name and not each.needs_preemption)
+        placed = tuple((each.node_name, each.pod) for each in held)
         for queued, member in self._with_members(trial):
             message = _message(member, trial)
             if member is not None and member.node_name:
@@ -94,6 +96,8 @@ class GroupOutcome:
                 member.attempt.outcome = msgspec.structs.replace(
                     member.attempt.outcome, chosen_row=None, held_back=held_back
                 )
+            elif member is not None:
+                member.attempt.outcome = msgspec.structs.replace(member.attempt.outcome, beside=placed)
             self._record(queued, member)
             self._requeue(queued, message, trial.rejectors(), nomination_of(queued.pod.uid))
         self._tell("False", UNSCHEDULABLE, _summary(trial, room, len(self._queued_pods), refusal))

@@ -174,7 +174,7 @@ class Consequences:
         is_stuck = change is not None and change.still_pending and may_stop
         if proposal.pod is None or not self.group.is_rolled_out or not is_stuck:
             return change
-        for missing in dict.fromkeys((len(self.group.waiting) + 1, self.group.size)):
+        for missing in dict.fromkeys((min(len(self.group.waiting) + 1, self.group.size), self.group.size)):
             further = self._whatever_the_lot(proposal, missing)
             if further is not None and not further.still_pending:
                 return further

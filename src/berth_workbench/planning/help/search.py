@@ -22,6 +22,7 @@ from berth_workbench.planning.help.replicas import fewer_replicas, places_apart
 from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
+from berth_workbench.planning.whatif import NO_GROUPS
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.gangs import Gang, declared_gang
 from berth_workbench.simulation.missing_resources import missing_resources
@@ -186,7 +187,11 @@ class _Search:
         )
 
     def _gather(self) -> None:
-        self._findings.notes += missing_resources(self._question.prover.cluster, (self._question.pod,))
+        prover, pod = self._question.prover, self._question.pod
+        self._findings.notes += missing_resources(prover.cluster, (pod,))
+        named = pod.spec.scheduling_group
+        if named is not None and not prover.profile(self._question.info).plugins_that_permit_groups:
+            self._findings.notes.append(f"it names the pod group {named.pod_group_name}, but {NO_GROUPS}")
         self._findings.needs, self._findings.said = gather(self._question, self._sources)
 
     def _add(self) -> None:

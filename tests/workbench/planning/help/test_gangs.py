@@ -64,6 +64,8 @@ def test_without_the_gates_the_pods_are_those_of_a_workload():
     assert (found.group, found.needed, found.workload, len(found.pods)) == ("", None, "ReplicaSet/default/train", 2)
     assert by_kind(found)["replicas"].patch == {"spec": {"replicas": 2}}
     assert "priority" not in by_kind(found), "it would evict the siblings"
+    (note,) = found.notes
+    assert note.startswith("it names the pod group train, but the configuration does not look at groups (feature gates")
 
 
 def test_a_group_of_which_some_run_is_on_its_own_with_the_rest():
