@@ -139,6 +139,10 @@ class Survival(msgspec.Struct, frozen=True, rename="camel"):
     """However so many nodes are chosen to be lost at once, everybody that is replaced has a place, by proof."""
     pending: int
     """How many pods have no place before anything is lost; they do not count as lost."""
+    replaced: int = 0
+    """How many pods on nodes would have to find another place."""
+    bare: int = 0
+    """How many pods on nodes nothing replaces: they are gone for good with their nodes."""
     notes: tuple[str, ...] = ()
     is_complete: bool = True
     """False where it was stopped before the end."""
@@ -381,6 +385,8 @@ class _Asker:
             kinds=tuple(counts),
             any_nodes=any_nodes,
             pending=self.pending,
+            replaced=sum(map(Counter.total, self._on_row.values())),
+            bare=sum(map(len, self._lone.values())),
             notes=tuple(notes),
             is_complete=is_complete,
         )

@@ -62,11 +62,7 @@ def told(found: Survival) -> Iterator[Section]:
     """Tell who is lost with what, the worst first."""
     bad = [each for each in found.failures if not each.survives]
     yield _verdict(found, bad)
-    if found.any_nodes:
-        which = "Any one node" if found.any_nodes == 1 else f"Any {found.any_nodes} nodes"
-        yield Sentence(f"{which} can be lost at once: every pod that is replaced finds a place, by proof.")
-    else:
-        yield Sentence("Of no number of nodes it is proven that any of them can be lost.")
+    yield from map(Sentence, _any_nodes(found))
     if found.pending:
         does = "does" if found.pending == 1 else "do"
         yield Sentence(f"{counted(found.pending, 'pod')} had no place before anything was lost, and {does} not count.")
@@ -85,6 +81,7 @@ def told(found: Survival) -> Iterator[Section]:
                 each.unknown,
             )
             for each in found.kinds
+            if each.failures
         ),
     )
     yield table(
@@ -104,17 +101,52 @@ def told(found: Survival) -> Iterator[Section]:
     )
 
 
+def _any_nodes(found: Survival) -> Iterator[str]:
+    """Say how many nodes can be lost whichever they are, as far as that is known, and who is not replaced at all."""
+    ones, twos = (_of_nodes(found, at_once) for at_once in (1, 2))
+    if not found.replaced and not found.bare:
+        yield "No pod runs that a failure could take a place from."
+    elif found.replaced and found.any_nodes >= 2:
+        yield f"Any {found.any_nodes} nodes can be lost at once: every pod that is replaced finds a place, by proof."
+    elif found.replaced and (found.any_nodes or ones == "placed"):
+        more = "Whether any two can be lost at once was not asked: --pairs loses two of a kind."
+        if twos == "placed":
+            more = "So can any two at once."
+        elif twos:
+            more = "Not every two of them can be lost at once." if twos == "left" else "Of two at once it is not known."
+        yield f"Any one node can be lost: every pod that is replaced finds a place. {more}"
+    if found.bare:
+        are = "has no controller: it is" if found.bare == 1 else "have no controller: they are"
+        nodes = "its node" if found.bare == 1 else "their nodes"
+        yield f"{counted(found.bare, 'pod')} {are} gone for good with {nodes}."
+
+
+def _of_nodes(found: Survival, at_once: int) -> str:
+    """Say whether all pods have places where so many nodes are lost: `placed`, `left`, `unknown`; empty: not asked."""
+    asked = next((each for each in found.kinds if (each.kind, each.at_once) == ("node", at_once)), None)
+    if asked is None or not asked.failures:
+        return ""
+    known = [each for each in found.failures if each.kind == "node" and len(each.names) == at_once and each.is_exact]
+    if any(each.unplaced for each in known):
+        return "left"
+    return "unknown" if asked.unknown else "placed"
+
+
 def _verdict(found: Survival, bad: list[Failure]) -> VerdictSection:
     """Answer for the smallest thing that cannot be lost, since that is what happens first."""
     exact = [each for each in bad if each.is_exact]
     unknown = sum(each.unknown for each in found.kinds)
     rest = f" Of {counted(unknown, 'failure')} it is not known." if unknown else ""
-    asked = listed([each.kind if each.at_once == 1 else f"two {each.kind}s at once" for each in found.kinds])
+    kinds = [each for each in found.kinds if each.failures]
+    if not kinds:
+        several = listed([f"{each.kind}s" for each in found.kinds if each.at_once == 1], last="or")
+        return VerdictSection(f"There are not two {several} of which one could be lost: with it, everything is.")
+    asked = listed([each.kind if each.at_once == 1 else f"two {each.kind}s at once" for each in kinds], "or")
     if not exact:
         if unknown:
-            return VerdictSection(f"Perhaps: no failure of {asked} is known to leave a pod without a place.{rest}")
+            return VerdictSection(f"Perhaps: no lost {asked} is known to leave a pod without a place.{rest}")
         return VerdictSection(
-            f"Yes: whatever is lost of {asked}, every pod that is replaced finds a place.", is_good=True
+            f"Yes: whichever {asked} is lost, every pod that is replaced finds a place.", is_good=True
         )
     first = min(exact, key=lambda each: (KINDS.index(each.kind), len(each.names)))
     ordered = sorted(found.kinds, key=lambda each: (each.at_once, KINDS.index(each.kind)))
@@ -122,7 +154,8 @@ def _verdict(found: Survival, bad: list[Failure]) -> VerdictSection:
     takes_more = f"; it takes {takes(first)}" if first.more is not None and first.more.nodes else ""
     kept = first.lost[0].volumes if first.lost else ()
     there = f"; {volumes_named(kept)}" if kept else ""
-    says = f"No: {_what_is_lost(first)} if {named(first)} is lost{there}{takes_more}."
+    which = f"{named(first)} is lost" if len(first.names) == 1 else f"{first.kind}s {listed(first.names)} are lost"
+    says = f"No: {_what_is_lost(first)} if {which}{there}{takes_more}."
     return VerdictSection(f"{says} {listed(lost)} cannot be lost.{rest}", is_good=False)
 
 
@@ -138,7 +171,8 @@ def _what_is_lost(failure: Failure) -> str:
     first = failure.lost[0]
     others = failure.unplaced + failure.gone - first.pods
     one = first.pods == 1 and not others
-    what = ("has" if one else "have") + " no place" if failure.unplaced else "is gone" if one else "are gone"
+    gone = "is gone for good" if one else "are gone for good"
+    what = ("has" if one else "have") + " no place" if failure.unplaced else gone
     return f"{pods_named(first)}{f' and {others:,} more' if others else ''} {what}"
 
 
