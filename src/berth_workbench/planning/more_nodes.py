@@ -30,9 +30,9 @@ from berth.core.questions import FilterOutcome, judge
 from berth.engine.verdicts import Mask
 from berth.framework.status import Code
 from berth.state.node_tree import zone_of
-from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.simulation.budgets import owner_of
+from berth_workbench.simulation.gangs import COSCHEDULING_LABEL, declared_gang
 from berth_workbench.simulation.measures import is_pending, used_rows
 from berth_workbench.simulation.node_changes import add_nodes_like, node_like, remove_nodes
 from berth_workbench.simulation.prices import Prices
@@ -158,9 +158,9 @@ class _Wish(NamedTuple):
                 found = max(found, math.ceil((pods - self.room.pods[shape]) / on_one))
         return found
 
-    def of_groups(self, groups: Set[object]) -> "_Wish":
-        """Return those of its pods that are members of some groups."""
-        return self._replace(pods=[pod for pod in self.pods if group_of(pod) in groups])
+    def of_gangs(self, site: Site, gangs: Set[object]) -> "_Wish":
+        """Return those of its pods that are members of some gangs."""
+        return self._replace(pods=[pod for pod in self.pods if _gang_of(site, pod) in gangs])
 
 
 class Cheapest(NamedTuple):
@@ -536,8 +536,8 @@ class _Adding:
         if not wishes:
             return []
         first = min(wishes, key=lambda each: (len(each.kinds), -len(each.pods)))
-        groups = {group for pod in first.pods if (group := group_of(pod)) is not None}
-        others = [wish.of_groups(groups) for wish in wishes if wish is not first] if groups else []
+        gangs = {gang for pod in first.pods if (gang := _gang_of(self._site, pod)) is not None}
+        others = [wish.of_gangs(self._site, gangs) for wish in wishes if wish is not first] if gangs else []
         return [first, *(wish for wish in others if wish.pods)]
 
     def _add_more_and_more(self, counts: Mapping[int, int], wishes: Sequence[_Wish]) -> int:
@@ -546,7 +546,8 @@ class _Adding:
         On fewer nodes than it takes no pod of a gang has a place, so that a number which is too small looks as if none
         would do. With a node for each pod there is nothing left to try.
         """
-        sizes = Counter(group for wish in wishes for pod in wish.pods if (group := group_of(pod)) is not None)
+        members = (_gang_of(self._site, pod) for wish in wishes for pod in wish.pods)
+        sizes = Counter(gang for gang in members if gang is not None)
         most = max(sizes.values(), default=0)
         while True:
             possible = {at: self._possible(at, count) for at, count in counts.items()}
@@ -663,6 +664,14 @@ def needed_of(model: Node, pods: Iterable[PodInfo], room: Mapping[str, int] = Ma
         needs.update(pod.requests)
     missing = ((amount - room.get(name, 0), _amount(model, name)) for name, amount in needs.items())
     return max(1, *(math.ceil(amount / has) for amount, has in missing if has > 0))
+
+
+def _gang_of(site: Site, pod: PodInfo) -> tuple[str, str] | None:
+    """Return the kind and name of what a pod is placed together with; None where it is placed alone."""
+    if pod.spec.scheduling_group is None and COSCHEDULING_LABEL not in pod.labels:
+        return None
+    gang = declared_gang(site.cluster, pod.pod)
+    return None if gang is None else (gang.kind, gang.key)
 
 
 def _amount(model: Node, resource: str) -> int:

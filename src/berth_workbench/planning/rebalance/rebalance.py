@@ -15,10 +15,8 @@ from berth.api.meta import Struct
 from berth.api.near_names import nearest
 from berth.api.node import Node
 from berth.api.pod import Pod
-from berth.api.scheduling import PodGroup
 from berth.api.storage import PersistentVolume
 from berth.api.user_error import UserError
-from berth.core.questions import profile_of
 from berth.engine.verdicts import Mask
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.capacity import capacity
@@ -36,10 +34,11 @@ from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, Place
 from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, RefusedMove
 from berth_workbench.planning.rebalance.request import PLACING, Method, RebalanceRequest
-from berth_workbench.planning.shapes import AskedShape, gang_of
+from berth_workbench.planning.shapes import AskedShape
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import ClaimTemplate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
+from berth_workbench.simulation.gangs import declared_gang
 from berth_workbench.simulation.measures import usual_requests
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.site import Site
@@ -174,8 +173,7 @@ class Rebalancing:
             return guests.that_count(room_of)
 
     def _is_of_gang(self, pod: PodInfo) -> bool:
-        looks_at_groups = profile_of(self._cluster.core, pod).plugins_that_permit_groups
-        return bool(looks_at_groups) and gang_of(pod.pod, self._cluster.of(PodGroup)) is not None
+        return declared_gang(self._cluster, pod.pod) is not None
 
     def _claims_on_nodes(self) -> frozenset[str]:
         """The claims, as `namespace/name`, whose volume is on one node."""
