@@ -16,7 +16,7 @@ from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth_workbench.cli.cluster_input import cluster_options, manifests_option, namespace_option, read_manifests
 from berth_workbench.cli.plot_flag import plot_option
-from berth_workbench.cli.progress import for_option, jobs_option, why_it_ended, working
+from berth_workbench.cli.progress import EndedEarly, for_option, found_by_then, jobs_option, nothing_by_then, working
 
 if TYPE_CHECKING:
     from berth_workbench.questions.question import Question, RequestField
@@ -148,22 +148,22 @@ def _ask(question: "Question[Any, Any]", typed: dict[str, Any]) -> None:
 
 
 def answered(question: "Question[Any, Any]", situation: "Situation | None", request: Any) -> Any:
-    """Return the answer, with progress on standard error. Raises `click.ClickException`, `UserError`."""
+    """Return the answer, with progress on standard error. Raises `EndedEarly`, `UserError`."""
     from berth_workbench.simulation.watch import StoppedError
 
     with working(question.doing) as watch:
         try:
             return question.answer(situation, request, watch)  # type: ignore[arg-type] # some need no situation
         except StoppedError:
-            raise click.ClickException(f"{why_it_ended()}, and before there was anything to tell") from None
+            raise EndedEarly(nothing_by_then()) from None
 
 
 def tell(question: "Question[Any, Any]", found: Any, output: Output, plot: str = "", assumed: str = "") -> None:
-    """Print an answer as `-o` says, and draw it. Raises `click.ClickException` where it was stopped before the end."""
+    """Print an answer as `-o` says, and draw it. Raises `EndedEarly` where it was stopped before the end."""
     from berth_workbench.showing.sections import NoteSection
     from berth_workbench.showing.terminal import print_sections
 
-    sections = list(question.told(found))
+    sections = list(question.sections(found))
     if plot:
         from berth_workbench.showing.drawing import draw_sections
 
@@ -177,7 +177,7 @@ def tell(question: "Question[Any, Any]", found: Any, output: Output, plot: str =
         first, *others = sections
         print_sections([first, *notes, *others], console_for(output), None if output == "wide" else ROWS_SHOWN)
     if not found.is_complete:
-        raise click.ClickException(f"{why_it_ended()}; this is what was found by then")
+        raise EndedEarly(found_by_then())
 
 
 def _value(field: "RequestField", typed: Any) -> Any:

@@ -32,7 +32,7 @@ from berth.framework.interface import FeasibleNodes
 from berth.framework.registry import IN_TREE
 from berth.framework.setup import Setup
 from berth_workbench.cli.cluster_input import cluster_options, read_cluster_given
-from berth_workbench.cli.progress import why_it_ended, working
+from berth_workbench.cli.progress import EndedEarly, nothing_by_then, working
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import has_own_claims
 from berth_workbench.simulation.measures import is_pending
@@ -203,7 +203,7 @@ def extend(plugins: click.Command) -> click.Command:
             try:
                 found = profile_plugins(snapshot, setup, replicas=replicas or 0, watch=watch)
             except StoppedError:
-                raise click.ClickException(f"{why_it_ended()}, and before there was anything to tell") from None
+                raise EndedEarly(nothing_by_then()) from None
         _print(found, given["output"])
 
     extended = copy.copy(plugins)

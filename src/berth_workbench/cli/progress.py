@@ -93,8 +93,24 @@ def _jobs() -> int:
     return jobs
 
 
-def why_it_ended() -> str:
-    """Say why the work of a command has ended early."""
+class EndedEarly(click.ClickException):
+    """A command was cut short, so that it answers neither Yes nor No."""
+
+    exit_code = 3
+    """None of those for success (0), failure (1), which is a No as well, and wrong usage (2)."""
+
+
+def found_by_then() -> str:
+    """Say why the work of a command has ended early, below what it has found."""
+    return f"{_why_it_ended()}; this is what was found by then"
+
+
+def nothing_by_then() -> str:
+    """Say why the work of a command has ended early where there is nothing to tell."""
+    return f"{_why_it_ended()}, and before there was anything to tell"
+
+
+def _why_it_ended() -> str:
     is_late = time.monotonic() >= _until()
     return "the time of --for was up before the end" if is_late else "stopped before the end"
 

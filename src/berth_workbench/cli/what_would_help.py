@@ -19,7 +19,7 @@ from berth.cli.output import Output, console_for, is_structured, print_structure
 from berth.cli.setup import warn
 from berth_workbench.cli.asked import AskedCluster, read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import read_manifests
-from berth_workbench.cli.progress import for_option, jobs_option, why_it_ended, working
+from berth_workbench.cli.progress import EndedEarly, for_option, found_by_then, jobs_option, nothing_by_then, working
 
 if TYPE_CHECKING:
     from berth.api.pod import Pod
@@ -148,6 +148,7 @@ class Remedies:
     def __call__(self, named: Sequence[str]) -> list[str]:
         """Return the changes that would help the first of some pods that any is known for."""
         from berth_workbench.planning.help.words import in_short, whether_ever
+        from berth_workbench.simulation.watch import StoppedError
 
         with working(f"looking for what would help {named[0]}") as watch:
             try:
@@ -159,6 +160,9 @@ class Remedies:
                 self._found = iter(())
                 said = error.format_message() if isinstance(error, click.ClickException) else str(error)
                 return [f"What would help is not known: {said}"]
+            except StoppedError:
+                self._found = iter(())
+                return ["What would help is not known: it was stopped before the end"]
         found = next((self._known[pod] for pod in named if pod in self._known), None)
         if found is None:
             return []
@@ -193,7 +197,7 @@ def tell(
         try:
             _tell(asked_cluster, pods, namespace, manifests, output, watch)
         except StoppedError:
-            raise click.ClickException(f"{why_it_ended()}, and before there was anything to tell") from None
+            raise EndedEarly(nothing_by_then()) from None
 
 
 def _tell(
@@ -249,7 +253,7 @@ def _tell(
         is_one = len(found) == 1 and bool(pods or manifests)
         print_structured(found[0] if is_one else found, output, (each.pod for each in found), assumed=assumed)
     if watch.is_stopped and (len(found) < len(asked) or not all(each.is_complete for each in found)):
-        raise click.ClickException(f"{why_it_ended()}; this is what was found by then")
+        raise EndedEarly(found_by_then())
 
 
 def _print(found: "Help", output: Output, *, is_first: bool) -> None:

@@ -32,7 +32,7 @@ class ToldAnswer:
     def __init__(self, question: Question[Any, Any], answer: Any) -> None:
         self.answer = answer
         """The question's own answer, a frozen struct or tuple."""
-        self.sections: Sequence[Section] = tuple(question.told(answer))
+        self.sections: Sequence[Section] = tuple(question.sections(answer))
         self._title = question.title
 
     @property

@@ -99,6 +99,7 @@ class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
     evicted: tuple[LeftNode, ...]
     """In the order in which they left."""
     broken: tuple[Broken, ...]
+    """Where it was stopped, only what stays broken whatever comes after."""
     steps: tuple[StepOutcome, ...]
     before: Measures
     """The cluster as the snapshot has it."""
@@ -207,16 +208,19 @@ class WhatIfRun:
             if each.placed < each.needed
         )
         self._cluster.publish_budgets()
-        return WhatIfResult(
-            pods=outcomes,
-            evicted=tuple(self._left),
-            broken=(
-                *self._site.broken,
+        broken = self._site.broken
+        if is_complete:  # else whoever has no node yet may still get one
+            broken = [
+                *broken,
                 *self._circles(),
                 *self._broken_pods(outcomes),
                 *self._broken_gangs(gangs),
                 *self._broken_budgets(),
-            ),
+            ]
+        return WhatIfResult(
+            pods=outcomes,
+            evicted=tuple(self._left),
+            broken=tuple(broken),
             steps=tuple(self._steps),
             before=self._measured,
             after=measure(self._cluster, pool_label=self._pool_label),

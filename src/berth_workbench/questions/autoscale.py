@@ -137,6 +137,14 @@ def _price(price: float | None) -> str:
     return "-" if price is None else f"{price:g}"
 
 
+def _so_far(found: AutoscalePlan) -> str:
+    """Who waits is known before anything is looked for, and so is a number of nodes that cannot be enough."""
+    if not found.backlog:
+        return ""
+    bound = f" Fewer than {found.more.at_least:,} nodes cannot do." if found.more.at_least > 1 else ""
+    return f"{counted(found.backlog, 'pod')} {'has' if found.backlog == 1 else 'have'} no place.{bound}"
+
+
 QUESTION = Question(
     name="autoscale",
     title="Autoscale",
@@ -145,10 +153,11 @@ QUESTION = Question(
     The backlog is what has no place in the cluster, after the changes and with the manifests of -f. Of spot groups it
     is said who is lost when all of their nodes are taken away at once.
     """,
-    doing="loading objects, placing pods",
+    doing="placing pods",
     request=AutoscaleRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
     is_parallel=True,
     manifests="applied",
 )

@@ -49,8 +49,6 @@ def answer(situation: Situation, request: CapacityRequest, watch: WorkWatch) -> 
 def told(found: Capacity) -> Iterator[Section]:
     """Tell the number, what keeps the next one away, and where the room is."""
     yield _verdict(found)
-    if not found.is_complete:
-        yield Sentence("Stopped before the next one no longer fitted.")
     if any(not shape.is_counted for shape in found.shapes) or found.is_of_sets:
         yield Sentence("Placed one by one as the scheduler would; another order may come to another number.")
     if found.is_of_sets:
@@ -96,15 +94,16 @@ def told(found: Capacity) -> Iterator[Section]:
 
 
 def _verdict(found: Capacity) -> VerdictSection:
-    least = "" if found.is_complete else "at least "
     if found.is_of_sets:
         parts = " + ".join(f"{each.per_set} {each.shape}" for each in found.shapes)
-        return VerdictSection(
-            f"{least}{found.fits:,} more sets of {parts} fit, {counted(found.pods, 'pod')}.", found.fits > 0
-        )
+        return VerdictSection(f"{found.fits:,} more sets of {parts} fit, {counted(found.pods, 'pod')}.", found.fits > 0)
     shape = found.shapes[0].shape
     why = f": {first_limits(found.limited_by)}" if found.limited_by and not found.fits else ""
-    return VerdictSection(f"{shape}: {least}{found.fits:,} more fit{why}.", is_good=found.fits > 0)
+    return VerdictSection(f"{shape}: {found.fits:,} more fit{why}.", is_good=found.fits > 0)
+
+
+def _so_far(found: Capacity) -> str:
+    return f"At least {found.fits:,} more{' sets' if found.is_of_sets else ''} fit."
 
 
 def first_limits(limits: tuple[LimitedBy, ...]) -> str:
@@ -125,5 +124,6 @@ QUESTION = Question(
     request=CapacityRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
     manifests="asked",
 )

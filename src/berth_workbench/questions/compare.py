@@ -107,6 +107,12 @@ def _verdict(found: ConfigurationsCompared) -> VerdictSection:
     return VerdictSection("; ".join((differ, *parts)) + ".")
 
 
+def _so_far(found: ConfigurationsCompared) -> str:
+    changes = len(found.decisions.changes)
+    are = "is" if changes == 1 else "are"
+    return f"At least {counted(changes, 'pod')} {are} decided differently." if changes else ""
+
+
 QUESTION = Question(
     name="compare",
     title="Compare",
@@ -123,6 +129,7 @@ QUESTION = Question(
     request=CompareRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
     is_parallel=True,
     takes_changes=False,
     names=NamedThings("the pods that are decided differently", lambda found: (e.pod for e in found.decisions.changes)),

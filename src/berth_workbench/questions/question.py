@@ -4,6 +4,9 @@ A module of this package has one, as `QUESTION`. The command line, the page and 
 options and fields of a form from the annotations of the request, tables and pictures from the sections of the answer,
 JSON from the answer itself. So a new question is a module here and a line in `berth_workbench.questions.table`.
 
+An answer that was cut short has no verdict, whichever way it is told (`Question.sections`): what it would say may still
+turn into its opposite. Only what is certain by then is told, as each question's `so_far`.
+
 A request is a frozen struct; each of its fields says by a `HowAsked` how people are asked for it:
 
     class SurviveRequest(msgspec.Struct, frozen=True):
@@ -16,7 +19,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_typ
 import msgspec
 
 from berth_workbench.showing.ask import HowAsked
-from berth_workbench.showing.sections import Section
+from berth_workbench.showing.sections import Section, Sentence, VerdictSection
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -79,7 +82,9 @@ class Question(NamedTuple, Generic[RequestT, AnswerT]):
     answer: Callable[[Situation, RequestT, WorkWatch], AnswerT]
     """May raise `UserError`, and `StoppedError` where nothing can be kept."""
     told: Callable[[AnswerT], Iterator[Section]]
-    """The answer in words, tables and pictures; the verdict comes first."""
+    """The answer in words, tables and pictures; the verdict comes first. Others ask for `sections`."""
+    so_far: Callable[[AnswerT], str] = lambda _: ""
+    """What is certain where it was cut short, in sentences: true of the finished answer as well."""
     takes_changes: bool = True
     """Whether changes of the cluster may come before it."""
     manifests: Literal["", "applied", "asked"] = ""
@@ -95,6 +100,20 @@ class Question(NamedTuple, Generic[RequestT, AnswerT]):
     def path(self) -> str:
         """The address of its page."""
         return "/" + self.title.lower().replace(" ", "-")
+
+    def sections(self, found: AnswerT, *, is_at_work: bool = False) -> Iterator[Section]:
+        """Yield the answer as it is told: the verdict first, or that there is none where it was cut short.
+
+        `is_at_work` where it is looked at before the end, and the rest is still to come.
+        """
+        verdict, *others = self.told(found)
+        if found.is_complete:
+            yield verdict
+        else:
+            how = f"Not known yet: still {self.doing}." if is_at_work else f"Not known: stopped while {self.doing}."
+            yield VerdictSection(f"{how} {self.so_far(found)}".rstrip())
+            yield Sentence("The rest is as far as it came, and may still change.")
+        yield from others
 
     def fields(self) -> Iterator[RequestField]:
         """Yield the fields of the request that people are asked for, in their order."""

@@ -33,8 +33,8 @@ class PicturedPlan(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """A plan that was stopped is a plan: a shorter one, whose notes say so."""
-        return True
+        """A plan that was stopped is a plan, a shorter one, whose notes say so; without a move it says nothing."""
+        return self.plan.is_complete or bool(self.plan.moves)
 
 
 def answer(situation: Situation, request: RebalanceRequest, watch: WorkWatch) -> PicturedPlan:

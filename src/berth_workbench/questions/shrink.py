@@ -57,6 +57,11 @@ def told(found: Shrinking) -> Iterator[Section]:
     yield table("", (("What shrinks them", "name"),), ((each.command,) for each in found.workloads))
 
 
+def _so_far(found: Shrinking) -> str:
+    who = counted(len(found.workloads), "workload")
+    return f"{who} {'requests' if len(found.workloads) == 1 else 'request'} too much." if found.workloads else ""
+
+
 def _cells(amounts: Amounts) -> tuple[str, str]:
     return f"{amounts['cpu'] / 1000:g}", amount(amounts["memory"])
 
@@ -73,4 +78,5 @@ QUESTION = Question(
     request=ShrinkRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
 )

@@ -55,11 +55,7 @@ def answer(_situation: Situation | None, request: SimulateRequest, watch: WorkWa
 
 def told(result: SimulatedTime) -> Iterator[Section]:
     """Tell what became of the pods, how long they waited, and how full the cluster was over time."""
-    waits = f"99 of 100 pods wait at most {result.waits.p99:g} seconds" if result.waits.count else "no pod got a node"
-    yield VerdictSection(
-        f"{result.source}: {result.seconds / 3600:.1f} hours, {waits}; {result.waiting:,} wait at the end.",
-        is_good=None,
-    )
+    yield VerdictSection(_verdict(result))
     ended = f"{result.finished:,} finished, {result.failed:,} failed, {result.preempted:,} preempted"
     yield Sentence(f"{counted(result.made, 'pod')} made, {result.bound:,} bound, {ended}.")
     shares = {"CPU": result.cpu, "memory": result.memory, **result.resources}
@@ -85,6 +81,15 @@ def told(result: SimulatedTime) -> Iterator[Section]:
         ((count, message) for message, count in result.messages.items()),
     )
     yield from _over_time(result)
+
+
+def _verdict(result: SimulatedTime) -> str:
+    waits = f"99 of 100 pods wait at most {result.waits.p99:g} seconds" if result.waits.count else "no pod got a node"
+    return f"{result.source}: {result.seconds / 3600:.1f} hours, {waits}; {result.waiting:,} wait at the end."
+
+
+def _so_far(lived: LivedThrough) -> str:
+    return f"Of the time up to then: {_verdict(lived.result)}"
 
 
 def _waited(waits: WaitingTimes) -> tuple[str | int, ...]:
@@ -114,6 +119,7 @@ QUESTION = Question(
     request=SimulateRequest,
     answer=answer,
     told=lambda lived: told(lived.result),
+    so_far=_so_far,
     takes_changes=False,
     document=lambda lived: lived.result,
 )

@@ -159,6 +159,12 @@ def _verdict(found: Survival, bad: list[Failure]) -> VerdictSection:
     return VerdictSection(f"{says} {listed(lost)} cannot be lost.{rest}", is_good=False)
 
 
+def _so_far(found: Survival) -> str:
+    """What cannot be lost is certain once it was lost in a simulation, whatever else is asked about."""
+    lost = next((each for each in found.failures if not each.survives and each.is_exact), None)
+    return "" if lost is None else f"By then: {named(lost)} cannot be lost, since {_what_is_lost(lost)}."
+
+
 def _how_many(each: KindOfFailure) -> str:
     what = f"{each.kind}s" if each.at_once == 1 else f"pairs of {each.kind}s"
     return f"{each.failures - each.survived - each.unknown:,} of {each.failures:,} {what}"
@@ -196,6 +202,7 @@ QUESTION = Question(
     request=SurviveRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
     is_parallel=True,
     fails=Fails(
         "--fail-on-loss",

@@ -62,7 +62,9 @@ def told(found: TuningResult) -> Iterator[Section]:
     """Tell how much better the best is, what it costs, and the front between two objectives."""
     yield _verdict(found)
     yield Sentence(f"{counted(found.tried, 'configuration')} tried in {counted(found.runs, 'run')}.")
-    yield from measured(found.outcomes, "The objectives, now (A) and with the best (B)")
+    checked = [each for each in found.outcomes if each.a is not None and each.b is not None]
+    if checked:
+        yield from measured(checked, "The objectives, now (A) and with the best (B)")
     yield from measured(found.worse, "What it costs, with each of these seeds")
     for sentence in found.given_up:
         yield Sentence(f"It gives up, which no measure tells: {sentence}")
@@ -99,6 +101,12 @@ def _verdict(found: TuningResult) -> VerdictSection:
         f"Not better than {found.base} with each of {seeds}: what was found, {described(found.best)}, may be luck, so "
         "keep the base."
     )
+
+
+def _so_far(found: TuningResult) -> str:
+    """Nothing is certain before it was checked with seeds that the search has not seen."""
+    best = f": {described(found.best)}, which was not checked" if found.best else ", the base"
+    return f"The best of {counted(found.tried, 'configuration')} by then{best}."
 
 
 def _tried(found: TuningResult) -> Points:
@@ -148,6 +156,7 @@ QUESTION = Question(
     request=TuneRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
     is_parallel=True,
     takes_changes=False,
 )

@@ -98,6 +98,10 @@ def _is_held_up(plan: UpgradePlan) -> bool:
     return bool(plan.blocked) or any(step.lost for step in plan.steps)
 
 
+def _so_far(plan: UpgradePlan) -> str:
+    return f"{counted(plan.upgraded, 'node')} had a place in the plan by then." if plan.upgraded else ""
+
+
 QUESTION = Question(
     name="upgrade-plan",
     title="Upgrade",
@@ -113,5 +117,6 @@ QUESTION = Question(
     request=UpgradeRequest,
     answer=plan_upgrade,
     told=told,
+    so_far=_so_far,
     fails=Fails("--fail-on-blocked", "Exit with 1 where a node cannot be upgraded, or a pod is lost.", _is_held_up),
 )

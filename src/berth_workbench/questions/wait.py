@@ -77,6 +77,11 @@ def _verdict(found: Waits) -> VerdictSection:
     )
 
 
+def _so_far(found: Waits) -> str:
+    placed = sum(each.node is not None for each in found.pods)
+    return f"{placed:,} of {counted(len(found.pods), 'pod')} had got their places by then." if placed else ""
+
+
 QUESTION = Question(
     name="wait",
     title="Wait",
@@ -89,5 +94,6 @@ QUESTION = Question(
     request=WaitRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
     manifests="applied",
 )

@@ -60,19 +60,16 @@ def told(trial: PicturedTrial) -> Iterator[Section]:
     """Tell what breaks, who is where, and why some have no node."""
     found, who = trial.result, WhoIsWhere.of(trial.result.pods)
     yield _verdict(found, who)
+    if not found.is_complete:  # where pods are in the middle of it says nothing about where they will be
+        yield _what_breaks(found)
+        yield _steps(found)
+        return
     for sentence in who.sentences():
         yield Sentence(f"{sentence[0].upper()}{sentence[1:]}.")
     if found.broken:
         yield Sentence(f"{len(found.broken):,} broken.")
     yield trial.moves
-    yield table(
-        "What breaks",
-        (("Broken", "number"), "Kind", "What", ("Which", "text"), ("Why", "text")),
-        (
-            (len(each.names), each.kind, each.reason, each.names, in_our_words(each.message))
-            for each in broken_groups(found.broken)
-        ),
-    )
+    yield _what_breaks(found)
     yield _pods("Pods that left their nodes", who.left)
     yield _pods("New pods", who.new)
     yield _pods("Pods that were pending and have a node now", [each for each in who.waited if each.node])
@@ -91,15 +88,30 @@ def told(trial: PicturedTrial) -> Iterator[Section]:
     preempted = (each for each in found.evicted if each.is_preempted)
     yield table("", ("Preempted", "On", "Made way for"), ((each.pod, each.node, each.by) for each in preempted))
     if len(found.steps) > 1:
-        yield table(
-            "",
-            (("Step", "text"), ("Left", "number"), ("Preempted", "number"), ("Pending after", "number")),
-            ((each.step, each.evicted, each.preempted, each.pending) for each in found.steps),
-        )
+        yield _steps(found)
     rows = list(_figures(found.before, found.after))
     heads = ("The cluster", ("Before", "number"), ("After", "number"))
     yield table("", heads, (row[1:] for row in rows if row[0].partition(".")[0] not in SOFT))
     yield table("More measures", heads, (row[1:] for row in rows if row[0].partition(".")[0] in SOFT), is_folded=True)
+
+
+def _what_breaks(found: WhatIfResult) -> Section:
+    return table(
+        "What breaks",
+        (("Broken", "number"), "Kind", "What", ("Which", "text"), ("Why", "text")),
+        (
+            (len(each.names), each.kind, each.reason, each.names, in_our_words(each.message))
+            for each in broken_groups(found.broken)
+        ),
+    )
+
+
+def _steps(found: WhatIfResult) -> Section:
+    return table(
+        "",
+        (("Step", "text"), ("Left", "number"), ("Preempted", "number"), ("Pending after", "number")),
+        ((each.step, each.evicted, each.preempted, each.pending) for each in found.steps),
+    )
 
 
 def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
@@ -118,6 +130,17 @@ def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
     waiting = "".join(f" Still pending: {each.in_words}." for each in found.gangs)
     said = "Yes: every pod that moves or is new has a place, and nothing breaks."
     return VerdictSection(f"{said}{waiting}", is_good=True)
+
+
+def _so_far(trial: PicturedTrial) -> str:
+    """Where it was; and what has broken for good, since the steps up to there are those of the finished answer."""
+    found = trial.result
+    at = f"It came to: {found.steps[-1].step}." if found.steps else ""
+    if not found.broken:
+        return at
+    first, others = found.broken[0], len(found.broken) - 1
+    more = f", and {counted(others, 'other thing')} {'breaks' if others == 1 else 'break'}" if others else ""
+    return f"{at} By then: {first.kind} {first.name} {in_our_words(first.message)}{more}."
 
 
 def _pods(title: str, outcomes: Sequence[PodOutcome]) -> Section:
@@ -154,10 +177,11 @@ QUESTION = Question(
 
     NODE is a name, a pattern (`gpu-*`) or a label selector (`pool=gpu`).
     """,
-    doing="loading objects, placing pods",
+    doing="placing pods",
     request=WhatIfRequest,
     answer=answer,
     told=told,
+    so_far=_so_far,
     manifests="applied",
     names=NamedThings("the pods that move, are new or have no node", _named),
     fails=Fails(

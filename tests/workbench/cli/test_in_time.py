@@ -2,11 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from berth.cli import main
+from berth_workbench import questions
 from berth_workbench.questions.question import Question
 from tests.workbench.planning.test_survival import node, pod
 from tests.workbench.questions.every import QUESTIONS
@@ -23,6 +25,9 @@ ASKED = {
     "shrink": ("shrink", "--usage", "{usage}"),
     "explain": ("explain", "--what-would-help"),
 }
+
+OF_ITSELF = {"whatif": (questions.whatif.WhatIfRun, "run"), "survive": (questions.survive, "survival")}
+"""What makes the answers of some questions."""
 
 
 @pytest.fixture
@@ -49,8 +54,27 @@ def run(tmp_path):
 @pytest.mark.parametrize("name", ASKED)
 def test_time_that_is_up_before_there_is_anything_is_said(name, run):
     found = run(name, "--for", "1ns", "-o", "json")
-    assert (found.exit_code, found.stdout) == (1, "")
+    assert (found.exit_code, found.stdout) == (3, ""), "neither Yes nor No"
     assert "the time of --for was up before the end, and before there was anything to tell" in found.stderr
+
+
+@pytest.mark.parametrize(("flag", "name"), [("--fail-on-broken", "whatif"), ("--fail-on-loss", "survive")])
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_script_learns_neither_yes_nor_no_from_an_answer_that_was_cut_short(name, flag, output, run, monkeypatch):
+    """As if the time were up just before the end."""
+    assert run(name, flag).exit_code == 0, "nothing breaks"
+    whole = getattr(*OF_ITSELF[name])
+
+    def cut_short(*given, **more):
+        return msgspec.structs.replace(whole(*given, **more), is_complete=False)
+
+    monkeypatch.setattr(*OF_ITSELF[name], cut_short)
+    found = run(name, flag, "-o", output)
+    assert found.exit_code == 3
+    if output == "json":
+        assert json.loads(found.stdout)["isComplete"] is False
+    else:
+        assert "\nNot known: stopped while " in found.stdout and "Yes" not in found.stdout
 
 
 @pytest.mark.parametrize("name", ASKED)

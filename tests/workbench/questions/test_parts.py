@@ -29,7 +29,7 @@ def test_parts_come_before_the_whole(name, jobs):
     whole = question.answer(situation, request, watch)
     assert len(watch.parts) > 2
     for part in watch.parts:
-        assert not part.is_complete and list(question.told(part))
+        assert not part.is_complete and list(question.sections(part))
     assert whole.is_complete
     alone = question.answer(*ASKED[name](), WorkWatch())
     assert msgspec.to_builtins(whole) == msgspec.to_builtins(alone)

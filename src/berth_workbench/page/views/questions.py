@@ -113,10 +113,7 @@ class QuestionView:
         return work
 
     def _show(self, found: Any, goes_on: bool) -> None:
-        if not found.is_complete:
-            told = "This is what is known so far" if goes_on else "Stopped before the end"
-            tag("p", f"{told}; it is not the whole answer.", "warn")
-        first, *others = self._question.told(found)
+        first, *others = self._question.sections(found, is_at_work=goes_on)
         show_sections([first, *map(NoteSection, found.notes), *others])
 
 
