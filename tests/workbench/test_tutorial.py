@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from berth_workbench.snapshot.snapshot import read_cluster
 from tests.e2e.kubectl import KUBECTL
 from tests.e2e.processes import BERTH, Process
 from tests.paths import ROOT
-from tests.waiting import eventually
 from tests.workbench import pages
 
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
@@ -153,9 +151,6 @@ def type_all(directory):
         typed = Typed(directory, environment)
         live = others[: others.index(LIVE) + 1]
         for command in live:
-            if command == "kubectl apply -f model.yaml":  # creation times have whole seconds, and the model is the last
-                created = typed.run("kubectl get pods -o jsonpath='{.items[*].metadata.creationTimestamp}'").split()
-                eventually(lambda: datetime.now(UTC).isoformat()[:19] > max(created)[:19])  # noqa: B023 - asked at once
             typed.type(command)
     finally:
         process.end()

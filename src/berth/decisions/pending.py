@@ -1,8 +1,8 @@
 """All pending pods by workload: what `berth explain` tells without a name, the page and `berth top`. Ready for JSON.
 
-The pods of a workload, or of a pod group, are one group; those that nothing makes are one where they have the namespace
-and their reasons in common, however many nodes each reason counts. The group with most pods comes first; of those with
-equally many the one with the highest priority, then the one that waits longest.
+The pods of a workload, or of a pod group, are one group; those that nothing makes are one where they are of one
+namespace and ask for the same, so that what helps one of them would help each. The group with most pods comes first; of
+those with equally many the one with the highest priority, then the one that waits longest.
 """
 
 import re
@@ -57,12 +57,12 @@ class PendingGroup(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def title(self) -> str:
-        """Whose pods these are: `Deployment shop/web`, or the pod, or the namespace that they have in common."""
+        """Whose pods these are: `Deployment shop/web`, or the pod, or the first of several that are alike."""
         namespace = next(iter(self.namespaces), "")
         if self.workload:
             kind, _, name = self.workload.partition("/")
             return f"{kind} {namespace}/{name}"
-        return f"Pod {self.named[0]}" if self.pods == 1 else f"Pods of namespace {namespace}"
+        return f"Pod {self.named[0]}" if self.pods == 1 else f"Pods like {self.named[0]}"
 
 
 class PendingReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -103,16 +103,16 @@ def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], 
 
 def report_of(pending: Iterable[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> PendingReport:
     """Return pods by workload; `lacks` says of some of them what amounts nodes have too little of."""
-    groups: dict[tuple[str, ...], list[OnePending]] = {}
+    groups: dict[tuple[str, str, bytes], list[OnePending]] = {}
     for one in pending:
         groups.setdefault(_key(one), []).append(one)
     made = sorted((_group(pods, lacks) for pods in groups.values()), key=_worst_first)
     return PendingReport(sum(group.pods for group in made), tuple(made))
 
 
-def _key(one: OnePending) -> tuple[str, ...]:
+def _key(one: OnePending) -> tuple[str, str, bytes]:
     workload = _workload(one)
-    return (one.pod.namespace, workload) if workload else (one.pod.namespace, "", one.reason)
+    return one.pod.namespace, workload, b"" if workload else msgspec.json.encode(one.pod.spec)
 
 
 def _workload(one: OnePending) -> str:

@@ -166,7 +166,10 @@ class Remedies:
         found = next((self._known[pod] for pod in named if pod in self._known), None)
         if found is None:
             return []
-        return [what for what in (whether_ever(found), *(what for what, _ in in_short(found))) if what]
+        told = [what for what in (whether_ever(found), *(what for what, _ in in_short(found))) if what]
+        # Pods that nothing makes are looked at one by one: what is enough for one need not be for those like it.
+        whom = f"For {found.pod}: " if len(named) > 1 and not found.pods else ""
+        return [f"{whom}{what}" for what in told]
 
     def _searched(self, watch: "WorkWatch") -> "Iterator[Help]":
         from berth_workbench.planning.help.all_pending import help_for_all

@@ -57,12 +57,16 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     ) -> "ClusterLoad":
         """Take a cluster's pending pods, and those of the manifests after them.
 
+        They come in the order of their creation, which objects tell in whole seconds: of the same second, those that
+        have a node are taken to have come before those that still wait for one.
+
         With `replaces_all`, every running pod is to be placed anew that a controller owns, but for those that follow
         their node (a DaemonSet's). `steps` are carried out once the pods are placed. Raises `ObjectError`,
         `ManifestError`.
         """
         standing: list[Struct] = []
         pending: list[Pod] = []
+        placed: set[str] = set()
         classes: dict[str, PriorityClass] = {}
         for obj in snapshot.structs():  # pods come last
             if isinstance(obj, PriorityClass):
@@ -74,6 +78,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
             if is_pending(obj):
                 pending.append(obj)
             elif replaces_all and _is_replaceable(obj):
+                placed.add(obj.key)
                 pending.append(_unbound(obj))
             else:
                 standing.append(obj)
@@ -84,7 +89,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
             templates=claim_templates(snapshot.of("ResourceClaimTemplate")),
             taken=[pod.key for pod in (*standing, *pending) if isinstance(pod, Pod)],
         )
-        pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
+        pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key not in placed, pod.key))
         changes = tuple(_described(each) for each in steps)
         others = [
             {**document.manifest, "kind": document.kind, "apiVersion": document.api_version}

@@ -104,6 +104,15 @@ def test_the_load_of_a_cluster():
     assert {"daemon", "bare", "done", "leaving", "a"} <= kept
 
 
+def test_of_pods_of_the_same_second_those_that_found_a_node_have_come_first():
+    """Creation times have whole seconds; by name alone, who types quickly would get another answer."""
+    node, at = make_node("a").capacity(cpu="4", pods="9"), "2026-01-01T00:00:00Z"
+    waits, early = make_pod("a-waits").created(at), make_pod("z-early").created("2025-12-31T23:59:59Z")
+    ran = [make_pod(name).owned_by("ReplicaSet", "r").node("a").created(at) for name in ("web-1", "web-0")]
+    load = ClusterLoad.of(snapshot(node, waits, *ran, early), replaces_all=True)
+    assert [pod.metadata.name for pod in load.pods] == ["z-early", "web-0", "web-1", "a-waits"]
+
+
 def test_figures_side_by_side_and_which_is_better_only_where_all_seeds_agree():
     a = [{"pending": 3.0, "fairness": 0.5, "nodes": 2.0, "cost": 1.0}, {"pending": 2.0, "fairness": 0.5, "nodes": 2.0}]
     b = [{"pending": 1.0, "fairness": 0.4, "nodes": 3.0}, {"pending": 1.0, "fairness": 0.6, "nodes": 3.0}]

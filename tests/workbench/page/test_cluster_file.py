@@ -68,7 +68,25 @@ async def test_pods_of_a_workload_are_one_group_whatever_keeps_each(source):
     documents = [*(await source.snapshot()).documents, *(document(each.build()) for each in web)]
     of_web, huge, _ = (await ClusterFileSource("test", Snapshot(documents)).pending()).groups
     assert (of_web.title, of_web.pods, of_web.reason) == ("Deployment default/web", 4, "Insufficient cpu")
-    assert (huge.title, huge.pods) == ("Pods of namespace default", 3)
+    assert (huge.title, huge.pods) == ("Pods like default/huge-0", 3)
+
+
+async def test_pods_that_nothing_makes_are_one_group_where_they_ask_for_the_same(source):
+    """Two that both find no node, one for a label and one for a taint, have nothing in common that could be changed."""
+    alike = [
+        make_pod(f"a-{i}").request(cpu="1").node_selector({"disk": "wrong"}).label("run", f"{i}") for i in range(2)
+    ]
+    other = make_pod("b").request(cpu="1").node_selector({"disk": "another"})
+    elsewhere = make_pod("c", "shop").request(cpu="1").node_selector({"disk": "another"})
+    documents = [*(await source.snapshot()).documents, *(document(each.build()) for each in (*alike, other, elsewhere))]
+    groups = (await ClusterFileSource("test", Snapshot(documents)).pending()).groups
+    assert {
+        group.title: group.named for group in groups if "huge" not in group.title and "small" not in group.title
+    } == {
+        "Pods like default/a-0": ("default/a-0", "default/a-1"),
+        "Pod default/b": ("default/b",),
+        "Pod shop/c": ("shop/c",),
+    }
 
 
 async def test_a_pending_pod_is_told_where_it_would_go_and_stays_where_it_is(source):

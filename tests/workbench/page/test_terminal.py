@@ -102,7 +102,7 @@ async def test_pending_pods_by_workload_what_would_help_and_the_story_of_one(sou
         while app._ahead.is_at_work:
             await pilot.pause()
         await pilot.press("down", "up")
-        assert rows(app, "pending-table")[0][2] == "Pods of namespace default"
+        assert rows(app, "pending-table")[0][2] == "Pods like default/huge-0"
         said = text(app, "pending-said")
         assert "Needs 99 CPU on one node, and node-00 has the most free, 8 of 8." in said
         assert "Request at most 8 CPU instead of 99 CPU." in said, said

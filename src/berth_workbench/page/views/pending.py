@@ -84,6 +84,8 @@ def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str
     elif found is None:
         tag("p", "Nothing has to be done: there is a place, which the scheduler has not come to yet.", "soft")
     else:
+        if len(pods) > 1 and not found.pods:  # they are looked at one by one
+            tag("p", f"For {found.pod}, and each of the others by itself:", "soft")
         if found.never:
             tag("p", whether_ever(found), "warn")
         with tag("ul", classes="remedies"):
