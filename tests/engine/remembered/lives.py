@@ -57,7 +57,7 @@ class Life:
 
     def __init__(self, seed: int, *, at_once: bool = False, habits: list[Habits] | None = None, **options: Any) -> None:
         self.rng = rng = Random(seed)
-        self.habits = habits or some_profile(rng)
+        self.habits = habits or some_profile(rng, is_tame=at_once and rng.random() < 0.6)
         in_tree = options.pop("in_tree", rng.random() < 0.2)
         checks_all = rng.random() < 0.05
         self.drawn, self.later = Drawn(seed), Later()
@@ -78,11 +78,9 @@ class Life:
             internals.have_little_room(self.cluster.core, rng.choice((2000, 6000)))
         self.births, self.decided, self.in_runs = 0, 0, 0
         self.size, self._unzoned = rng.choice(SIZES), rng.choice((0, 0, 0, 0.1))
-        self.templates = [self._template() for _ in range(rng.choice((1, 1, 2, 3)))]
+        self.templates = [self._template() for _ in range(rng.choice((1, 1, 1, 2, 3)))]
         # Few kinds of things happen in one life, so that what is remembered of the rest has time to become wrong.
         self._acts = rng.sample(self._all_acts(), rng.choice((2, 3, 4, 8)))
-        if at_once:
-            self._acts += [self._pods_come] * (1 + len(self._acts) // 2)
         for number in range(self.size):
             self._put_node(f"n{number}")
         self._is_in_attempt = False
@@ -146,7 +144,7 @@ class Life:
 
     def _pods_come(self) -> None:
         template, indexed = self.rng.choice(self.templates), self.rng.random() < 0.4
-        for _ in range(self.rng.choice((1, 1, 3, 6))):
+        for _ in range(self.rng.choice((2, 3, 5, 12) if self.at_once else (1, 1, 3, 6))):
             self.cluster.put(self._born(template, indexed=indexed))
 
     def _pods_run(self) -> None:
@@ -257,11 +255,13 @@ class Life:
     def live(self, steps: int) -> "Life":
         """Let so many things happen, and compare after each."""
         for _ in range(steps):
-            for _ in range(self.rng.choice((1, 1, 2))):
+            for _ in range(self.rng.choice((0, 1, 1)) if self.at_once else self.rng.choice((1, 1, 2))):
                 self.happen()
+            if self.at_once and self.rng.random() < 0.9:
+                self._pods_come()
             if self.rng.random() < 0.7:
                 self.decide(self.rng.choice((1, 2, 8)))
-            for pod in self._asked_about() if self.rng.random() < 0.6 else ():
+            for pod in self._asked_about() if self.rng.random() < (0.2 if self.at_once else 0.6) else ():
                 compare_every_view(self.cluster.core, pod, self.rng, self.later if self.rng.random() < 0.3 else None)
                 if self.rng.random() < 0.3:
                     compare_decisions(self.cluster, pod, self.rng.randrange(100))

@@ -64,10 +64,10 @@ class Habits(NamedTuple):
     weight: int = 1
 
 
-def some_profile(rng: Random) -> list[Habits]:
+def some_profile(rng: Random, *, is_tame: bool = False) -> list[Habits]:
     """Draw the plugins of a profile. What tame ones say can always be kept, and goes into sums that are kept."""
     names, family = ("A", "B", "C", "D")[: rng.randint(1, 4)], rng.random()
-    if family < 0.35:
+    if family < 0.35 and not is_tame:
         return [_wild_habits(rng, name) for name in names]
     tame = [_tame_habits(rng, name) for name in names]
     return [*tame[:3], _zone_scorer(rng, "Z")] if family > 0.8 else tame
@@ -112,7 +112,7 @@ def _tame_habits(rng: Random, name: str) -> Habits:
         rng.choice(((node,), (node, here), (node, here), (node, objects), (objects,), (node, here, objects)))
     )
     filters = rng.random() < 0.5
-    forms = frozenset(rng.choice((("columns", "row"), ("columns", "row"), ("columns",), ())))
+    forms = frozenset(rng.choice((*[("columns", "row")] * 5, ("columns",), ())))
     made = Habits(name, reads=rng.choice((("app",), ("app",), ("index",), ())), levels=rng.choice((2, 2, 5, 101)))
     if filters:
         made = made._replace(filter_on=depends(), filter_forms=forms, sees_kinds=rng.random() < 0.3)
