@@ -320,7 +320,7 @@ class Memos:
             if form is not None and entry.is_kept and entry.node_position == nodes:
                 needs = slot.dependencies
                 if needs.is_by_row or (needs.goes_by_world and entry.world == world):
-                    rows = self.changed_rows(nodes, entry.pod_position, with_pods=True)
+                    rows = self.changed_rows(nodes, entry.pod_position, needs.pods_on_node)
                     if rows is not None and len(rows) <= FEW_ROWS:
                         self._repair_rows(slot.runner, entry, rows, state, pod)
                         entry.pod_position = pods

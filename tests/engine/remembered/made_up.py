@@ -478,7 +478,7 @@ class MadeUp:
     def _score_of_row(self, state: Any, pod: Any, table: Any, row: int) -> int:
         node = table.nodes[row]
         if node is None:
-            return 77
+            return 77 if self.habits.levels > 1 else 0
         if self.habits.score_by == "left":
             return self._sum(self._fragment(pod), _node_part(node), state.read(f"{self.name}/left")) % 101
         everywhere = self._everywhere(self.habits.score_on, pod) if self.habits.score_by == "checksum" else ()
