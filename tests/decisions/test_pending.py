@@ -42,7 +42,7 @@ def test_a_gang_says_how_many_have_a_place_and_what_the_next_one_lacks_beside_th
 def test_one_member_is_told_the_same_and_not_that_it_would_fit_now():
     core = waiting(4, 4)
     decisions = [core.trace[f"default/train-{number}"] for number in range(4)]
-    lacks = [lack for each in decisions for lack in shortfalls(each, core.cache.table)]
+    lacks = [lack for each in decisions for lack in shortfalls(each, core.cache.table, None)]
     assert [(lack.most_free, lack.fits_now) for lack in lacks] == [("3", False)] * 2
 
 

@@ -26,7 +26,7 @@ def sentences(pod, *objects, afterwards=()):
     decision = core.trace["default/model"]
     for one in afterwards:
         core.handle(ObjectEvent("ADDED", "Node", one.build()), 2.0)
-    return [lack.sentence for lack in shortfalls(decision, core.cache.table)]
+    return [lack.sentence for lack in shortfalls(decision, core.cache.table, next(iter(core.profiles.values())))]
 
 
 MODEL = make_pod("model").request(memory="20Gi")

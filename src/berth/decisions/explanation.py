@@ -171,7 +171,7 @@ def explain(
             for asked in decision.asked
         ),
         time=time,
-        shortfalls=() if table is None or decision.chosen is not None else tuple(shortfalls(decision, table)),
+        shortfalls=() if table is None or decision.chosen is not None else tuple(shortfalls(decision, table, profile)),
         nominated_node=decision.nominated,
         details=details,
         score_details=told,

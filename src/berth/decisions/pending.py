@@ -25,6 +25,8 @@ PODS_NAMED = 20
 PODS_LOOKED_AT = 10
 """At how many pods of a group it is looked at what they lack."""
 SHORTFALLS = 4
+SHAPES_ASKED = 50
+"""Of so many pods that differ it is looked for what devices they lack."""
 NOT_TRIED = "not tried yet"
 _HEAD = re.compile(r"\d+/\d+ nodes are available: ")
 _BETWEEN = re.compile(r", (?=\d+ )")
@@ -91,11 +93,16 @@ class OnePending(NamedTuple):
 def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], namespace: str = "") -> PendingReport:
     """Return what is pending in one namespace, or in all. `told` is what a pod's last failure was, by uid."""
 
+    asked = set[int]()
+
     def lacks(one: OnePending) -> Iterator[Shortfall]:
         decision = core.trace.get(one.pod.key)
         if decision is None or not one.message or decision.chosen is not None or decision.pod.uid != one.pod.uid:
             return iter(())
-        return shortfalls(decision, core.cache.table)
+        # Devices are looked for among all nodes, which takes a while: of pods that are alike once, and not of too many.
+        is_new = id(one.pod.shape) not in asked and len(asked) < SHAPES_ASKED
+        asked.add(id(one.pod.shape))
+        return shortfalls(decision, core.cache.table, core.profiles.get(decision.profile) if is_new else None)
 
     pending = _all_pending(core, wall_time, told)
     return report_of((one for one in pending if namespace in ("", one.pod.namespace)), lacks)

@@ -11,9 +11,12 @@ from typing import Final
 from berth.decisions.shortfall import Shortfall
 
 _MESSAGE = re.compile(
-    r"\b(\d+)/(\d+) nodes are available: (.*?)\.?(?: no new claims to deallocate,.*| preemption: .*)?$"
+    r"\b(\d+)/(\d+) nodes are available: (.*?)\.?"
+    r"(?: (?:no new claims to deallocate|still not schedulable|deallocation of ResourceClaim completed),.*"
+    r"| preemption: .*)?$"
 )
 _PART = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
+_NO_DEVICES: Final = "cannot allocate all claims"
 _WORDS: Final = {
     "node(s) didn't match Pod's node affinity/selector": "do not have the labels that it asks for",
     "node(s) didn't match PersistentVolume's node affinity": "are not where its volume is",
@@ -27,7 +30,9 @@ _WORDS: Final = {
     "node(s) didn't match pod topology spread constraints": "would make its workload spread too unevenly",
     "node(s) didn't have free ports for the requested pod ports": "have its ports taken",
     "Too many pods": "have as many pods as they take",
+    _NO_DEVICES: "do not have free what its claims ask for",
 }
+_OF_ONE: Final = {"have": "has", "lack": "lacks", "are": "is", "do": "does", "say:": "says:"}
 _LOOKED_AT_BEFORE: Final = frozenset(
     each for each, words in _WORDS.items() if words.endswith(("asks for", "tolerate", "cordoned", "taken", "take"))
 )
@@ -52,17 +57,24 @@ def what_is_missing(message: str, shortfalls: Sequence[Shortfall] = ()) -> str:
     """Return in one sentence what keeps a pod from its place.
 
     Amounts come first where nodes lack some: plugins look at them only where labels and taints let the pod in, so these
-    nodes are the ones that it could have. Of several resources it is the one that most of them lack.
+    nodes are the ones that it could have. Of several resources, devices too, it is the one that most of them lack.
     """
     if not shortfalls:
         told = in_our_words(message)
     else:
-        told = max(shortfalls, key=lambda each: each.nodes).in_short
+        most = max(shortfalls, key=lambda each: each.nodes)
+        told, is_told = most.in_short, _NO_DEVICES if most.request else "Insufficient "
         found = _MESSAGE.search(message)
         for count, said in _PART.findall(found[3]) if found is not None else ():
-            if not said.startswith("Insufficient ") and said not in _LOOKED_AT_BEFORE:
-                told += f"; {count} {'node' if count == '1' else 'nodes'} {_reason(said)}"
+            if not said.startswith(is_told) and said not in _LOOKED_AT_BEFORE:
+                told += f"; {_one(_reason(said)) if count == '1' else f'{count} nodes {_reason(said)}'}"
     return f"{told[:1].upper()}{told[1:]}{'' if told.endswith('.') else '.'}"
+
+
+def _one(words: str) -> str:
+    """Return what is said of several nodes, of one."""
+    verb, _, rest = words.partition(" ")
+    return f"1 node {_OF_ONE.get(verb, verb)} {rest}"
 
 
 def _reason(said: str) -> str:

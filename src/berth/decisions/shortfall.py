@@ -6,7 +6,7 @@ quantities. A sentence speaks of these nodes only, and says so: another node may
 something else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 
 from berth.api.pod_resources import CPU, PODS
 from berth.cycle.decision import Decision
+from berth.engine.profile import Profile
+from berth.plugins.dra.plugin import DynamicResources
 from berth.state.table import NodeTable
 
+DEVICES = "deviceclass.resource.kubernetes.io/"
+"""What precedes the name of a class where its devices are asked for as a resource, as Kubernetes itself has it."""
+SELECTORS_TOLD = 100
+"""Selectors that are longer together are only mentioned."""
 _BINARY = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
@@ -33,9 +39,19 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
     """How many nodes were rejected for this."""
     fits_now: bool = False
     """Whether that node has enough by now."""
+    request: str = ""
+    """The request of a claim that asks for devices, `namespace/claim/request`; empty for other resources."""
+    selectors: tuple[str, ...] = ()
+    """What the request asks of the devices of its class."""
 
     @property
     def _need(self) -> str:
+        if self.request:
+            told = " and ".join(self.selectors)
+            told = told if len(told) <= SELECTORS_TOLD else "as its selectors say"
+            which = f" ({told})" if told else ""
+            devices = f"device{'' if self.needs == '1' else 's'} of the class {self.resource.removeprefix(DEVICES)}"
+            return f"needs {self.needs} {devices}{which}"
         if self.resource == PODS:
             return "needs room for one more pod"
         return f"needs {self.needs} {'CPU' if self.resource == CPU else self.resource}"
@@ -59,8 +75,11 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self._need}; {free}" + ("; that would do now" if self.fits_now else "")
 
 
-def shortfalls(decision: Decision, table: NodeTable) -> Iterator[Shortfall]:
-    """Yield what the nodes that a decision rejected lack, in the order of the reasons; nothing where one has room."""
+def shortfalls(decision: Decision, table: NodeTable, profile: Profile | None) -> Iterator[Shortfall]:
+    """Yield what the nodes that a decision rejected lack, in the order of the reasons; nothing where one has room.
+
+    The plugins of the profile that made the decision are asked what devices there are.
+    """
     if decision.is_held_back:
         return
     rows_of: dict[str, list[NDArray[np.intp]]] = {}
@@ -71,10 +90,25 @@ def shortfalls(decision: Decision, table: NodeTable) -> Iterator[Shortfall]:
         found = _shortfall(decision, table, resource, np.concatenate(parts))
         if found is not None:
             yield found
+    if not decision.beside:  # what members of its group would take of devices is not known any more
+        yield from _devices(decision, table, profile)
+
+
+def _devices(decision: Decision, table: NodeTable, profile: Profile | None) -> Iterator[Shortfall]:
+    for plugin in () if profile is None else profile.plugins:
+        if not isinstance(plugin.plugin, DynamicResources):
+            continue
+        rows = [row for status, part in decision.rejected if status.plugin == plugin.name for row in part.tolist()]
+        nodes = [table.node(row) for row in _there(decision, table, rows)]
+        for each in plugin.plugin.shortages(decision.pod, nodes) if nodes else ():
+            free, of = str(each.room.free), str(each.room.matching)
+            resource = f"{DEVICES}{each.device_class}"
+            count, request = str(each.needed), each.request
+            yield Shortfall(resource, count, free, of, each.node, len(nodes), request=request, selectors=each.selectors)
 
 
 def _shortfall(decision: Decision, table: NodeTable, resource: str, rows: NDArray[np.intp]) -> Shortfall | None:
-    there = [row for row in rows.tolist() if row < table.capacity and table.names[row] == decision.names[row]]
+    there = _there(decision, table, rows.tolist())
     if not there:
         return None
     rows = np.array(there, dtype=np.intp)
@@ -96,6 +130,11 @@ def _shortfall(decision: Decision, table: NodeTable, resource: str, rows: NDArra
         len(rows),
         bool(free[best] >= needs),
     )
+
+
+def _there(decision: Decision, table: NodeTable, rows: Iterable[int]) -> list[int]:
+    """Return the rows that still hold the nodes that a decision was about."""
+    return [row for row in rows if row < table.capacity and table.names[row] == decision.names[row]]
 
 
 def _beside(decision: Decision, table: NodeTable, resource: str) -> NDArray[np.int64]:

@@ -173,11 +173,12 @@ class ClusterFileSource:
         if decision.chosen is not None and (message := self._held_back(pod)):
             outcome = "unschedulable"
         line = DecisionLine(pod.key, outcome, None, message or fits, 0, _since(pod))
-        lacks = () if decision.chosen is not None else tuple(shortfalls(decision, self._cluster.core.cache.table))
+        core = self._cluster.core
+        lacks = tuple(shortfalls(decision, core.cache.table, profile_of(core, pod))) if decision.chosen is None else ()
         reason = reasons_of(message) if message else FITS_NOW
         queue = "unschedulable" if message else "active"
-        info = self._cluster.core.intake.info(pod)
-        group = group_in(self._cluster.core, info)
+        info = core.intake.info(pod)
+        group = group_in(core, info)
         return _Judged(OnePending(info, queue, reason, message or FITS_NOW, line.time, group=group), line, lacks)
 
     def _held_back(self, pod: Pod) -> str:

@@ -11,8 +11,10 @@ Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from berth.api.device_taints import prevents
-from berth.api.dra import DeviceClass, ResourceClaim
+from berth.api.dra import DeviceClass, DeviceRequest, ResourceClaim
 from berth.api.node import Node
 from berth.framework.work_budget import WorkBudget
 from berth.plugins.dra.capacity import Consumed, consume, consumed_by, fits
@@ -71,6 +73,15 @@ class ClaimDevices(NamedTuple):
     asks: tuple[Ask, ...]
 
 
+class DeviceRoom(NamedTuple):
+    """What there is on a node for one request alone."""
+
+    free: int
+    """How many devices it would get, up to what it asks for."""
+    matching: int
+    """How many it might get if nobody had any."""
+
+
 class _TooManyDevicesError(Exception):
     """A claim would get more devices than fit into its status; another alternative may need fewer."""
 
@@ -114,6 +125,20 @@ class Allocator:
         if any(pool.fault for pool in pools):
             raise InvalidPoolsError(INVALID_POOLS)
         return None
+
+    def room_for(self, node: Node, pools: Pools, claim: ResourceClaim, request: DeviceRequest) -> DeviceRoom:
+        """Return how many devices one request of a claim would get on a node if it asked for nothing else.
+
+        No more than it asks for. What the search confirms counts, not what is free: devices may share what they are
+        made of, or have to match. Raises as `allocate` does.
+        """
+        assert request.exactly is not None, "asked of a request without alternatives"
+        of_it = _alone(claim, request, request.exactly.count)
+        free, matching = _Search(self, node, pools, [of_it]).free_and_matching()
+        most = min(free, request.exactly.count)
+        while most and self.allocate(node, pools, [_alone(claim, request, most)]) is None:
+            most -= 1
+        return DeviceRoom(most, matching)
 
     def available(self, pool: Pool) -> Counters:
         """Return what is left of a pool's counters before this pod takes anything."""
@@ -358,6 +383,16 @@ class _Search:
                 demands.append(tuple(self._demand(claim, request, number) for number in range(len(asks))))
         return Outlook(tuple(demands))
 
+    def free_and_matching(self) -> tuple[int, int]:
+        """Return how many devices the first request accepts, of those that nobody has, and of all."""
+        ask = self._asks[0][0][0]
+        accepted = [
+            device
+            for _, device in self._candidates
+            if self._is_selectable(ask, device) and not self._is_barred(ask, device)
+        ]
+        return sum(not self._is_in_use(0, ask, device) for device in accepted), len(accepted)
+
     def _demand(self, claim: int, request: int, number: int) -> Demand:
         ask = self._asks[claim][request][number]
         accepts = shares = 0
@@ -502,6 +537,16 @@ class _Search:
     def _unconstrain(self, claim: int, base: str, sub: str) -> None:
         for constraint in self._constraints[claim]:
             constraint.remove(base, sub)
+
+
+def _alone(claim: ResourceClaim, request: DeviceRequest, count: int) -> ResourceClaim:
+    """Return a claim that asks for so many devices of one request, and for nothing else."""
+    assert request.exactly is not None, "asked of a request without alternatives"
+    fewer = replace(request, exactly=replace(request.exactly, count=count))
+    of_it = [each for each in claim.spec.devices.constraints if not each.requests or request.name in each.requests]
+    constraints = tuple(replace(each, requests=()) for each in of_it)
+    devices = replace(claim.spec.devices, requests=(fewer,), constraints=constraints)
+    return replace(claim, spec=replace(claim.spec, devices=devices))
 
 
 def _count(claim: ResourceClaim) -> int:

@@ -143,7 +143,10 @@ class Ledger:
     def written(self, reserved_uid: str, claim: ResourceClaim) -> None:
         """Note a claim as the API server returned it; it counts until the watch has brought it."""
         self._sync()  # first, to know whether the claim existed before
-        self._written[claim.metadata.uid] = claim
+        stored: ResourceClaim | None = self._objects.get(CLAIM, key_of(claim))
+        # Where the watch was faster there is nothing to wait for. A what-if takes back what is stored, and not this.
+        if stored is None or stored.metadata.uid != claim.metadata.uid or not _has_come(stored, claim):
+            self._written[claim.metadata.uid] = claim
         self.release(reserved_uid)
         self._outdated.add(claim.metadata.uid)
 

@@ -12,12 +12,12 @@ allocation is whose devices are not ready.
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import ceil
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import msgspec
 import numpy as np
 
-from berth.api.dra import DeviceClass, ResourceClaim
+from berth.api.dra import DeviceClass, DeviceRequest, ResourceClaim
 from berth.api.node import Node
 from berth.api.pod import Container
 from berth.config.durations import Duration
@@ -51,8 +51,14 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
-from berth.framework.work_budget import STEPS_PER_NODE, STEPS_PER_SECOND, WorkBudget
-from berth.plugins.dra.allocator import AllocationGivenUpError, AllocationTimeoutError, Allocator, InvalidPoolsError
+from berth.framework.work_budget import STEPS_PER_NODE, STEPS_PER_SECOND, OutOfBudgetError, WorkBudget
+from berth.plugins.dra.allocator import (
+    AllocationGivenUpError,
+    AllocationTimeoutError,
+    Allocator,
+    DeviceRoom,
+    InvalidPoolsError,
+)
 from berth.plugins.dra.cel import Selectors
 from berth.plugins.dra.claim_writes import ClaimBinder
 from berth.plugins.dra.claims import ClaimsMissingError, claims_of, is_used_by_others
@@ -71,7 +77,7 @@ from berth.plugins.dra.hints import ClaimHints
 from berth.plugins.dra.ledger import Ledger
 from berth.plugins.dra.outcomes import KeptOutcomes, NodeAllocation, NodeOutcome, Outcomes
 from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
-from berth.plugins.dra.requests import AllocationError, Gates, claim_key
+from berth.plugins.dra.requests import EXACT_COUNT, AllocationError, Gates, claim_key
 from berth.plugins.dra.results import allocation_of
 from berth.plugins.dra.scores import allocation_score, has_alternatives
 from berth.plugins.dra.state import StateData
@@ -103,6 +109,9 @@ NO_ALLOCATION = "claim allocation not found for node"
 
 MIN_BINDING_TIMEOUT_S = 1.0
 DEFAULT_FILTER_TIMEOUT, DEFAULT_BINDING_TIMEOUT = Duration(10), Duration(600)
+
+STEPS_TO_TELL = STEPS_PER_SECOND // 10
+"""What it may cost to tell people of devices: about a tenth of a second, in which nothing is scheduled."""
 
 FILTER_TIMEOUT_GATE = "DRASchedulerFilterTimeout"
 BINDING_TIMEOUT_GATES = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
@@ -144,6 +153,20 @@ class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
             yield invalid(f"{path}.filterTimeout", str(self.filter_timeout), "must be zero or positive")
         if self.binding_timeout is not None and self.binding_timeout < MIN_BINDING_TIMEOUT_S:
             yield invalid(f"{path}.bindingTimeout", str(self.binding_timeout), "must be at least 1 second")
+
+
+class DeviceShortage(NamedTuple):
+    """A request of a claim that no node has enough devices for."""
+
+    request: str
+    """`namespace/claim/request`."""
+    device_class: str
+    selectors: tuple[str, ...]
+    """What the request asks of devices beside the class."""
+    needed: int
+    node: str
+    """The one of the nodes that has most."""
+    room: DeviceRoom
 
 
 @final
@@ -413,6 +436,41 @@ class DynamicResources(
         if pod_state.outcomes is not None:
             pod_state.outcomes.by_node[node.metadata.name] = outcome
         return _told(outcome)
+
+    def shortages(self, pod: PodInfo, nodes: Sequence[Node]) -> list[DeviceShortage]:
+        """Return the requests of a pod's claims that none of these nodes has enough devices for, and the best of them.
+
+        For people: as things are now, and by the search itself. Nothing where that would take too long.
+        """
+        try:
+            claims = [claim for claim in claims_of(pod, self._ledger) if claim.status.allocation is None]
+            allocator = self._allocator(WorkBudget(STEPS_TO_TELL))
+            asked = [(claim, request) for claim in claims for request in claim.spec.devices.requests]
+            told = (self._shortage(allocator, claim, request, nodes) for claim, request in asked)
+            return [each for each in told if each is not None]
+        except (ClaimsMissingError, AllocationError, AllocationGivenUpError, AllocationTimeoutError, OutOfBudgetError):
+            return []
+
+    def _shortage(
+        self, allocator: Allocator, claim: ResourceClaim, request: DeviceRequest, nodes: Sequence[Node]
+    ) -> DeviceShortage | None:
+        asked, best = request.exactly, None
+        if asked is None or asked.allocation_mode != EXACT_COUNT:
+            return None
+        for node in nodes:
+            try:
+                room = allocator.room_for(node, self._inventory.pools(node), claim, request)
+            except InvalidPoolsError:
+                continue
+            if room.free >= asked.count:
+                return None
+            if best is None or room > best[1]:
+                best = node, room
+        if best is None:
+            return None
+        texts = tuple(each.cel.expression for each in asked.selectors if each.cel is not None)
+        name = f"{claim_key(claim)}/{request.name}"
+        return DeviceShortage(name, asked.device_class_name, texts, asked.count, best[0].metadata.name, best[1])
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis

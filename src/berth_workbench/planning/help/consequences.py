@@ -11,8 +11,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import msgspec
 
 from berth.api.codec import ObjectError
+from berth.api.dra import ResourceClaim
 from berth.api.pod import Pod
 from berth.state.cache import on_node
+from berth.state.objects import key_of
 from berth_workbench.planning.help.group import Group, group_of, make_missing
 from berth_workbench.planning.help.proof import ChangeProver, Proposal, document_of
 from berth_workbench.planning.help.proposals import more_unavailable, pods_deleted, pods_moved
@@ -219,6 +221,8 @@ class Consequences:
         """
         cluster, change = self._site.cluster, proposal.change
         for each in (proposal, *proposal.also):
+            for claim in (obj for obj in each.objects if isinstance(obj, ResourceClaim)):
+                self._make_way(claim)
             cluster.create(each.objects)
             if each.node is not None:
                 cluster.put(each.node)
@@ -232,6 +236,12 @@ class Consequences:
             return self.group.size
         self._scale(proposal.replicas)
         return proposal.replicas
+
+    def _make_way(self, claim: ResourceClaim) -> None:
+        """Delete the claim that another takes the place of, where that asks for something else."""
+        known = self._site.cluster.objects.get(("ResourceClaim", key_of(claim)))
+        if known is not None and known.spec != claim.spec:
+            self._site.cluster.delete("ResourceClaim", key_of(claim))
 
     def _delete(self, pod: Pod) -> None:
         """Delete a pod; its controller makes another, also a DaemonSet's on the same node, and so does a kubelet."""

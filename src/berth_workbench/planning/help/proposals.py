@@ -14,6 +14,7 @@ import msgspec
 from berth.api.codec import ObjectError, decode
 from berth.api.dra import ResourceClaim
 from berth.api.node import Node
+from berth.api.pod import Pod
 from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.needs import NodeEdit, PodEdit, PodQuestion
@@ -132,6 +133,65 @@ def of_object(obj: Any, what: str, edit: Callable[[Json], None], kind: str) -> P
         command=f"kubectl -n {namespace} {verb} --type {patch_type} -p {shell_quoted(patch)}",
     )
     return Proposal(change, objects=(made,))
+
+
+def of_device_claims(
+    claims: Sequence[ResourceClaim],
+    template: str,
+    pods: Sequence[Pod],
+    what: str,
+    edit: Callable[[Json], None],
+    kind: str,
+) -> Proposal | None:
+    """Return the proposal to ask for other devices: in the one claim, or in the template that these were made of.
+
+    Neither can be changed, so they are made anew; those of a template with `pods`, whose claims they are.
+    None where what comes of the edit is no claim.
+    """
+    made = []
+    for claim in claims:
+        after = document_of(claim)
+        after["metadata"]["uid"] += "~"
+        edit(after)
+        try:
+            made.append(decode("ResourceClaim", after))
+        except ObjectError:
+            return None
+    before, after = _spec_of(claims[0]), _spec_of(made[0])
+    if template:
+        before, after = {"spec": before}, {"spec": after}
+    patch_type, patch = patch_of(before, after)
+    of_kind, namespace = "ResourceClaimTemplate" if template else "ResourceClaim", claims[0].metadata.namespace
+    name = template or claims[0].metadata.name
+    command = (
+        f"kubectl -n {quote(namespace)} get {of_kind.lower()} {quote(name)} -o yaml > claim.yaml; "
+        f"kubectl patch --local -f claim.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
+        "kubectl replace --force -f new.yaml"
+    )
+    if template:
+        names = " ".join(quote(each.metadata.name) for each in pods)
+        command += f" && kubectl -n {quote(namespace)} delete pod {names}"
+    also = ", and the pods that wait" if template else ""
+    change = Change(
+        on="cluster",
+        what=f"{what} of the {of_kind} {namespace}/{name} (make it anew{also}: it cannot be changed)",
+        patch=patch,
+        fits_on=(),
+        patch_type=patch_type,
+        target=f"{of_kind}/{namespace}/{name}",
+        kind=kind,
+        cost=OTHER_COST,
+        command=command,
+    )
+    return Proposal(change, objects=tuple(made))
+
+
+def _spec_of(claim: ResourceClaim) -> Json:
+    """Return what a claim's manifest says: a request's only form has no name of its own there."""
+    spec: Json = document_of(claim)["spec"]
+    for request in spec["devices"]["requests"]:
+        request.get("exactly", {}).pop("name", None)
+    return {"spec": spec}
 
 
 def of_idle_claim(claim: ResourceClaim) -> Proposal:
