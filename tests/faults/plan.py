@@ -76,6 +76,8 @@ class Plan(NamedTuple):
     """By moment."""
     lag_s: float = 0.0
     """How late every change of a pod is shown by its watch."""
+    qps: float = 0.0
+    """How many writes each process lets itself send a second; 0: any number."""
 
     def without(self, things):
         """The same history, without these things."""
@@ -86,7 +88,8 @@ class Plan(NamedTuple):
         head = (
             f"seed {self.seed}: {self.candidates or 'no'} candidates, plugin {self.has_plugin}, extender "
             f"{self.has_extender} (binds {self.extender_binds}), groups {self.has_groups}, "
-            f"unschedulable for at most {self.unschedulable_age_s} s, the watch of pods {self.lag_s:g} s late"
+            f"unschedulable for at most {self.unschedulable_age_s} s, the watch of pods {self.lag_s:g} s late, "
+            f"{self.qps or 'any number of'} writes a second"
         )
         return "\n".join((head, *map(str, self.things)))
 
@@ -107,6 +110,7 @@ def plan_of(seed, faults=None):
         unschedulable_age_s=None if "plugins" in chosen else rng.choice((None, math.inf)),
         things=(),
         lag_s=random.Random(f"lag {seed}").choice(LAGS_S),
+        qps=random.Random(f"qps {seed}").choice((0.0, 0.0, 0.0, 2.0, 20.0)),
     )
     things = [*_cluster(rng), *_life(rng, plan)]
     for kind in chosen:

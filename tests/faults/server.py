@@ -26,7 +26,7 @@ from berth_cluster.storage.store import Store, own
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DEVICES = 2
 SETTINGS = ClusterSettings(heartbeat_s=0.0, devices_per_node=DEVICES)
-POD, NODE, LEASE = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Lease"]
+POD, NODE, LEASE, EVENT = (RESOURCES[kind] for kind in ("Pod", "Node", "Lease", "Event"))
 TOO_LARGE = "Too large resource version: {asked}, current: {current}"
 
 
@@ -113,6 +113,9 @@ class Server:
 
     def nodes(self):
         return self.store.objects(NODE)
+
+    def events(self, reason):
+        return [event for event in self.store.objects(EVENT) if event["reason"] == reason]
 
     def find(self, kind, name):
         resource = RESOURCES[kind]

@@ -103,6 +103,33 @@ def test_the_lease_is_kept_until_the_last_binding_has_ended(seed):
     assert max(bound) < given_up[0], "the next to lead must not decide while bindings are under way"
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("trouble", [None, Trouble("error", ("bind",), (), 60.0, 0.3, 503)])
+def test_a_stop_in_a_burst_leaves_what_is_not_sent_to_the_standby_at_once(seed, trouble):
+    """What waits for the rate limit would take half a minute; the lease is given up in as long as answers take."""
+    pods, stop_s = 60, 4.0
+    lived = History(
+        plan(
+            seed,
+            *(Thing(0.0, "add_node", (f"node-{index}", ("4", 110, "a"))) for index in range(2)),
+            *(Thing(2.0, "trouble", (index, trouble)) for index in (0, 1) if trouble is not None),
+            *(Thing(3.0, "add_pod", (f"p{index}", {"cpu": "100m"})) for index in range(pods)),
+            candidates=2,
+            qps=2.0,
+        )
+    )
+    lived.sim.at(stop_s, lambda: lived.leader.tell_to_stop())
+    lived.live()
+    given_up = [now for now, _, text, _ in lived.sim.story if text.startswith("the lease is given up")]
+    bound = [now for now, _, text, _ in lived.sim.story if text.startswith("pod %s (%s) is bound")]
+    assert len(bound) == pods and min(bound) < stop_s < max(bound)
+    assert stop_s < given_up[0] < stop_s + 1.0
+    assert min(now for now in bound if now > given_up[0]) < given_up[0] + 2.0, "the standby takes over at once"
+    told = {event["involvedObject"]["name"] for event in lived.server.events("Scheduled")}
+    assert len(told) == pods, "each binding that was made is told"
+    assert not lived.server.events("FailedScheduling")
+
+
 @pytest.mark.parametrize("lag_s", [0.06, 0.4, 10.0])
 def test_a_preemptor_costs_one_victim_however_late_the_watch_is(lag_s):
     """While a late watch still shows the victim as running, growing nodes wake the preemptor again and again."""

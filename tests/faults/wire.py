@@ -11,8 +11,9 @@ from collections import Counter, deque
 from contextlib import suppress
 from typing import NamedTuple
 
-from berth.api.errors import ApiError, ConnectionLost
+from berth.api.errors import ApiError, CalledOff, ConnectionLost
 from berth.api.resources import Resource
+from berth.kube.http.rate_limit import RateLimit, TokenBucket
 from berth_cluster.apimachinery.resource_types import resource_type
 from berth_cluster.serving.responses import encode
 from tests import protobuf
@@ -98,6 +99,10 @@ class Wire:
         self.base_s = rng.uniform(0.0005, 0.01)
         self.has_streaming_lists = rng.random() < 0.5
         self.speaks_protobuf = rng.random() < 0.5
+        limit = RateLimit(qps=process.history.plan.qps or -1, burst=4)
+        self._turns, self._turns_of_events = (TokenBucket(limit, clock=lambda: sim.now) for _ in range(2))
+        self._guard = None
+        self.is_called_off = False
         self.requests = 0
         self.under_way, self.most_under_way = Counter(), Counter()
         """Requests that are not answered yet, by verb, and how many there have been at most."""
@@ -109,6 +114,28 @@ class Wire:
         self.is_cut = True
         for stream in tuple(self.streams):
             stream.close()
+
+    def guarded(self, guard):
+        """Ask this before each write is sent; a process has one lease here, and so one guard."""
+        self._guard = guard
+        return self
+
+    def call_off(self):
+        """Send no more writes but events and leases, as `HttpTransport`."""
+        self.is_called_off = True
+        self._turns.open()
+        self._turns_of_events.open()
+
+    async def _take_turn(self, verb, resource):
+        """Wait, as a client with a rate limit does, for a write's turn; leases are never late."""
+        if verb not in WRITES or resource.plural == "leases":
+            return
+        is_event = resource.plural == "events"
+        await (self._turns_of_events if is_event else self._turns).acquire()
+        if self.is_called_off and not is_event:
+            raise CalledOff("not sent")
+        if self._guard is not None:
+            self._guard.check()
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -161,6 +188,7 @@ class Wire:
     # -- one request ---------------------------------------------------------------------------------------------
 
     async def _call(self, verb, resource, name, body, act):
+        await self._take_turn(verb, resource)
         request = Request(self.process, self.process.identity, verb, resource.plural, name, body, act)
         self.requests += 1
         self.process.is_about_to_send(request)

@@ -65,7 +65,7 @@ class Bench:
     async def do(self, *effects):
         self.effects.carry_out(effects)
         writer = asyncio.create_task(self.recorder.run())
-        assert await self.effects.drain(2)
+        assert await self.effects.drain(2) and await self.recorder.drain(2)
         writer.cancel()
         await asyncio.gather(writer, return_exceptions=True)
 

@@ -9,6 +9,7 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import SetPodGroupCondition
 from berth.kube.fence import WriteRefused
+from berth.kube.pauses import Pauses
 from berth.runtime.acting.group_status import GroupStatusPatcher, condition_patch
 from berth.runtime.acting.status_patcher import MAX_TRIES
 from berth_cluster.apimachinery.resource_types import BY_KEY
@@ -92,7 +93,7 @@ async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr(bench.patcher, "_sleep", sleep)
+    monkeypatch.setattr(bench.patcher, "_pauses", Pauses(sleep))
     bench.world.transport.refuse("patch", ApiError(429, "TooManyRequests", "slow down", retry_after_s=42.0))
     bench.patcher.put(condition(bench.uid))
     assert await bench.patcher.drain(WAIT_S)

@@ -11,6 +11,7 @@ from berth.api.codec import decode
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import PatchPodStatus, PodRef
 from berth.kube.fence import WriteRefused
+from berth.kube.pauses import Pauses
 from berth.runtime.acting.pod_status import PodStatusPatcher, patch_body
 from berth.runtime.acting.status_patcher import MAX_TRIES
 from tests.runtime.world import World, at_once
@@ -169,7 +170,7 @@ async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr(bench.patcher, "_sleep", sleep)
+    monkeypatch.setattr(bench.patcher, "_pauses", Pauses(sleep))
     bench.transport.refuse("patch", ApiError(429, "TooManyRequests", "slow down", retry_after_s=42.0))
     bench.patcher.put(unschedulable("no room", bench.pod))
     assert await bench.patcher.drain(WAIT_S)

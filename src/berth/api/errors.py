@@ -97,6 +97,10 @@ class ConnectionLost(TransportError):  # noqa: N818 - it says what happened; the
         return self.sent
 
 
+class CalledOff(TransportError):  # noqa: N818 - it says what happened; the base says it is an error
+    """The request was not sent, and will not be, since the process is ending: it is left to the successor."""
+
+
 class _WireStatus(msgspec.Struct, frozen=True, rename="camel"):
     """metav1.Status as far as a client reads it; a server may leave out any of it."""
 

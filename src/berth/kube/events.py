@@ -141,6 +141,10 @@ class EventRecorder:
             return False
         return True
 
+    def tell_what_was_done_first(self) -> None:
+        """Let warnings wait: the process is ending, and whoever comes next finds reason for them again."""
+        self._queue = deque(sorted(self._queue, key=lambda series: series.key.type != "Normal"))
+
     # -- the queue -----------------------------------------------------------------------------------------
 
     def _enqueue(self, series: EventSeries) -> None:

@@ -1,7 +1,12 @@
-"""The end of scheduling: nothing new begins, and what is under way gets a little time."""
+"""The end of scheduling: nothing new begins, what was not sent is called off, and what was sent gets a little time.
+
+Pods whose binding still waits for its turn are left to the successor, who waits for the lease: what was sent is over in
+as long as the API server takes to answer, and what was never sent would take as long as the rate limit lets it.
+"""
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from berth.runtime.acting.effects import Effects
 from berth.runtime.arrivals import Arrivals
@@ -19,9 +24,11 @@ _log = logging.getLogger("berth.scheduler")
 class GracefulStop:
     """Waits for the cycle and the requests under way, and for what follows from their answers."""
 
-    __slots__ = ("_arrivals", "_effects", "_work")
+    __slots__ = ("_arrivals", "_call_off", "_effects", "_work")
 
-    def __init__(self, work: CoreWork, arrivals: Arrivals, effects: Effects) -> None:
+    def __init__(self, work: CoreWork, arrivals: Arrivals, effects: Effects, call_off: Callable[[], object]) -> None:
+        """`call_off` has the transport send no more writes."""
+        self._call_off = call_off
         self._work = work
         self._arrivals = arrivals
         self._effects = effects
@@ -44,11 +51,14 @@ class GracefulStop:
         """Have the core take in all answers, and wait for what follows from them."""
         loop = asyncio.get_running_loop()
         until = loop.time() + DRAIN_S
+        if left := self._effects.call_off():
+            _log.info("ending: %d bindings that wait are left to the next to schedule", left)
+        self._call_off()
         is_over = False
         while not is_over:
             is_over = not await self._last_turn(until - loop.time())
             if not await self._effects.drain(max(0.0, until - loop.time())):
-                _log.warning("ending with requests under way: %s", _counts(self._effects.pending) or "events")
+                _log.warning("ending with requests under way: %s", _counts(self._effects.pending))
                 is_over = True
             is_over = is_over or not self._arrivals
 

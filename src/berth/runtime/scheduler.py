@@ -6,12 +6,12 @@ slices of a few milliseconds, which the loop hands to a runner, most often a thr
 What arrives during a slice waits for the next; what a slice wants done is begun when it has ended. The order of events:
 
     follow (list and watch) → all synced → lead, if leaders are elected → schedule until told to stop, or leadership
-    is lost → wait for what is under way → give the lease up
+    is lost → wait for what is under way → give the lease up → write the events that are left
 
 Each step has a class of its own: `WatchedResources` and `Arrivals`, `Leadership`, `CoreWork`, `GracefulStop`, and
 beside them `Reconfiguration`. `LiveScheduler` makes them and takes them in this order.
 
-Where leaders are elected, everything that is written passes the elector's fence (`berth.kube.fence`).
+Where leaders are elected, everything that is written but events passes the elector's fence (`berth.kube.fence`).
 """
 
 import asyncio
@@ -59,6 +59,9 @@ from berth.runtime.watched_resources import WatchedResources
 
 LAST_SLICE_S = 0.5
 """How long the end waits for a slice that is under way, many times what a slice takes."""
+
+LAST_EVENTS_S = 5.0
+"""How long the end waits for events, when another may schedule already."""
 
 Answered = TypeVar("Answered")
 
@@ -149,8 +152,9 @@ class LiveScheduler:
             wall_clock=wall_clock, rng=rng,
         )  # fmt: skip
         name = next(iter(core.profiles))
+        # What was done is told by whoever did it, after the lease was given up as well: no fence keeps that back.
         self._recorder = EventRecorder(
-            leadership.writing,
+            transport,
             reporting_controller=name,
             reporting_instance=f"{name}-{socket.gethostname()}",
             clock=wall_clock,
@@ -169,7 +173,7 @@ class LiveScheduler:
             pod_written=self.following.expect_pods,
         )  # fmt: skip
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
-        self._drain = GracefulStop(self._work, self._arrivals, self._effects)
+        self._drain = GracefulStop(self._work, self._arrivals, self._effects, _calling_off(transport))
         self._reconfiguration = Reconfiguration(
             InForce(config, registry), self._work, self._arrivals, self._effects, self.following, make_core,
             extenders_for, clock, self._recorder,
@@ -266,9 +270,18 @@ class LiveScheduler:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Schedule until `stop` is set; raises `LeadershipLost`, `CycleStuck`, or whatever bug ended it."""
+        events = asyncio.create_task(self._recorder.run(), name="events")
+        try:
+            await self._run(stop, events)
+            if not await self._recorder.drain(LAST_EVENTS_S):
+                _log.warning("ending before all events are written: the API server does not keep up")
+        finally:
+            await cancel((events,))
+
+    async def _run(self, stop: asyncio.Event, events: "asyncio.Task[None]") -> None:
+        """Schedule, and give the lease up; events are still written after that."""
         helpers = [
             asyncio.create_task(self.following.run(), name="following"),
-            asyncio.create_task(self._recorder.run(), name="events"),
             asyncio.create_task(self._reconfiguration.watch(), name="new plugins"),
         ]
         if not isinstance(self._runner, Inline):
@@ -277,10 +290,11 @@ class LiveScheduler:
         leading = asyncio.create_task(self._lead(), name="scheduling")
         told = asyncio.create_task(stop.wait(), name="stop")
         try:
-            await asyncio.wait({core, leading, told, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({core, leading, told, events, *helpers}, return_when=asyncio.FIRST_COMPLETED)
             self._work.is_stopping = True
-            raise_failure((*helpers, core, leading))
+            raise_failure((*helpers, events, core, leading))
             await cancel((core,))
+            self._recorder.tell_what_was_done_first()
             await self._drain.run(leading)
         finally:
             self._work.is_leading = False
@@ -371,6 +385,13 @@ class LiveScheduler:
     def _known_pod(self, pod: PodRef) -> Pod | None:
         found: Pod | None = self.following.find("Pod", pod.namespace, pod.name)
         return found if found is not None and found.metadata.uid == pod.uid else None
+
+
+def _calling_off(transport: Transport) -> Callable[[], object]:
+    """Return what has a transport send no more writes: one that holds them back for a while has a way to do that."""
+    # By the class, not the instance: stand-ins in tests take any name for a verb.
+    found: Callable[[Transport], None] | None = getattr(type(transport), "call_off", None)
+    return (lambda: None) if found is None else partial(found, transport)
 
 
 def _installed_plugins() -> Registry:

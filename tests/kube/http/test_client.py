@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from berth.api.errors import ApiError, ConnectionLost
+from berth.api.errors import ApiError, CalledOff, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.credentials.sources import ClusterAccess, Credential, StaticCredential
 from berth.kube.credentials.tls import TlsSettings
@@ -18,7 +18,7 @@ from berth.kube.http.rate_limit import RateLimit
 from berth.kube.reflector import Reflector
 from tests import protobuf
 from tests.kube.servers import Certificates, serving
-from tests.waiting import WAIT_S, for_ever, until
+from tests.waiting import WAIT_S, for_ever, settle, until
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
@@ -714,6 +714,62 @@ class TestRateLimit:
             await transport.update(LEASE, "ns", "l", b"{}")
             await transport.get(LEASE, "ns", "l")
             assert len(waits) == 1
+
+
+class TestCallingOff:
+    """At the end of the process: what was not sent is not sent any more, whatever it waits for."""
+
+    async def test_writes_that_wait_for_their_turn_end_unsent_and_reads_and_events_pass(self):
+        recorder = Recorder()
+        slow = RateLimit(qps=0.001, burst=1)
+        async with transport_to(recorder, rate_limit=slow, sleep=lambda _: for_ever()) as transport:
+            guarded = transport.guarded(Open())
+            first = [transport.bind("ns", "first", b"{}"), transport.create(EVENT, "ns", b"{}")]
+            await asyncio.gather(*first)
+            waiting = [
+                asyncio.create_task(call)
+                for call in (
+                    transport.bind("ns", "p", b"{}"),
+                    guarded.bind("ns", "p", b"{}"),
+                    transport.get(POD, "ns", "p"),
+                    transport.create(EVENT, "ns", b'{"late":1}'),
+                )
+            ]
+            await settle()
+            assert len(recorder.requests) == 2 and not any(task.done() for task in waiting)
+            transport.call_off()
+            bound, fenced, read, event = await asyncio.gather(*waiting, return_exceptions=True)
+            assert type(bound) is type(fenced) is CalledOff and (read, event) == (b"{}", b"{}")
+            with pytest.raises(CalledOff, match="the process is ending"):
+                await transport.patch(POD, "ns", "p", b"{}", "application/merge-patch+json")
+            await transport.update(LEASE, "ns", "l", b"{}")
+            await transport.create(EVENT, "ns", b"{}")
+        assert [request[0] for request in recorder.requests].count("POST") == 4
+
+    async def test_a_write_that_the_server_has_put_off_ends_too(self):
+        async def later(_request):
+            asked.append(1)
+            return web.Response(status=429, headers={"Retry-After": "9"})
+
+        asked = []
+        async with transport_to(later, sleep=lambda _: for_ever()) as transport:
+            binding = asyncio.create_task(transport.bind("ns", "p", b"{}"))
+            await until(lambda: asked)
+            await settle()
+            transport.call_off()
+            with pytest.raises(CalledOff):
+                await binding
+        assert len(asked) == 1
+
+
+class Open:
+    """A fence that lets everything pass."""
+
+    def check(self):
+        pass
+
+    def left_s(self):
+        return 9.0
 
 
 class TestTls:

@@ -27,7 +27,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from berth.api import protobuf_pods
-from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
+from berth.api.errors import ApiError, CalledOff, ConnectionLost, api_error_from_body
 from berth.api.redaction import REDACTED, SHORTEST_KNOWN
 from berth.api.resources import RESOURCES, Resource
 from berth.kube.credentials.replaced_files import LOOK_AGAIN_S
@@ -39,6 +39,7 @@ from berth.kube.http.open_watches import OpenWatch, OpenWatches
 from berth.kube.http.rate_limit import RateLimit, TokenBucket
 from berth.kube.http.refusals import BINDINGS, Refusals
 from berth.kube.http.watcher import RequestWatcher
+from berth.kube.pauses import Pauses
 
 # client-go: at most ten tries while the server answers with Retry-After.
 MAX_RETRIES = 10
@@ -96,7 +97,7 @@ class HttpTransport:
 
     __slots__ = (
         "_access", "_buckets", "_connections", "_curl_headers", "_headers", "_host", "_idle_s", "_list_timeout",
-        "_main_bucket", "_open_watches", "_sleep", "_timeout", "_timeout_s", "_watcher", "guard",
+        "_main_bucket", "_open_watches", "_retries", "_timeout", "_timeout_s", "_watcher", "guard",
         "refusals",
     )  # fmt: skip
 
@@ -118,6 +119,7 @@ class HttpTransport:
         self._host = URL(access.server).authority
         self._access = access
         self._main_bucket = TokenBucket(limit, sleep=sleep)
+        self._retries = Pauses(sleep)
         self._buckets = {plural: TokenBucket(limit, sleep=sleep) for plural in ("events", "leases")}
         self._open_watches = OpenWatches(access, look_again_s)
         self._connections = Connections(with_curl=curl.is_available() and curl.can_do(access))
@@ -134,7 +136,6 @@ class HttpTransport:
             total=request_timeout_s * LIST_PATIENCE, sock_connect=request_timeout_s
         )
         self._idle_s = watch_idle_s
-        self._sleep = sleep
 
     def guarded(self, guard: Guard) -> "HttpTransport":
         """Return this transport, with `guard` asked whenever the body of a write is about to go to its socket.
@@ -146,6 +147,15 @@ class HttpTransport:
         made = copy(self)
         made.guard = guard
         return made
+
+    def call_off(self) -> None:
+        """Send no write any more but events and leases: those that wait for their turn raise `CalledOff`, and new ones.
+
+        What goes out yet, the answers to what was sent and the events about it, is soon told: it waits no more.
+        """
+        self._retries.end()
+        for bucket in (self._main_bucket, self._buckets["events"]):
+            bucket.open()
 
     @property
     def throttled_s(self) -> float:
@@ -319,7 +329,7 @@ class HttpTransport:
                 return answer
             retries += 1
             self._watcher.retried(method, self._host, str(status))
-            await self._sleep(delay_s)
+            await self._retries.wait(delay_s)
 
     async def _once(self, request: _Request, credential: Credential) -> bytes:
         is_lease = request.resource.plural == "leases"
@@ -464,7 +474,10 @@ class HttpTransport:
     async def _take_turn(self, method: str, resource: Resource) -> None:
         """Wait for the client-side rate limit."""
         started = time.perf_counter()
-        await self._bucket(resource).acquire()
+        bucket = self._bucket(resource)
+        await bucket.acquire()
+        if self._retries.are_over and method != "GET" and bucket is self._main_bucket:
+            raise CalledOff(f"not sent: the process is ending ({method} {resource.plural})")
         self._watcher.throttled(method, self._host, time.perf_counter() - started)
 
     def _bucket(self, resource: Resource) -> TokenBucket:

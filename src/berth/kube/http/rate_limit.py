@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from berth.kube.pauses import Pauses
+
 # What KubeSchedulerConfiguration defaults `clientConnection` to.
 DEFAULT_QPS = 50.0
 DEFAULT_BURST = 100
@@ -34,7 +36,7 @@ class RateLimit(msgspec.Struct, frozen=True):
 class TokenBucket:
     """Lets `burst` calls pass at once, and after that `qps` calls a second, in the order in which they asked."""
 
-    __slots__ = ("_clock", "_filled_at_s", "_limit", "_sleep", "_tokens", "waited_s")
+    __slots__ = ("_clock", "_filled_at_s", "_limit", "_pauses", "_tokens", "waited_s")
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class TokenBucket:
     ) -> None:
         self._limit = limit.resolved()
         self._clock = clock
-        self._sleep = sleep
+        self._pauses = Pauses(sleep)
         self._tokens = float(self._limit.burst)
         self._filled_at_s = clock()
         self.waited_s = 0.0
@@ -53,17 +55,21 @@ class TokenBucket:
 
     async def acquire(self) -> None:
         """Return when the caller may send; a caller that gives up waiting leaves its turn to the others."""
-        if self._limit.is_off:
+        if self._limit.is_off or self._pauses.are_over:
             return
         delay_s = self._reserve()
         if delay_s <= 0:
             return
         self.waited_s += delay_s
         try:
-            await self._sleep(delay_s)
+            await self._pauses.wait(delay_s)
         except asyncio.CancelledError:
             self._tokens += 1  # callers who asked later have fixed waits already, so the next one to ask gains
             raise
+
+    def open(self) -> None:
+        """Let everybody pass from now on, those who wait among them."""
+        self._pauses.end()
 
     def _reserve(self) -> float:
         """Take a token, on credit if need be; return how long to wait until it has been earned."""

@@ -12,6 +12,8 @@ none, it did not; elsewhere or gone, it never will.
                           ├──elsewhere, other, gone──→ failed
                           ├──on none────────── wait ─→ send
                           └──cannot be read ── wait ─→ look, for as long as it takes
+
+Once the process is ending nothing is sent: what waits to be sent, for the first time or again, is called off.
 """
 
 import asyncio
@@ -22,11 +24,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from berth.api.errors import ApiError, ConnectionLost, TransportError
+from berth.api.errors import ApiError, CalledOff, ConnectionLost, TransportError
 from berth.api.untrusted import UNREADABLE
 from berth.framework.effects import Bind, PodRef
 from berth.kube.backoff import Backoff
 from berth.kube.fence import WriteRefused
+from berth.kube.pauses import Pauses
 from berth.kube.transport import Transport
 from berth.kube.wire import excerpt
 from berth.runtime.acting.pod_reads import SeenPod, get_pod
@@ -58,14 +61,28 @@ class BindingClient:
     _report: Callable[[str], None]
     _rng: random.Random
     _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _pauses: Pauses = field(init=False)
+    """The waits before a Binding is sent again."""
     lost_races: int = field(default=0, init=False)
     """Pods that somebody else had bound to another node."""
 
+    def __post_init__(self) -> None:
+        self._pauses = Pauses(self._sleep)
+
+    def call_off(self) -> None:
+        """Send no Binding any more: `bind` raises `CalledOff`, unless what was sent has to be looked at yet."""
+        self._pauses.end()
+
     async def bind(self, bind: Bind) -> str:
-        """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known."""
+        """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known.
+
+        Raises `CalledOff` where the process ends before it is sent; then it is not bound.
+        """
         pod, body = bind.pod, _binding(bind)
         try:
             await self._send(pod, body)
+        except CalledOff:
+            raise
         except TransportError as error:
             return await self._settle(bind, body, error)
         return ""
@@ -90,10 +107,14 @@ class BindingClient:
                 return str(error)
             if sends >= MAX_SENDS:
                 return f"{error}; gave up after {sends} tries"
-            await self._sleep(backoff.delay_after_s(error))
+            await self._pauses.wait(backoff.delay_after_s(error))
+            if self._pauses.are_over:
+                raise CalledOff(str(error))
             sends += 1
             try:
                 await self._send(bind.pod, body)
+            except CalledOff:
+                raise
             except TransportError as again:
                 error = again
             else:

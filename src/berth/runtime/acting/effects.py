@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from berth.api.errors import ApiError, ConnectionLost, TransportError
+from berth.api.errors import ApiError, CalledOff, ConnectionLost, TransportError
 from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
@@ -153,12 +153,22 @@ class Effects:
         if before is not extenders:
             await before.close()
 
+    def call_off(self) -> int:
+        """Begin nothing more but events; return how many bindings that wait are left to whoever schedules next."""
+        waiting = self._binds.call_off()
+        for pool in (self._extender_calls, self._calls):
+            pool.call_off()
+        self._binder.call_off()
+        for statuses in (self._statuses, self._groups):
+            statuses.call_off()
+        return waiting
+
     async def drain(self, timeout_s: float) -> bool:
-        """Wait for what is under way, bindings first; False when not all of it was done in time."""
+        """Wait for what is under way but events, bindings first; False when not all of it was done in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         done = True
-        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups, self._recorder):
+        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups):
             done = await part.drain(max(0.0, deadline - loop.time())) and done
         return done
 
@@ -196,6 +206,8 @@ class Effects:
             known = self._lookup(bind.pod)
             if known is not None and not known.spec.node_name:
                 self._pod_written()
+        except CalledOff:
+            return
         except Exception as bug:
             self._bug(bug)
         tell = self._answer if error else self._answer_bound
@@ -206,6 +218,8 @@ class Effects:
         started = self._timer.now()
         try:
             result = await self._carry_out_one(request.effect)
+        except CalledOff:
+            return
         except TransportError as refused:
             error = str(refused)
         except UNREADABLE as odd:

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
-from berth.api.errors import ApiError, TransportError
+from berth.api.errors import ApiError, CalledOff, TransportError
 from berth.api.resources import Resource
 from berth.framework.effects import PodRef, SetPodGroupCondition
 from berth.kube.backoff import Backoff
 from berth.kube.fence import WriteRefused
+from berth.kube.pauses import Pauses
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import STATUS_PATCH, CallTimer
@@ -49,7 +50,7 @@ class StatusPatcher(Generic[Patch]):
         self._transport = transport
         self._report = report
         self._rng = rng
-        self._sleep = sleep
+        self._pauses = Pauses(sleep)
         self._timer = timer or CallTimer()
         self._pool: WorkerPool[str] = WorkerPool(self.workers, self._work, bug, queue)
         self._waiting: dict[str, Patch] = {}
@@ -78,6 +79,8 @@ class StatusPatcher(Generic[Patch]):
 
     def put(self, patch: Patch) -> None:
         """Write this, over what still waits for the same object."""
+        if self._pool.is_called_off:
+            return
         uid = self.target(patch).uid
         known = self._waiting.get(uid)
         self._waiting[uid] = patch if known is None else self.merged(known, patch)
@@ -96,6 +99,12 @@ class StatusPatcher(Generic[Patch]):
         """Wait until everything is written; False when time ran out."""
         return await self._pool.drain(timeout_s)
 
+    def call_off(self) -> None:
+        """Begin nothing more: whoever schedules next says how things stand."""
+        self._pool.call_off()
+        self._waiting.clear()
+        self._pauses.end()
+
     async def stop(self) -> None:
         """Break off."""
         await self._pool.stop()
@@ -105,7 +114,7 @@ class StatusPatcher(Generic[Patch]):
         backoff = Backoff(self._rng)
         tries = 0
         try:
-            while (patch := self._waiting.pop(uid, None)) is not None:
+            while not self._pool.is_called_off and (patch := self._waiting.pop(uid, None)) is not None:
                 tries += 1
                 passing = await self._write(patch, is_last=tries >= MAX_TRIES)
                 if passing is None:
@@ -114,7 +123,7 @@ class StatusPatcher(Generic[Patch]):
                 if uid not in self._withdrawn:
                     # Back among the waiting, so that a newer patch can be merged in and a binding can withdraw it.
                     self._waiting[uid] = self.merged(patch, self._waiting[uid]) if uid in self._waiting else patch
-                    await self._sleep(backoff.delay_after_s(passing))
+                    await self._pauses.wait(backoff.delay_after_s(passing))
         finally:
             self._attended.discard(uid)
             self._withdrawn.discard(uid)
@@ -138,7 +147,7 @@ class StatusPatcher(Generic[Patch]):
 
     def _is_over(self, place: tuple[str, str], error: TransportError, *, is_last: bool) -> bool:
         """Whether to give the patch up. The failure is reported unless the object is gone or another has its name."""
-        if isinstance(error, WriteRefused):
+        if isinstance(error, WriteRefused | CalledOff):
             return True  # the scheduler that holds the lease now tells the object how it stands
         refused = isinstance(error, ApiError) and not error.is_retryable
         if not (refused or is_last):

@@ -17,7 +17,7 @@ Job = TypeVar("Job")
 class WorkerPool(Generic[Job]):
     """Up to `size` workers who do `work(job)` for each job put in."""
 
-    __slots__ = ("_bug", "_jobs", "_queue", "_size", "_tasks", "_work", "_working")
+    __slots__ = ("_bug", "_jobs", "_queue", "_size", "_tasks", "_work", "_working", "is_called_off")
 
     def __init__(
         self,
@@ -33,6 +33,8 @@ class WorkerPool(Generic[Job]):
         self._bug = bug
         self._jobs: deque[tuple[Job, float]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.is_called_off = False
+        """Whether nothing is begun any more."""
         self._working = 0
         """Workers who will look for another job: a task stays in `_tasks` for a moment after its last look."""
 
@@ -42,12 +44,22 @@ class WorkerPool(Generic[Job]):
 
     def put(self, job: Job) -> None:
         """Have a job done, at once if a worker is free."""
+        if self.is_called_off:
+            return
         self._jobs.append((job, self._queue.put()))
         if self._working < self._size:
             self._working += 1
             task = asyncio.get_running_loop().create_task(self._work_off())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def call_off(self) -> int:
+        """Drop what waits and what is put in from now on; return how much waited. What is under way goes on."""
+        self.is_called_off = True
+        waiting = len(self._jobs)
+        self._jobs.clear()
+        self._queue.drop_waiting()
+        return waiting
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until everything is done; False when time ran out."""
@@ -61,8 +73,8 @@ class WorkerPool(Generic[Job]):
 
     async def stop(self) -> int:
         """Drop what waits, and break off what is under way; return how much that was."""
-        self._jobs.clear()
-        self._queue.drop_waiting()
+        self.call_off()
+        self.is_called_off = False
         tasks = list(self._tasks)
         broken_off = sum(not task.done() for task in tasks)
         for task in tasks:
