@@ -23,7 +23,8 @@ from berth_cluster.storage.watch import Entry, EntryView, StoreChange, Watch, Wa
 Place = tuple[str, str]
 """Namespace (empty for cluster-wide objects) and name."""
 
-MAX_HISTORY_BYTES = 32 * 1024 * 1024  # of each resource, counted as JSON
+MAX_HISTORY_BYTES = 16 * 1024 * 1024  # of each resource, counted as JSON
+FRESH_CHANGES = 100  # more than anybody who keeps up has not looked at yet
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -40,6 +41,8 @@ class Collection:
     _count: int = field(default=0, init=False)
     _history: deque[StoreChange] = field(default_factory=deque, init=False)
     _history_bytes: int = field(default=0, init=False)
+    _fresh: deque[StoreChange] = field(default_factory=deque, init=False)
+    """The last changes of the history, whose objects are still decoded."""
     _namespaces: dict[str, "_Namespace"] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -122,6 +125,9 @@ class Collection:
     def _remember(self, change: StoreChange) -> None:
         self._history.append(change)
         self._history_bytes += change.entry.size
+        self._fresh.append(change)
+        if len(self._fresh) > FRESH_CHANGES:
+            self._fresh.popleft().lay_away()
         # What was before a change that is dropped can no longer be restored, but the state right after it still can,
         # so `forgotten` is the revision of that change itself.
         while len(self._history) > self._max_changes or self._history_bytes > self._max_history_bytes:

@@ -11,7 +11,7 @@ from berth_cluster.storage.collection import Collection, Place
 from berth_cluster.storage.watch import Entry
 
 EVENT_TTL_S = 3600.0  # upstream's --event-ttl
-MAX_EVENTS = 50_000
+MAX_EVENTS = 20_000
 _SLACK = 1000
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.protobuf_writing import message_of
-from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.resource_types import EVENTS, ResourceType
 from berth_cluster.apimachinery.selection import Matcher
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -30,20 +30,30 @@ MAX_WATCH_BYTES = 32 * 1024 * 1024  # of events that a watcher may lag behind
 _UNLIMITED = 2**63
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict).decode
 
 
 class Entry:
     """One version of one object; never edited, only replaced."""
 
-    __slots__ = ("_encoded", "_message", "obj", "place", "revision")
+    __slots__ = ("_encoded", "_message", "_obj", "place", "revision")
 
     def __init__(self, obj: Object, revision: int, encoded: bytes | None = None) -> None:
-        self.obj = obj
+        self._obj: Object | None = obj
         self.revision = revision
         meta = obj["metadata"]
         self.place: tuple[str, str] = (meta.get("namespace", ""), meta["name"])  # where lists show it
         self._encoded = encoded
         self._message: bytes | None = None
+
+    @property
+    def obj(self) -> Object:
+        """The object; of an entry that was laid away each time another one."""
+        return _decode(self.encoded) if self._obj is None else self._obj
+
+    def lay_away(self) -> None:
+        """Keep only the JSON, which takes a fifth of the memory that the decoded object does."""
+        self._encoded, self._obj, self._message = self.encoded, None, None
 
     @property
     def message(self) -> bytes:
@@ -129,6 +139,15 @@ class StoreChange:
         if not was_in:
             return None
         return self.event if self.type == "DELETED" else self._departure()
+
+    def lay_away(self) -> None:
+        """Keep what hardly anybody asks for any more as JSON, and what can be made again not at all."""
+        self._left = None
+        self.event = WatchEvent(self.type, self.entry)
+        if self.old is not None:
+            self.old.lay_away()
+        if self.type == "DELETED" or self.resource is EVENTS:  # which are many, and which nobody inside reads
+            self.entry.lay_away()
 
     def _departure(self) -> WatchEvent:
         # Those whose filter the object has left get its last state that matched. It carries the resourceVersion of the
