@@ -10,8 +10,12 @@ DOWN_SINCE = "berth.dev/down-since"
 """The annotation of a node that plays dead: since when."""
 LOST = "NodeStatusUnknown"
 """The reason of the conditions of a node that was given up."""
+NEVER_HEARD_OF = "NodeStatusNeverUpdated"
+"""The reason of the conditions that a node never had until it was given up."""
 GRACE_S = 50.0
 """So long after its last heartbeat a node is given up."""
+STARTUP_GRACE_S = 60.0
+"""So long a new node has to say for the first time how it is."""
 EVICTIONS_PER_S = 0.1
 _RARE_EVICTIONS_PER_S = 0.01
 _LARGE_ZONE = 50

@@ -1,7 +1,8 @@
 """The node lifecycle controller: gives up nodes that send no heartbeats, and taints nodes as their conditions say.
 
-Driven by changes of nodes and by time. A hollow node is alive unless it says since when it has been down (`berth chaos`
-has it say so); any other node is what its conditions say. Upstream: pkg/controller/nodelifecycle, v1.36.
+Driven by changes of nodes and leases, and by time. A hollow node is alive unless it says since when it has been down
+(`berth chaos` has it say so). Any other node is what its conditions say, as long as somebody renews its lease or the
+heartbeat in its condition. Upstream: pkg/controller/nodelifecycle, v1.36.
 """
 
 from berth_cluster.apimachinery.meta import (
@@ -19,12 +20,16 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
+from berth_cluster.hollow.heartbeat import NAMESPACE as LEASES
+from berth_cluster.hollow.template import is_hollow
 from berth_workloads.node_lifecycle import (
     DOWN_SINCE,
     GRACE_S,
     LOST,
+    NEVER_HEARD_OF,
     NO_SCHEDULE_KEYS,
     NOT_READY,
+    STARTUP_GRACE_S,
     UNREACHABLE,
     evictions_per_s,
     no_execute_taint,
@@ -32,6 +37,8 @@ from berth_workloads.node_lifecycle import (
 )
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+Heartbeat = tuple[str | None, str | None]
+"""When a node last said how it is, and when it last renewed its lease."""
 _TYPES = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _EVICTING = (NOT_READY, UNREACHABLE)
 
@@ -39,19 +46,26 @@ _EVICTING = (NOT_READY, UNREACHABLE)
 class NodeLifecycleController(KeyedController):
     """Conditions and taints of nodes."""
 
-    __slots__ = ("_next_s", "_zones")
+    __slots__ = ("_heard", "_next_s", "_zones")
 
     name = "node-controller"
-    kinds = frozenset({"Node"})
+    kinds = frozenset({"Lease", "Node"})
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
+        self._heard: dict[str, tuple[Heartbeat, float]] = {}  # of each node that is not hollow, the last, and when
         self._zones: dict[str, list[int]] = {}  # by zone, how many nodes are not ready, and how many are
         self._next_s: dict[str, float] = {}  # by zone, when the next node may get a taint that evicts its pods
 
     def handle(self, change: ObjectChange) -> None:
         """Look at a changed node, and when that lets more pods of lost nodes go, or fewer, at all of those."""
+        if change.kind == "Lease":
+            if change.obj["metadata"]["namespace"] == LEASES:
+                self.look_up("Node", change.obj["metadata"]["name"])
+            return
         super().handle(change)
+        if change.type == "DELETED":
+            self._heard.pop(change.obj["metadata"]["name"], None)
         before = self._rates()
         if change.old is not None:
             self._count(change.old, -1)
@@ -79,23 +93,46 @@ class NodeLifecycleController(KeyedController):
 
     def sync(self, obj: Object, now_s: float) -> None:
         """Bring one node's conditions and taints up to date."""
-        node, down_since = obj, annotations_of(obj).get(DOWN_SINCE)
-        if down_since is not None:
-            lost_s = parse_time(down_since) + GRACE_S
+        node, lost_s = obj, self._lost_s(obj, now_s)
+        if lost_s is not None:
             if now_s < lost_s:
                 self.look_at(node, lost_s)
-            elif (find_condition(node, "Ready") or {}).get("reason") != LOST:
+            elif _statuses(node).get("Ready") != "Unknown":
                 node = self._give_up(node, now_s)
         taints = self._taints(node, now_s)
         if taints != ((node.get("spec") or {}).get("taints") or []):
             self.client.update("Node", {**node, "spec": {**(node.get("spec") or {}), "taints": taints}})
 
+    def _lost_s(self, node: Object, now_s: float) -> float | None:
+        """When a node is to be given up unless something is heard of it before; None where that is never."""
+        down_since = annotations_of(node).get(DOWN_SINCE)
+        if down_since is not None:
+            return parse_time(down_since) + GRACE_S
+        if is_hollow(node):
+            return None
+        name, ready = node["metadata"]["name"], find_condition(node, "Ready")
+        lease = self.index.get("Lease", f"{LEASES}/{name}")
+        heartbeat = ((ready or {}).get("lastHeartbeatTime"), lease and lease["spec"].get("renewTime"))
+        known = self._heard.get(name)
+        if known is None or known[0] != heartbeat:
+            # By this clock, since what the heartbeat says may be by another.
+            first_s = now_s if ready is not None else parse_time(node["metadata"]["creationTimestamp"])
+            self._heard[name] = known = (heartbeat, now_s if known is not None else first_s)
+        return known[1] + (GRACE_S if ready is not None else STARTUP_GRACE_S)
+
     def _give_up(self, node: Object, now_s: float) -> Object:
-        """Say that nothing is known of a node any more, and that its pods are not ready."""
+        """Say that nothing is known of a node any more, and that its pods are not ready if they have been."""
         name, status = node["metadata"]["name"], node.get("status") or {}
         for condition_type in _TYPES:
-            said = new_condition(condition_type, "Unknown", LOST, "Kubelet stopped posting node status.", now_s)
-            status = with_condition(status, {**(find_condition(node, condition_type) or {}), **said})
+            before = find_condition(node, condition_type)
+            if before is None:
+                never = "Kubelet never posted node status."
+                said = new_condition(condition_type, "Unknown", NEVER_HEARD_OF, never, now_s)
+            else:
+                said = new_condition(condition_type, "Unknown", LOST, "Kubelet stopped posting node status.", now_s)
+            status = with_condition(status, {**(before or {}), **said})
+        if not is_condition_true(node, "Ready"):
+            return self.client.set_status(node, status)
         self.tell(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady", now_s)
         for pod in self.index.on_node(name):
             if is_condition_true(pod, "Ready") and not is_terminal(pod):

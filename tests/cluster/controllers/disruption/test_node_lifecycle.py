@@ -3,7 +3,7 @@
 Expectations: documentation of v1.36, Nodes (Heartbeats, Node controller) and Taint-based Evictions.
 """
 
-from berth_cluster.apimachinery.meta import format_time
+from berth_cluster.apimachinery.meta import format_micro_time, format_time
 from berth_cluster.hollow.template import NodeTemplate
 from tests.cluster.controllers.world import World, condition, deployment, pod, stateful_set
 
@@ -128,3 +128,71 @@ def test_a_cordoned_node_is_tainted_and_others_taints_stay():
     world.patch("Node", "node-0", {"spec": {"unschedulable": None}}, namespace="")
     world.run()
     assert taints(world) == [("dedicated", "NoSchedule")]
+
+
+class TestNodesThatAreNotHollow:
+    """Expectations: pkg/controller/nodelifecycle, v1.36: 50 s (node-monitor-grace-period), 60 s for one that is new."""
+
+    def conditions(self, world):
+        return {
+            one["type"]: (one["status"], one["reason"]) for one in world.get("Node", "real", "")["status"]["conditions"]
+        }
+
+    def real(self, world, **status):
+        return world.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "real"}, "status": status})
+
+    def heartbeat(self, world):
+        return {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "lastHeartbeatTime": format_time(world.now_s),
+        }
+
+    def lease(self, world):
+        spec = {"holderIdentity": "real", "renewTime": format_micro_time(world.now_s)}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": "real", "namespace": "kube-node-lease"}, "spec": spec}  # fmt: skip
+
+    def test_one_that_nobody_speaks_for_is_given_up(self):
+        world = World(nodes=1, binds=False)
+        self.real(world, conditions=[self.heartbeat(world)])
+        world.run(49)
+        assert (ready(world, "real")[0], taints(world, "real")) == ("True", [])
+        world.run(1)
+        assert self.conditions(world) == {
+            "Ready": ("Unknown", "NodeStatusUnknown"),
+            **dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), ("Unknown", "NodeStatusNeverUpdated")),
+        }
+        assert taints(world, "real") == [(UNREACHABLE, "NoExecute"), (UNREACHABLE, "NoSchedule")]
+        assert world.events("Node", "NodeNotReady") == ["Node real status is now: NodeNotReady"]
+
+    def test_one_whose_lease_is_renewed_lives_on(self):
+        world = World(nodes=1, binds=False)
+        self.real(world, conditions=[self.heartbeat(world)])
+        world.create(self.lease(world))
+        for _ in range(3):
+            world.run(40)
+            world.patch("Lease", "real", {"spec": self.lease(world)["spec"]}, namespace="kube-node-lease")
+        world.run(49)
+        assert ready(world, "real")[0] == "True"
+        world.run(1)
+        assert ready(world, "real")[0] == "Unknown"
+
+    def test_one_that_says_how_it_is_lives_on_and_comes_back(self):
+        world = World(nodes=1, binds=False)
+        self.real(world, conditions=[self.heartbeat(world)])
+        for wait_s in (40, 40, 70, 40):
+            world.run(wait_s)
+            world.patch("Node", "real", {"status": {"conditions": [self.heartbeat(world)]}}, "", "status")
+            world.run()
+            assert (ready(world, "real")[0], taints(world, "real")) == ("True", [])
+
+    def test_one_that_has_never_said_anything_has_a_minute(self):
+        world = World(nodes=1, binds=False)
+        self.real(world)
+        world.run(59)
+        assert "conditions" not in world.get("Node", "real", "")["status"]
+        world.run(1)
+        assert ready(world, "real") == ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.")
+        assert not world.events("Node", "NodeNotReady")
