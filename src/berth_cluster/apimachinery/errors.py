@@ -66,7 +66,7 @@ def not_found(plural: str, group: str, name: str) -> StoreError:
 
 def no_such_path() -> StoreError:
     """404: no resource that is served has this path."""
-    return StoreError(404, "NotFound", "the server could not find the requested resource")
+    return StoreError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(plural: str, group: str, name: str) -> StoreError:
@@ -112,7 +112,7 @@ def too_old(requested: int, oldest: int) -> StoreError:
 def method_not_allowed() -> StoreError:
     """405: the resource does not have this verb."""
     message = "the server does not allow this method on the requested resource"
-    return StoreError(405, "MethodNotAllowed", message)
+    return StoreError(405, "MethodNotAllowed", message, {})
 
 
 def too_many_requests() -> StoreError:

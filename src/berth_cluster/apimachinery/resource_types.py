@@ -97,7 +97,7 @@ v1
   Node nodes no /status cluster
   PersistentVolumeClaim persistentvolumeclaims pvc /status
   PersistentVolume persistentvolumes pv /status cluster
-  Pod pods po /binding /eviction /resize /status @all generation
+  Pod pods po /binding /ephemeralcontainers /eviction /resize /status @all generation
   ReplicationController replicationcontrollers rc /status /scale @all generation
   ResourceQuota resourcequotas quota /status
   Secret secrets

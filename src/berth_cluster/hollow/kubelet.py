@@ -223,7 +223,7 @@ def _stays_as_it_is(pod: Object) -> bool:
     return (
         spec.get("restartPolicy", "Always") == "Always"
         and phase_of(pod) == "Running"
-        and not any(spec.get(name) for name in ("initContainers", "readinessGates"))
+        and not any(spec.get(name) for name in ("ephemeralContainers", "initContainers", "readinessGates"))
         and not any(each.get(name) for each in spec["containers"] for name in ("command", "args", "restartPolicy"))
         and not any(name in ANNOTATIONS for name in annotations_of(pod))
     )

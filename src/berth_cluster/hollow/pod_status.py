@@ -30,6 +30,7 @@ KILLED = 137
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 10.0, 300.0
 FORGIVEN_AFTER_S = 600.0
 """A container that ran for longer is started again without back-off."""
+EPHEMERAL_STATUSES = "ephemeralContainerStatuses"
 CONTAINER_LISTS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
 
 Runs = Callable[[Object, int, bool], ContainerRun]
@@ -52,7 +53,9 @@ class PodLife:
         started = {"startTime": before.get("startTime", format_time(now_s))}
         phase = self._advance()
         self.status = _with_conditions(
-            pod, {**before, "phase": phase, **addresses, **started, **_lists(pod, self._states)}, now_s
+            pod,
+            {**before, "phase": phase, **addresses, **started, **_lists(pod, self._states), **ephemeral(pod, now_s)},
+            now_s,
         )
 
     def _advance(self) -> str:
@@ -180,7 +183,7 @@ def killed(pod: Object, now_s: float, reason: str = "", message: str = "") -> Ob
     """All containers that still run are ended from outside: the pod has Failed, unless all had succeeded."""
     before, now = pod.get("status") or {}, format_time(now_s)
     status = {**before, **({"phase": "Failed", "reason": reason, "message": message} if reason else {})}
-    for _, field in CONTAINER_LISTS:
+    for field in (*(field for _, field in CONTAINER_LISTS), EPHEMERAL_STATUSES):
         if before.get(field):
             status[field] = [_ended(one, KILLED, now) for one in before[field]]
     if not reason:
@@ -206,6 +209,16 @@ def _lists(pod: Object, states: Mapping[str, Object]) -> Object:
         if spec.get(section):
             found[field] = [states.get(each["name"]) or _blank(pod, each) | new for each in spec[section]]
     return found
+
+
+def ephemeral(pod: Object, now_s: float) -> Object:
+    """The statuses of the ephemeral containers of a pod that runs, which go on until it ends."""
+    known = {one["name"]: one for one in (pod.get("status") or {}).get(EPHEMERAL_STATUSES) or []}
+    running = {"ready": False, "state": {"running": {"startedAt": format_time(now_s)}}}
+    made = [
+        known.get(each["name"]) or _blank(pod, each) | running for each in pod["spec"].get("ephemeralContainers") or []
+    ]
+    return {EPHEMERAL_STATUSES: made} if made else {}
 
 
 def _blank(pod: Object, container: Object) -> Object:

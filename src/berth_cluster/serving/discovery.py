@@ -21,6 +21,7 @@ _SUBRESOURCE_KINDS = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
     "status": ("", "", "", _READ_AND_WRITE),
     "finalize": ("", "", "", ["update"]),
+    "ephemeralcontainers": ("", "", "", _READ_AND_WRITE),
     "resize": ("", "", "", _READ_AND_WRITE),
 }
 

@@ -3,6 +3,7 @@
 from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.apimachinery.meta import Object
 
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _SECTIONS = ("containers", "initContainers", "ephemeralContainers")
 
 
@@ -19,7 +20,7 @@ def hollow_log(pod: Object, container: str) -> str:
     if not spec.get("nodeName"):
         return ""
     status = pod.get("status") or {}
-    states = (status.get("containerStatuses") or []) + (status.get("initContainerStatuses") or [])
+    states = [each for field in _STATUSES for each in status.get(field) or []]
     state = next((each.get("state") or {} for each in states if each["name"] == container), {})
     reason = (state.get("waiting") or {}).get("reason", "")
     if reason in ("ContainerCreating", "PodInitializing"):

@@ -193,7 +193,7 @@ def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) 
     old = entry.obj
     if subresource == "status" and (kind.is_custom or kind.key in _STATUS_ALONE):
         return {**old, "metadata": dict(old["metadata"]), "status": new.get("status") or {}}
-    if subresource in ("finalize", "resize"):
+    if subresource in ("ephemeralcontainers", "finalize", "resize"):
         return {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec") or {}}
     meta = {key: old["metadata"][key] for key in _CARRIED_OVER if key in old["metadata"]}
     meta |= {key: value for key, value in new["metadata"].items() if key not in _SERVER_FIELDS and value is not None}

@@ -26,6 +26,7 @@ from berth_cluster.strategies.checks import (
     one_of,
     wrong_unless,
 )
+from berth_cluster.strategies.ephemeral_containers import check_ephemeral
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -120,9 +121,7 @@ def _check_containers(spec: Object, field: str, errors: FieldErrors) -> None:
     for section in ("containers", "initContainers"):
         for number, container in enumerate(spec.get(section) or ()):
             place, name = f"{field}.{section}[{number}]", container.get("name", "")
-            _CONTAINER(container, place, errors)
-            _check_mounts(container, place, volumes, errors)
-            _CONTAINER_REST(container, place, errors)
+            _check_container(container, place, volumes, errors)
             if name and name in seen:
                 errors.duplicate(f"{place}.name", name)
             seen.add(name)
@@ -130,6 +129,14 @@ def _check_containers(spec: Object, field: str, errors: FieldErrors) -> None:
                 if port.get("hostPort", 0) != port.get("containerPort"):
                     why = "must match `containerPort` when `hostNetwork` is true"
                     errors.invalid(f"{place}.ports[{index}].hostPort", port.get("hostPort", 0), why)
+
+    check_ephemeral(spec, field, errors, lambda one, place, told: _check_container(one, place, volumes, told))
+
+
+def _check_container(container: Object, field: str, volumes: set[str], errors: FieldErrors) -> None:
+    _CONTAINER(container, field, errors)
+    _check_mounts(container, field, volumes, errors)
+    _CONTAINER_REST(container, field, errors)
 
 
 def _check_mounts(container: Object, field: str, volumes: set[str], errors: FieldErrors) -> None:

@@ -11,6 +11,7 @@ from berth_cluster.apimachinery.strategic_merge import identity
 from berth_cluster.strategies import defaults, limit_ranges, pod_admission, runtime_classes
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.checks import always, each
+from berth_cluster.strategies.ephemeral_containers import SECTION, check_additions
 from berth_cluster.strategies.pod_checks import IMAGE, check_pod_spec, pod_warnings
 from berth_cluster.strategies.pod_defaults import default_from_limits, objects_in
 from berth_cluster.strategies.pod_resize import check_resize, resized
@@ -21,6 +22,7 @@ IMMUTABLE_MESSAGE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+EPHEMERAL = "ephemeralcontainers"
 _SECTIONS = ("containers", "initContainers")
 _CHANGEABLE = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 # What may still be narrowed while a pod waits behind a scheduling gate.
@@ -65,20 +67,31 @@ class PodStrategy(RESTStrategy):
             return
         if subresource == "resize":
             new["spec"] = resized(old["spec"], new["spec"])
+        elif subresource == EPHEMERAL:
+            new["spec"] = {**old["spec"], SECTION: new["spec"].get(SECTION) or []}
         RESTStrategy.prepare_update(self, new, old, "", view)
         if not subresource:
             default_from_limits(new["spec"])
             pod_admission.add_default_tolerations(new)
 
     def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
-        """A resize has rules of its own."""
-        if subresource != "resize":
+        """A resize has rules of its own, and so has adding ephemeral containers."""
+        changes = {"resize": check_resize, EPHEMERAL: check_additions}
+        if subresource not in changes:
             super().validate_update(kind, new, old, subresource)
             return
         errors = FieldErrors()
         self.check(new, "", errors)
-        check_resize(new, old, errors)
+        changes[subresource](new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
+
+    def validate_create(self, kind: ResourceType, obj: Object) -> None:
+        """Ephemeral containers are for pods that are there."""
+        super().validate_create(kind, obj)
+        if obj["spec"].get(SECTION):
+            errors = FieldErrors()
+            errors.forbidden(f"spec.{SECTION}", "cannot be set on create")
+            errors.raise_for(kind.kind, kind.group, obj["metadata"]["name"])
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """A pod's spec cannot change, except for a few fields."""
