@@ -1,4 +1,4 @@
-"""An embedded cluster in which pods come and go at a constant number holds no more after 20,000 of them than after 8,000.
+"""A cluster in which pods come and go at a constant number holds no more after 20,000 of them than after 8,000.
 
 Everything is as in `berth up`, in virtual time, with the bounds as they are; but for the records of bindings, of which
 there may be 50,000.
@@ -23,7 +23,7 @@ LEVEL_AFTER = 2
 THINGS_A_LIFE = 0.5
 """Whatever is kept of each pod is one thing at least."""
 THINGS_A_CHANGE = 10
-"""A change of the history is a few small things and the JSON of an object, not a decoded object with a hundred parts."""
+"""A change of the history is a few small things and the JSON of an object, not an object with a hundred parts."""
 
 
 def test_pods_that_came_and_went_are_forgotten(monkeypatch):
