@@ -1,12 +1,12 @@
 """Puts the objects of another cluster into an empty store as they are: with their uids, their status, their nodes.
 
-`restore` is what `berth up --from` begins with. Nothing is admitted or validated a second time; only what an object
-leaves open gets the API server's defaults. Nodes become hollow, so that their pods run on. What these pods' kubelet
-would know is filled in, and of each StatefulSet the revision that its pods have, so that its controller leaves them
-alone.
+`restore` is what `berth up --from` begins with. Nothing is admitted a second time; what an object leaves open gets the
+API server's defaults, at any depth, so that it can be changed afterwards like one that was created here. Nodes become
+hollow, so that their pods run on. What these pods' kubelet would know is filled in, and of each StatefulSet the
+revision that its pods have, so that its controller leaves them alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -15,6 +15,7 @@ from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
+    find_condition,
     is_condition_true,
     labels_of,
     owner_references,
@@ -25,17 +26,27 @@ from berth_cluster.controllers.workloads.controller_revisions import new_revisio
 from berth_cluster.hollow import pod_status
 from berth_cluster.hollow.container_runs import RUN_SECONDS, ContainerRun
 from berth_cluster.hollow.shell import ENDLESS
-from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+from berth_cluster.hollow.template import HOLLOW_ANNOTATION, ready_conditions
+from berth_cluster.restored_workloads import SELECTING, complete_workloads
 from berth_cluster.storage import bootstrap
 from berth_cluster.storage.store import Store, own
-from berth_cluster.strategies.names import check_label_name
+from berth_cluster.strategies import defaults
+from berth_cluster.strategies.names import check_label_name, check_meta
+from berth_cluster.strategies.pod_admission import add_default_tolerations
+from berth_cluster.strategies.pod_defaults import containers_of, default_from_limits
 from berth_cluster.strategies.registry import strategy_of
 from berth_workloads.stateful_sets import REVISION_LABEL
 
 _NOT_PREPARED = frozenset({"Service"})
 """A service would be given an address, in time that grows with the number of services."""
 _FIRST = ("Namespace", "PriorityClass", "Node")
-_SELECTING = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
+_LEFT_OUT = "left-out"
+"""The image of containers, and the place of volumes, of which the file has none: they may not be without."""
+_BESIDE_SOURCES = frozenset(
+    {"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
+     "storageClassName", "volumeAttributesClassName", "volumeMode"}
+)  # fmt: skip
+"""What the spec of a PersistentVolume says beside where it is."""
 Kinds = dict[tuple[str, str], ResourceType]
 """Resources by group and kind."""
 
@@ -48,7 +59,9 @@ class Restored(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...]
     """Kinds that this cluster does not serve."""
     unusable: tuple[str, ...]
-    """Workloads without a selector, as `Kind namespace/name`: no controller could know their pods."""
+    """Workloads without a selector and without pods, as `Kind namespace/name`: no controller could know their pods."""
+    invalid: tuple[str, ...]
+    """Objects that cannot be changed before that is mended which a message says: `Kind namespace/name: message`."""
     missing_owners: frozenset[str]
     """The uids of owners that are not there, whose dependents have to stay nevertheless."""
     missing_nodes: frozenset[str]
@@ -71,7 +84,7 @@ def restore(store: Store, objects: Iterable[Object]) -> Restored:
     """
     given: dict[ResourceType, list[Object]] = {}
     unknown: set[str] = set()
-    unusable = []
+    invalid: list[str] = []
     numbered = list(enumerate(objects))
     kinds: Kinds = {(each.group, each.kind): each for each in RESOURCE_TYPES}
     for number, original in numbered:
@@ -85,18 +98,15 @@ def restore(store: Store, objects: Iterable[Object]) -> Restored:
         if kind is None:
             unknown.add(f"{original.get('kind', '')}")
         elif kind is not DEFINITIONS:
-            obj = _read(kind, number, original, store)
-            if _selects(kind) and not isinstance((obj.get("spec") or {}).get("selector"), dict):
-                unusable.append(f"{kind.kind} {_key(obj)}")
-            else:
-                given.setdefault(kind, []).append(obj)
+            given.setdefault(kind, []).append(_read(kind, number, original, store))
+    unusable = _complete_workloads(given)
     _add_system_objects(store, given)
     order = sorted(given, key=lambda kind: (kind is PODS, kind.kind not in _FIRST))
     for kind in order:
         if kind is PODS:
             _add_accounts(store, given)
         for obj in given[kind]:
-            _restore(store, kind, obj)
+            invalid += _restore(store, kind, obj)
     _add_accounts(store, given)
     _restore_revisions(store)
     given[DEFINITIONS] = store.objects(DEFINITIONS)
@@ -105,7 +115,8 @@ def restore(store: Store, objects: Iterable[Object]) -> Restored:
     nodes = {obj["metadata"]["name"] for obj in store.objects(resource_of("Node"))}
     used = {str(pod["spec"].get("nodeName") or "") for pod in store.objects(PODS)} - {""}
     counts = {kind.kind: len(found) for kind, found in given.items() if found}
-    return Restored(counts, tuple(sorted(unknown)), tuple(unusable), frozenset(owners - uids), frozenset(used - nodes))
+    missing = frozenset(owners - uids), frozenset(used - nodes)
+    return Restored(counts, tuple(sorted(unknown)), tuple(unusable), tuple(invalid), *missing)
 
 
 def _kind_of(obj: Object, kinds: Kinds) -> ResourceType | None:
@@ -119,7 +130,18 @@ def _kind_of(obj: Object, kinds: Kinds) -> ResourceType | None:
 
 def _selects(kind: ResourceType) -> bool:
     """Whether it is a workload that finds its pods by a selector."""
-    return kind.kind in _SELECTING and not kind.is_custom
+    return kind.kind in SELECTING and not kind.is_custom
+
+
+def _complete_workloads(given: dict[ResourceType, list[Object]]) -> list[str]:
+    """Complete the workloads, and leave out those of which too little is known; say which these are."""
+    kinds = [kind for kind in given if _selects(kind)]
+    workloads = [obj for kind in kinds for obj in given[kind]]
+    claims = given.get(resource_of("PersistentVolumeClaim"), ())
+    lacking = complete_workloads(workloads, given.get(PODS, ()), claims)
+    for kind in kinds:
+        given[kind] = [obj for obj in given[kind] if not any(obj is one for one in lacking)]
+    return [f"{one['kind']} {_key(one)}" for one in lacking]
 
 
 def _read(kind: ResourceType, number: int, original: Object, store: Store) -> Object:
@@ -127,8 +149,8 @@ def _read(kind: ResourceType, number: int, original: Object, store: Store) -> Ob
     try:
         obj = own(original)
         check_types(kind, obj, complete=False)
+        obj["metadata"] = _metadata(obj)
         if kind is DEFINITIONS:  # in full, since kinds are made of it
-            obj["metadata"] = _metadata(obj)
             obj["metadata"].setdefault("name", "")
             strategy_of(kind).prepare_create(obj, store)
             strategy_of(kind).validate_create(kind, obj)
@@ -157,12 +179,17 @@ def _add_accounts(store: Store, given: dict[ResourceType, list[Object]]) -> None
     """Add the ServiceAccounts that pods name, without which there would be no more such pods; snapshots have none."""
     accounts = resource_of("ServiceAccount")
     for obj in (obj for kind, found in given.items() if kind.namespaced and not kind.is_custom for obj in found):
-        spec = obj.get("spec") or {}
-        template = ((spec.get("jobTemplate") or {}).get("spec") or spec).get("template") or {}
-        for pod_spec in (spec, template.get("spec") or {}):
+        for pod_spec in _pod_specs(obj):
             name = pod_spec.get("serviceAccountName")
             if name and store.find(accounts, _namespace(obj), name) is None:
                 store.create(accounts, _namespace(obj), {"metadata": {"name": name}})
+
+
+def _pod_specs(obj: Object) -> Iterator[Object]:
+    """The spec of an object, which may be a pod's, and that in its template."""
+    spec = obj.get("spec") or {}
+    template = ((spec.get("jobTemplate") or {}).get("spec") or spec).get("template") or {}
+    yield from (spec, template.get("spec") or {})
 
 
 def _namespace(obj: Object) -> str:
@@ -190,13 +217,11 @@ def _metadata(obj: Object) -> Object:
     return obj.get("metadata") or {}
 
 
-def _restore(store: Store, kind: ResourceType, obj: Object) -> None:
-    """Put one object into the store, which it belongs to from then on."""
+def _restore(store: Store, kind: ResourceType, obj: Object) -> list[str]:
+    """Put one object into the store, which it belongs to from then on; say what is wrong with it."""
     _complete(store, kind, obj)
-    if _selects(kind) and not isinstance(obj["spec"].get("template"), dict):
-        # Enough for a controller that has all its pods; it could not make another one.
-        labels = dict(obj["spec"]["selector"].get("matchLabels") or {})
-        obj["spec"]["template"] = {"metadata": {"labels": labels}, "spec": {"containers": []}}
+    if not kind.is_custom:
+        _fill_in_defaults(kind, obj)
     prepared = obj
     if kind.kind not in _NOT_PREPARED:
         prepared = own(obj)
@@ -212,7 +237,42 @@ def _restore(store: Store, kind: ResourceType, obj: Object) -> None:
     prepared["metadata"] = {**prepared["metadata"], **obj["metadata"]}
     if kind is PODS:
         _fill_in(store, prepared)
+    elif kind.kind == "Node":
+        _fill_in_node(store, prepared)
     _put(store, kind, prepared)
+    return _mistakes(kind, prepared)
+
+
+def _fill_in_defaults(kind: ResourceType, obj: Object) -> None:
+    """What the API server fills in for any object of the kind, and what a file may leave out though it may not."""
+    if kind.kind == "PersistentVolume" and not (spec := obj.setdefault("spec", {})).keys() - _BESIDE_SOURCES:
+        spec["hostPath"] = {"path": f"/{_LEFT_OUT}"}
+    for spec in _pod_specs(obj) if kind.namespaced else ():
+        for container in containers_of(spec):
+            container["image"] = container.get("image") or _LEFT_OUT
+    defaults.fill_in(obj)
+    if kind is PODS:
+        default_from_limits(obj["spec"])
+        add_default_tolerations(obj)  # as an update does
+
+
+def _mistakes(kind: ResourceType, obj: Object) -> list[str]:
+    """Why an update of the object would be refused, whatever it changes."""
+    errors, name = FieldErrors(), obj["metadata"]["name"]
+    check_meta(obj["metadata"], errors)
+    strategy_of(kind).check(obj, "", errors)
+    return [errors.refusal(kind.kind, kind.group, name).message] if errors else []
+
+
+def _fill_in_node(store: Store, node: Object) -> None:
+    """Have a node be ready of which the file does not say how it is, and as large as what it can give away."""
+    status = node.setdefault("status", {})
+    if find_condition(node, "Ready") is None:
+        healthy, known = ready_conditions(store.clock().timestamp()), status.get("conditions") or []
+        types = {one.get("type") for one in known}
+        status["conditions"] = [*known, *(one for one in healthy if one["type"] not in types)]
+    if status.get("allocatable") and not status.get("capacity"):
+        status["capacity"] = dict(status["allocatable"])
 
 
 def _put(store: Store, kind: ResourceType, obj: Object) -> None:

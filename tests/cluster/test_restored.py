@@ -1,6 +1,7 @@
 """A cluster that begins with another's objects goes on where that one was."""
 
 import copy
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -9,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth_cluster.apimachinery.meta import labels_of
+from berth_cluster.apimachinery.meta import find_condition, labels_of
+from berth_cluster.apimachinery.patches import MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, resource_of
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.workloads.daemonset import made_for
@@ -18,8 +20,10 @@ from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.restored import Restored, UnrestorableError, restore
 from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.store import Store
+from berth_workbench.snapshot.documents import read_documents
 from berth_workbench.snapshot.shapes import TAKEN, shape_of, trimmed
 from tests.fuzz.mutation import hostile
+from tests.paths import ROOT
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 LATER_S = START.timestamp() + 3600
@@ -269,3 +273,63 @@ def test_hostile_objects_are_restored_or_refused() -> None:
             except UnrestorableError as error:
                 refused.append(str(error))
     assert refused and max(map(len, refused)) < 2000
+
+
+def shop() -> list[dict[str, Any]]:
+    return [document.manifest for document in read_documents([ROOT / "examples" / "shop.yaml"])]
+
+
+def pods_placed(found: Cluster) -> dict[str, tuple[str, str]]:
+    pods = {name: pod for name, pod in found.of("Pod").items() if name != "finetune-0"}  # which is pending
+    return {name: (pod["metadata"]["uid"], pod["spec"]["nodeName"]) for name, pod in pods.items()}
+
+
+def test_a_file_that_says_only_what_matters_becomes_a_cluster_that_works() -> None:
+    """README's own: nodes without conditions, workloads without selectors or templates, containers without images."""
+    found = Cluster(*shop())
+    restored = found.restored
+    assert restored is not None and not (restored.unusable or restored.invalid or restored.unknown)
+    before = pods_placed(found)
+    found.settle(LATER_S)
+    assert pods_placed(found) == before and len(before) == 14
+    for node in found.of("Node").values():
+        assert find_condition(node, "Ready")["status"] == "True"
+        assert node["status"]["capacity"] == node["status"]["allocatable"]
+    web, orders = found.of("Deployment")["web"], found.of("StatefulSet")["orders"]
+    assert web["status"]["readyReplicas"] == web["status"]["updatedReplicas"] == 6
+    assert (orders["status"]["readyReplicas"], orders["status"]["updatedReplicas"]) == (1, 1)
+    assert set(found.of("ReplicaSet")) == {"web-7c9f", "cart-7c9f"}
+
+
+def test_workloads_that_were_completed_make_further_pods() -> None:
+    found = Cluster(*shop())
+    before = set(found.of("Pod"))
+    for kind, name, replicas in (("Deployment", "web", 7), ("StatefulSet", "orders", 2), ("StatefulSet", "train", 4)):
+        patch = {"spec": {"replicas": replicas}}
+        namespace = "ml" if name == "train" else "shop"
+        found.store.patch(resource_of(kind), namespace, name, patch, MERGE_PATCH)
+    found.settle()
+    made = {name: found.of("Pod")[name] for name in set(found.of("Pod")) - before}
+    assert sorted(name.rpartition("-")[0] for name in made) == ["orders", "train", "web-7c9f"]
+    assert made["orders-1"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == "data-orders-1"
+    assert made["train-3"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] == "2"
+
+
+@pytest.mark.parametrize("given", [shop, lambda: busy_cluster().kept()], ids=["shop", "snapshot"])
+def test_whatever_was_restored_can_be_changed(given: Callable[[], list[dict[str, Any]]]) -> None:
+    """As `kubectl label` and `annotate` do it: nothing else changes, so no update may find that something has."""
+    found = Cluster(*given())
+    patch = {"metadata": {"labels": {"touched": "yes"}, "annotations": {"touched": "yes"}}}
+    for kind in RESOURCE_TYPES:
+        for obj in found.store.objects(kind):
+            meta = obj["metadata"]
+            new = found.store.patch(kind, meta.get("namespace", ""), meta["name"], patch, MERGE_PATCH)
+            assert new["metadata"]["labels"]["touched"] == "yes"
+            assert new.get("spec") == obj.get("spec"), f"{kind.kind} {meta['name']}"
+
+
+def test_what_an_api_server_would_refuse_is_kept_and_told() -> None:
+    odd = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Sometimes", **TEMPLATE["spec"]}}
+    restored = restore(Store(clock=lambda: START, system_objects=False), [odd])
+    (said,) = restored.invalid
+    assert said.startswith('Pod "p" is invalid: spec.restartPolicy: Unsupported value: "Sometimes"')

@@ -252,7 +252,9 @@ def _tell_of(restored: "Restored") -> None:
     if restored.unknown:
         warn(f"left out, since this cluster has no such kinds: {', '.join(restored.unknown)}")
     if restored.unusable:
-        warn(f"left out, since they have no selector: {shortened(restored.unusable)}")
+        warn(f"left out, since they have neither a selector nor pods: {shortened(restored.unusable)}")
+    if restored.invalid:
+        warn(f"kept, but no change of them will be accepted until this is mended: {shortened(restored.invalid, 2)}")
     if restored.missing_nodes:
         warn(f"pods are on nodes that are not there, and will be removed: {shortened(sorted(restored.missing_nodes))}")
 
