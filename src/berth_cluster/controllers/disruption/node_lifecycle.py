@@ -111,14 +111,15 @@ class NodeLifecycleController(KeyedController):
         if is_hollow(node):
             return None
         name, ready = node["metadata"]["name"], find_condition(node, "Ready")
-        lease = self.index.get("Lease", f"{LEASES}/{name}")
-        heartbeat = ((ready or {}).get("lastHeartbeatTime"), lease and lease["spec"].get("renewTime"))
-        known = self._heard.get(name)
-        if known is None or known[0] != heartbeat:
+        lease = self.index.get("Lease", f"{LEASES}/{name}") or {"spec": {}}
+        heartbeat = ((ready or {}).get("lastHeartbeatTime"), lease["spec"].get("renewTime"))
+        before, heard_s = self._heard.get(name, (None, 0.0))
+        if before != heartbeat:
             # By this clock, since what the heartbeat says may be by another.
-            first_s = now_s if ready is not None else parse_time(node["metadata"]["creationTimestamp"])
-            self._heard[name] = known = (heartbeat, now_s if known is not None else first_s)
-        return known[1] + (GRACE_S if ready is not None else STARTUP_GRACE_S)
+            is_silent = before is None and ready is None
+            heard_s = parse_time(node["metadata"]["creationTimestamp"]) if is_silent else now_s
+            self._heard[name] = (heartbeat, heard_s)
+        return heard_s + (GRACE_S if ready is not None else STARTUP_GRACE_S)
 
     def _give_up(self, node: Object, now_s: float) -> Object:
         """Say that nothing is known of a node any more, and that its pods are not ready if they have been."""
