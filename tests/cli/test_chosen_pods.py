@@ -197,6 +197,12 @@ async def test_a_pod_that_the_scheduler_does_not_know_is_told_from_the_cluster(e
     assert "default/db-0 is on node n2 (Running)" in (await explain("sts/db")).stdout
 
 
+async def test_nobody_is_asked_whether_they_meant_what_they_said(explain):
+    explain.cluster.unknown = {"web-1-1"}
+    told = (await explain("web-1-1", code=1)).stderr
+    assert "nothing is known of pod default/web-1-1" in told and "did you mean" not in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

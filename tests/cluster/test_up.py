@@ -129,6 +129,21 @@ def test_a_pod_group_that_the_scheduler_does_not_look_at_is_stored_with_a_warnin
         cluster.end()
 
 
+def test_what_was_decided_is_known_after_a_restart(up):
+    pod = {"metadata": {"name": "z"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    first = up("--nodes", "1", "--scheduler-port", free_port())
+    first.wait_until_ready()
+    call = client(first)
+    call("POST", "/api/v1/namespaces/default/pods", pod)
+    eventually(lambda: call("GET", "/api/v1/namespaces/default/pods/z")["spec"].get("nodeName"))
+    assert first.end()[0] == 0
+    second = up("--nodes", "1", "--scheduler-port", free_port())
+    second.wait_until_ready()
+    environment = {**os.environ, "KUBECONFIG": str(second.directory / "kubeconfig")}
+    asked = subprocess.run([BERTH, "explain", "z"], capture_output=True, text=True, env=environment, check=False)
+    assert (asked.returncode, asked.stdout.startswith("default/z goes to node-0")) == (0, True), asked.stderr
+
+
 def test_the_schedulers_port_is_for_those_whom_the_cluster_lets_ask(up, tmp_path):
     port = free_port()
     cluster = up("--nodes", "1", "--scheduler-port", port)

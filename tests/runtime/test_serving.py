@@ -201,6 +201,18 @@ async def test_decisions_and_queue_are_shown(world):
     assert "default/nobody" in unknown["error"]
 
 
+async def test_a_pod_that_was_bound_before_is_told_from_one_that_nobody_knows():
+    world = World()
+    world.add_pod("early", nodeName="node-0")
+    async with at_work(world) as client:
+        status, told = await client.json("/debug/decisions/default/early")
+    assert (status, told["error"]) == (
+        404,
+        "pod default/early is on node node-0, and nobody remembers why: it was bound before this scheduler began, or by "
+        "another one",
+    )
+
+
 async def test_a_gated_pod_is_shown_as_gated():
     world = World()
     world.add_pod("later", schedulingGates=[{"name": "wait"}])

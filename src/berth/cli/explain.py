@@ -292,7 +292,10 @@ class Explainer:
         from berth.cli.known_names import pods_known_to
 
         known = pods_known_to(self._scheduler)
-        return tuple(f"{said}{known.hint(key) or '; check the name and --namespace'}" for key, said in unknown)
+        return tuple(
+            said if key in known.keys else f"{said}{known.hint(key) or '; check the name and --namespace'}"
+            for key, said in unknown
+        )
 
     def _hints_at_nodes(self, reports: Sequence[Json]) -> Iterator[str]:
         """Yield a sentence for each node of `--node` that there is not."""

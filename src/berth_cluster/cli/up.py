@@ -333,7 +333,7 @@ async def _run(
         if cluster.goes_on:
             nodes = len(cluster.store.objects(NODES))
         if setup is not None:
-            log, url = open_log(*logs, anew=True), cluster.url
+            log, url = open_log(*logs, anew=not cluster.goes_on), cluster.url
             secure = secure_port(cluster.kubeconfig, scheduler_port)
             scheduler = InProcessScheduler(
                 cluster.store, setup, secure=secure, kept=log, api_server=url, build=build, delay=cluster.delay

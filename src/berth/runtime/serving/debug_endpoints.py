@@ -100,6 +100,20 @@ class Debugging:
             is_gone=known is None and pending is None,
         )
 
+    def unknown(self, key: str) -> str:
+        """Why there is no report about a pod."""
+        known = self._core.intake.pod(key)
+        if known is not None and known.node_name:
+            return (
+                f"pod {key} is on node {known.node_name}, and nobody remembers why: it was bound before this "
+                "scheduler began, or by another one"
+            )
+        names = ", ".join(profile.scheduler_name for profile in self._scheduler.config.profiles)
+        return (
+            f"nothing is known of pod {key}: no recent decision was about it, and it is not pending here, "
+            f"where pods of schedulerName {names} are scheduled"
+        )
+
     def queue(self) -> Iterator[PendingPod]:
         """Every pod in a queue."""
         for name, queued in queued_pods(self._core):

@@ -320,12 +320,7 @@ class HealthServer:
             key, CORE_TIMEOUT_S, all_nodes=all_nodes, nodes=request.query.getall("node", [])
         )
         if report is None:
-            names = ", ".join(profile.scheduler_name for profile in self._scheduler.config.profiles)
-            why = (
-                f"nothing is known of pod {key}: no recent decision was about it, and it is not pending here, "
-                f"where pods of schedulerName {names} are scheduled"
-            )
-            return _json({"error": why}, status=404)
+            return _json({"error": self._debugging.unknown(key)}, status=404)
         return _json(report)
 
     async def _get_queue(self, _request: web.Request) -> web.Response:
