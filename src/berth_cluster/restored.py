@@ -26,7 +26,7 @@ from berth_cluster.controllers.workloads.controller_revisions import new_revisio
 from berth_cluster.hollow import pod_status
 from berth_cluster.hollow.container_runs import RUN_SECONDS, ContainerRun
 from berth_cluster.hollow.shell import ENDLESS
-from berth_cluster.hollow.template import HOLLOW_ANNOTATION, ready_conditions
+from berth_cluster.hollow.template import ready_conditions
 from berth_cluster.restored_workloads import SELECTING, complete_workloads
 from berth_cluster.storage import bootstrap
 from berth_cluster.storage.store import Store, own
@@ -35,6 +35,7 @@ from berth_cluster.strategies.names import check_label_name, check_meta
 from berth_cluster.strategies.pod_admission import add_default_tolerations
 from berth_cluster.strategies.pod_defaults import containers_of, default_from_limits
 from berth_cluster.strategies.registry import strategy_of
+from berth_workloads.node_lifecycle import HOLLOW
 from berth_workloads.stateful_sets import REVISION_LABEL
 
 _NOT_PREPARED = frozenset({"Service"})
@@ -298,7 +299,7 @@ def _complete(store: Store, kind: ResourceType, obj: Object) -> None:
     else:
         meta.pop("namespace", None)
     if kind.kind == "Node":
-        meta["annotations"] = {**(meta.get("annotations") or {}), HOLLOW_ANNOTATION: "true"}
+        meta["annotations"] = {**(meta.get("annotations") or {}), HOLLOW: "true"}
     rest = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
     obj.clear()
     obj.update(apiVersion=kind.api_version, kind=kind.kind, metadata=meta, **rest)

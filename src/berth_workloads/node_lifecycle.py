@@ -6,6 +6,10 @@ Source: pkg/controller/nodelifecycle, v1.36.
 from collections.abc import Mapping
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+HOLLOW = "berth.dev/hollow"
+"""The annotation of a node that only pretends to run pods, and that is alive unless it says otherwise."""
+LEASES = "kube-node-lease"
+"""The namespace of the leases that nodes renew, each under its own name."""
 DOWN_SINCE = "berth.dev/down-since"
 """The annotation of a node that plays dead: since when."""
 LOST = "NodeStatusUnknown"

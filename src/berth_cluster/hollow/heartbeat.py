@@ -10,9 +10,8 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.hollow.template import is_down, is_hollow, ready_conditions
-from berth_workloads.node_lifecycle import LOST
+from berth_workloads.node_lifecycle import LEASES, LOST
 
-NAMESPACE = "kube-node-lease"
 DURATION_S = 40
 
 
@@ -40,10 +39,10 @@ class NodeHeartbeat(KeyedController):
         if (find_condition(obj, "Ready") or {}).get("reason") == LOST:
             self.client.set_status(obj, {**obj["status"], "conditions": ready_conditions(now_s)})
         name = obj["metadata"]["name"]
-        lease = self.index.get("Lease", f"{NAMESPACE}/{name}")
+        lease = self.index.get("Lease", f"{LEASES}/{name}")
         spec = {"holderIdentity": name, "leaseDurationSeconds": DURATION_S, "renewTime": format_micro_time(now_s)}
         if lease is None:
-            metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [new_owner_reference(obj)]}
+            metadata = {"name": name, "namespace": LEASES, "ownerReferences": [new_owner_reference(obj)]}
             self.client.create("Lease", {"metadata": metadata, "spec": spec})
         else:
             self.client.update("Lease", {**lease, "spec": {**lease["spec"], "renewTime": spec["renewTime"]}})

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from berth_cluster.apimachinery.meta import Object, annotations_of, format_time
-from berth_workloads.node_lifecycle import DOWN_SINCE
+from berth_workloads.node_lifecycle import DOWN_SINCE, HOLLOW
 
-HOLLOW_ANNOTATION = "berth.dev/hollow"
 FIRST_HOST_IP = ipaddress.IPv4Address("172.16.0.1")
 POD_NETWORK = ipaddress.IPv4Address("10.0.0.0")
 _CONDITIONS = (
@@ -46,7 +45,7 @@ class NodeTemplate(msgspec.Struct, frozen=True):
 
 def is_hollow(node: Object) -> bool:
     """Whether the hollow kubelet and its companions look after the node."""
-    return annotations_of(node).get(HOLLOW_ANNOTATION) == "true"
+    return annotations_of(node).get(HOLLOW) == "true"
 
 
 def is_down(node: Object) -> bool:
@@ -68,7 +67,7 @@ def node_object(template: NodeTemplate, index: int, now_s: float) -> Object:
         "metadata": {
             "name": name,
             "labels": _labels(template, name, index),
-            "annotations": {HOLLOW_ANNOTATION: "true"},
+            "annotations": {HOLLOW: "true"},
         },
         "spec": spec,
         "status": _status(template, name, index, now_s),

@@ -11,7 +11,7 @@ from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.checks import Check, always, both, chosen, may, one_of
+from berth_cluster.strategies.checks import Check, always, at_least, both, chosen, given, may, one_of
 from berth_cluster.strategies.pod_checks import EFFECTS, PROTOCOLS, check_amount
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -104,6 +104,15 @@ def _check_node(node: Object, _field: str, errors: FieldErrors) -> None:
     for section in ("capacity", "allocatable"):
         for name, amount in ((node.get("status") or {}).get(section) or {}).items():
             check_amount(name, amount, f"status.{section}.{name}", errors)
+
+
+LEASE = RESTStrategy(
+    check=may(
+        "spec",
+        given("leaseDurationSeconds", at_least(1, "must be greater than 0")),
+        given("leaseTransitions", at_least(0)),
+    )
+)
 
 
 def _give_address(service: Object, view: ClusterView) -> None:

@@ -31,39 +31,47 @@ def _complete(obj: Object, _view: ClusterView) -> None:
             item.update({name: part for name, part in (("default", limits), ("defaultRequest", requests)) if part})
 
 
-def _check_item(item: Object, field: str, errors: FieldErrors) -> None:
-    """Types, and bounds and defaults that contradict one another."""
-    kind = item.get("type", "")
-    if kind and kind not in _TYPES and "/" not in kind:
-        errors.invalid(f"{field}.type", kind, "must be a standard limit type or fully qualified")
+def _is_key(name: str) -> bool:
+    mistakes = FieldErrors()
+    names.check_key(name, "", mistakes)
+    return not mistakes
+
+
+def _check_type(kind: str, field: str, errors: FieldErrors) -> None:
+    names.check_key(kind, field, errors)
+    if _is_key(kind) and "/" not in kind and kind not in _TYPES:
+        errors.invalid(field, kind, "must be a standard limit type or fully qualified")
 
 
 def _check_amounts(item: Object, field: str, errors: FieldErrors) -> None:
+    """Names of resources, and bounds and defaults that contradict one another."""
     kind = item.get("type", "")
-    for name in ("default", "defaultRequest") if kind == "Pod" else ():
-        if item.get(name):
-            errors.forbidden(f"{field}.{name}", "may not be specified when `type` is 'Pod'")
-    if kind == "PersistentVolumeClaim" and not any("storage" in (item.get(name) or {}) for name in _BOUNDS):
+    for section in ("max", "min", "default", "defaultRequest"):
+        if kind == "Pod" and section.startswith("default"):
+            if item.get(section):
+                errors.forbidden(f"{field}.{section}", "may not be specified when `type` is 'Pod'")
+        else:
+            _check_resources(item, section, field, errors)
+    if kind == "PersistentVolumeClaim" and not any("storage" in (item.get(name) or {}) for name in ("min", "max")):
         why = "either minimum or maximum storage value is required, but neither was provided"
         errors.required(f"{field}.limits", why)
-    for section in (*_BOUNDS, "default", "defaultRequest"):
-        for name in item.get(section) or {}:
-            _check_resource(name, f"{field}.{section}[{name}]", errors)
+    _check_resources(item, "maxLimitRequestRatio", field, errors)
     _check_order(item, field, errors)
     for name, ratio in amounts(item.get("maxLimitRequestRatio")).items():
         if ratio.value < 1:
             errors.invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1")
 
 
-_CHECK = always(
-    "spec", each("limits", always("type", names.check_key), _check_item, Unique("type", ""), _check_amounts), default={}
-)
+_CHECK = always("spec", each("limits", always("type", _check_type), Unique("type", ""), _check_amounts), default={})
 
 
-def _check_resource(name: str, field: str, errors: FieldErrors) -> None:
-    names.check_key(name, field, errors)
-    if "/" not in name and name not in STANDARD_RESOURCES and not name.startswith("hugepages-"):
-        errors.invalid(field, name, "must be a standard resource type or fully qualified")
+def _check_resources(item: Object, section: str, field: str, errors: FieldErrors) -> None:
+    for name in item.get(section) or {}:
+        place = f"{field}.{section}[{name}]"
+        is_known = "/" in name or name in STANDARD_RESOURCES or name.startswith("hugepages-")
+        names.check_key(name, place, errors)
+        if _is_key(name) and not is_known:
+            errors.invalid(place, name, "must be a standard resource type or fully qualified")
 
 
 _ORDER = (

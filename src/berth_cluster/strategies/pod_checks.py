@@ -286,6 +286,23 @@ def pod_warnings(spec: Object, field: str) -> list[str]:
         for number, container in enumerate(spec.get(section) or []):
             place = f"{field}.{section}[{number}].resources"
             said += fractions_of_bytes(container.get("resources"), place, ("memory", "ephemeral-storage"))
+    return said + _doubled_ports(spec, field)
+
+
+def _doubled_ports(spec: Object, field: str) -> list[str]:
+    """Warnings about ports that containers of a pod name twice."""
+    said, known = [], dict[tuple[Any, Any], list[tuple[str, Object]]]()
+    for section in ("initContainers", "containers"):
+        for number, container in enumerate(spec.get(section) or []):
+            for index, port in enumerate(container.get("ports") or []):
+                place = f"{field}.{section}[{number}].ports[{index}]"
+                others = known.setdefault((port.get("containerPort"), port.get("protocol")), [])
+                for other_place, other in others:
+                    is_same = all(port.get(name) == other.get(name) for name in ("hostIP", "hostPort"))
+                    if is_same or not (port.get("hostPort") and other.get("hostPort")):
+                        how = "duplicate" if is_same else "overlapping"
+                        said.append(f"{place}: {how} port definition with {other_place}")
+                others.append((place, port))
     return said
 
 

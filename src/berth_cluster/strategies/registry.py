@@ -49,6 +49,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "replicationcontrollers"): workloads.REPLICATION_CONTROLLER,
         ("", "resourcequotas"): quotas.RESOURCE_QUOTA,
         ("", "limitranges"): limit_ranges.LIMIT_RANGE,
+        ("coordination.k8s.io", "leases"): core.LEASE,
         ("node.k8s.io", "runtimeclasses"): runtime_classes.RUNTIME_CLASS,
         ("", "persistentvolumes"): volumes.PERSISTENT_VOLUME,
         ("", "persistentvolumeclaims"): volumes.PERSISTENT_VOLUME_CLAIM,

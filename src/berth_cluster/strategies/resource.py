@@ -13,7 +13,7 @@ from berth_cluster.apimachinery.go_form import in_go
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.checks import IMMUTABLE, Check, always, at_most, both, each, may, need
+from berth_cluster.strategies.checks import IMMUTABLE, Check, Unique, always, at_most, both, each, may, need
 
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
@@ -92,6 +92,7 @@ _DEVICES = both(
     _few("config", MAX_CONFIGS),
     each("requests", always("name", names.check_label_name), _check_chosen, _few("firstAvailable", MAX_ALTERNATIVES)),
     each("requests", may("exactly", _REQUEST), each("firstAvailable", _REQUEST)),
+    each("requests", Unique("name", at_entry=True)),
 )
 
 

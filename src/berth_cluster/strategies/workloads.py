@@ -236,7 +236,16 @@ def _next_generation(new: Object, old: Object, _view: ClusterView) -> None:
 
 
 # The selector may be left out, but then it selects nothing.
-_DAEMON_SET = always("spec", given("selector", names.check_selector), _selected(None))
+def _daemons_selected(selector: Object, field: str, errors: FieldErrors) -> None:
+    if not any(selector.values()):
+        errors.invalid(field, selector, "empty selector is invalid for daemonset")
+
+
+_DAEMON_SET = always(
+    "spec",
+    given("selector", names.check_selector),
+    _selected(None, both(given("selector", _daemons_selected), _TEMPLATE)),
+)
 _DAEMON_COUNTS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 DAEMON_SET = RESTStrategy(
     check=_DAEMON_SET,

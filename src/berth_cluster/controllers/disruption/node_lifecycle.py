@@ -20,11 +20,11 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
-from berth_cluster.hollow.heartbeat import NAMESPACE as LEASES
-from berth_cluster.hollow.template import is_hollow
 from berth_workloads.node_lifecycle import (
     DOWN_SINCE,
     GRACE_S,
+    HOLLOW,
+    LEASES,
     LOST,
     NEVER_HEARD_OF,
     NO_SCHEDULE_KEYS,
@@ -108,7 +108,7 @@ class NodeLifecycleController(KeyedController):
         down_since = annotations_of(node).get(DOWN_SINCE)
         if down_since is not None:
             return parse_time(down_since) + GRACE_S
-        if is_hollow(node):
+        if annotations_of(node).get(HOLLOW) == "true":
             return None
         name, ready = node["metadata"]["name"], find_condition(node, "Ready")
         lease = self.index.get("Lease", f"{LEASES}/{name}") or {"spec": {}}
