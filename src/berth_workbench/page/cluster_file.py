@@ -59,8 +59,8 @@ class ClusterFileSource:
         pods = self._cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
         self._judged: list[_Judged] | None = None
-        self._with_place: dict[str, int] = {}
-        """How many pods of each pending group have a place together, by `namespace/name`."""
+        self._with_place: dict[str, tuple[int, str]] = {}
+        """How many pods of each pending group have a place together, by `namespace/name`, and why the next has none."""
 
     async def nodes(self) -> NodeColumns:
         """All nodes."""
@@ -193,10 +193,13 @@ class ClusterFileSource:
             members = [each for each in self._cluster.of(Pod) if gang.has(each)]
             pending = [each for each in members if not each.spec.node_name and not each.spec.scheduling_gates]
             with Trial(core) as trial:
-                placed = sum(trial.place(each)[0] is not None for each in pending)
-            self._with_place[gang.key] = placed + sum(bool(each.spec.node_name) for each in members)
-        found = self._with_place[gang.key]
-        return f"{found} of the {gang.needed} pods that group {gang.key} needs have a place" * (found < gang.needed)
+                tried = [trial.place(each) for each in pending]
+            placed = sum(node is not None for node, _ in tried) + sum(bool(each.spec.node_name) for each in members)
+            why = next((f"; for the next one, {message}" for node, message in tried if node is None), "")
+            self._with_place[gang.key] = placed, why
+        found, why = self._with_place[gang.key]
+        told = f"{found} of the {gang.needed} pods that group {gang.key} needs have a place{why}"
+        return told if found < gang.needed else ""
 
     def _pending(self, pod: Pod, decision: Decision) -> PendingPod:
         plugins = sorted({status.plugin for status, _ in decision.rejected if status.plugin and not decision.chosen})

@@ -1,4 +1,4 @@
-"""Fewer replicas: how many of a workload's pods can run at once, where not all of them can."""
+"""Another number of replicas: as many as can run at once, or as many as a gang needs to begin at all."""
 
 from collections.abc import Iterator
 from shlex import quote
@@ -9,6 +9,7 @@ from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import Proposal
 from berth_workbench.planning.help.result import Change
+from berth_workbench.simulation.budgets import Owner
 from berth_workbench.simulation.workloads import REPLICATED
 
 TRIED = 24
@@ -24,22 +25,34 @@ def fewer_replicas(findings: HelpFindings) -> Iterator[Proposal]:
     if group.owner is None or group.owner[0] not in REPLICATED or not group.running:
         return
     total, running, places = group.size, len(group.running), places_apart(findings)
-    kind, (namespace, _, name) = group.owner[0], group.owner[1].partition("/")
     numbers = [*range(total - 1, max(running, total - TRIED) - 1, -1), running]
     for number in dict.fromkeys(numbers):
         why = f", one for each of the {places[1]}" if places is not None and places[0] == number else ""
-        change = Change(
-            on="cluster",
-            what=f"run {number} replica{'' if number == 1 else 's'} instead of {total}{why}",
-            patch={"spec": {"replicas": number}},
-            fits_on=(),
-            patch_type="merge",
-            target=f"{kind}/{group.owner[1]}",
-            kind="replicas",
-            cost=round(FEWER_COST + (total - number) / total, 6),
-            command=f"kubectl -n {quote(namespace)} scale {kind.lower()} {quote(name)} --replicas {number}",
-        )
-        yield Proposal(change, replicas=number)
+        yield _scaled(group.owner, total, number, why)
+
+
+def enough_replicas(question: PodQuestion) -> Iterator[Proposal]:
+    """Yield the number of replicas with which a gang has as many pods as it needs, where it has too few."""
+    group, gang = question.group, question.group.gang
+    if gang is not None and group.size < gang.needed and group.owner is not None and group.owner[0] in REPLICATED:
+        number = group.own_size + gang.needed - group.size
+        yield _scaled(group.owner, group.own_size, number, f", as many as {gang.field} asks for")
+
+
+def _scaled(owner: Owner, total: int, number: int, why: str) -> Proposal:
+    kind, (namespace, _, name) = owner[0], owner[1].partition("/")
+    change = Change(
+        on="cluster",
+        what=f"run {number} replica{'' if number == 1 else 's'} instead of {total}{why}",
+        patch={"spec": {"replicas": number}},
+        fits_on=(),
+        patch_type="merge",
+        target=f"{kind}/{owner[1]}",
+        kind="replicas",
+        cost=round(FEWER_COST + abs(total - number) / total, 6),
+        command=f"kubectl -n {quote(namespace)} scale {kind.lower()} {quote(name)} --replicas {number}",
+    )
+    return Proposal(change, replicas=number)
 
 
 def places_apart(findings: HelpFindings) -> tuple[int, str] | None:

@@ -18,7 +18,7 @@ from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer
 from berth_workbench.planning.help.prospects import at_permit, awaited, is_never, most_at_once
 from berth_workbench.planning.help.releases import other_objects
 from berth_workbench.planning.help.remedies import of_plugins
-from berth_workbench.planning.help.replicas import fewer_replicas, places_apart
+from berth_workbench.planning.help.replicas import enough_replicas, fewer_replicas, places_apart
 from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import names_in_words
@@ -200,6 +200,7 @@ class _Search:
             self._findings.add(proposals)
         for proposal in of_plugins(self._question):
             self._findings.add([proposal])
+        self._findings.add_if_helping(enough_replicas(self._question))
 
     def _free(self) -> None:
         leaving = Leaving(self._findings, self._answer)

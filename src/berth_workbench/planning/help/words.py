@@ -38,8 +38,7 @@ def pod_command(group: Group, kinds: Sequence[str], patch_type: str, patch: Any)
         return f"kubectl patch --local -f MANIFEST --type {patch_type} -o yaml -p {text} > new.yaml"
     workload = _workload_of(pod)
     if set(kinds) <= IN_PLACE and (workload is None or GATE in kinds):
-        pods = group.alike if GATE in kinds else (pod,)
-        names = " ".join(quote(each.metadata.name) for each in pods)
+        names = " ".join(quote(each.metadata.name) for each in group.alike)
         return f"kubectl -n {namespace} patch pod {names} --type {patch_type} -p {shell_quoted(patch)}"
     if workload is not None:
         template = _of_template(patch)

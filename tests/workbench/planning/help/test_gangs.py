@@ -79,6 +79,9 @@ def test_a_group_that_lacks_members_is_told_how_many_there_are():
     assert "waiting for minCount pods from a gang to appear in scheduling queue" in found.message
     kinds = by_kind(found)
     assert kinds["minCount"].patch == {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    assert "replicas" not in kinds, "there is no room for a third one"
+    more = by_kind(help_with(*NODES, group(3), *members(2, gpus=4)))["replicas"]
+    assert (more.patch, more.still_pending) == ({"spec": {"replicas": 3}}, 0)
 
 
 def test_bare_members_of_two_shapes_are_changed_each_by_itself():
