@@ -5,12 +5,15 @@ from typing import ClassVar
 import msgspec
 import pytest
 
+from berth.config.errors import ConfigError
 from berth.engine.scores import ScoreRunner
 from berth.engine.verdicts import FilterRunner
 from berth.framework.loaded import loaded
-from berth.framework.promises import NO_PROMISES, UNKNOWN, Dependency, Promises, promises_of
+from berth.framework.loader import misfits
+from berth.framework.promises import NO_PROMISES, UNKNOWN, Dependency, Objects, Promises, promises_of
 from berth.plugins.node_ports import NodePorts
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from berth.testing import VirtualCluster
 from tests.plugins.support import handle_of
 
 
@@ -66,3 +69,48 @@ def test_something_else_called_promises_is_refused():
 def test_a_plugin_of_two_forms_says_so():
     assert NodePorts.promises.filters_by_row
     assert NodePorts.promises.filters_by_affecting_pods
+
+
+NODE = frozenset({Dependency.NODE})
+
+
+@pytest.mark.parametrize(
+    ("promises", "told"),
+    [
+        ({"filter_depends_on": [Dependency.NODE]}, "but a frozenset of Dependency and Objects is expected: write"),
+        ({"score_depends_on": frozenset({"NODE"})}, "'NODE' is none of Dependency.NODE, Dependency.PODS_ON_NODE, "),
+        ({"filter_depends_on": frozenset({Objects((3,))})}, "is none of Dependency.NODE"),
+        ({"filters_by_row": "yes"}, "promises filters_by_row='yes', which is neither True nor False"),
+        ({"pre_filter_is_pure": 1}, "promises pre_filter_is_pure=1, which is neither True nor False"),
+        ({"ignores": frozenset({"names"})}, "a frozenset of REQUESTS and LABELS is expected"),
+        ({"ignores": ["labels"]}, "a frozenset of REQUESTS and LABELS is expected"),
+        ({"points": ["filter"]}, "a frozenset of extension points is expected"),
+        ({"score_when_skipped": 101}, "an int from 0 to 100, or None, is expected"),
+    ],
+)
+def test_a_promise_of_the_wrong_kind_is_refused_at_load(promises, told):
+    def signature(self, pod):
+        return ()
+
+    made = type("P", (Plain,), {"promises": Promises(**promises), "signature": signature})
+    (fault,) = misfits(made)
+    assert told in fault
+    with pytest.raises(ConfigError, match=" promises "):
+        VirtualCluster(plugins=[made])
+
+
+class Plain:
+    name = "P"
+
+    def __init__(self, args, handle): ...
+
+    def filter(self, state, pod, node):
+        return None
+
+
+@pytest.mark.parametrize("field", ["filter_depends_on", "score_depends_on"])
+def test_a_promise_without_a_signature_is_refused_at_load(field):
+    made = type("P", (Plain,), {"promises": Promises(**{field: NODE})})
+    (fault,) = misfits(made)
+    assert fault.startswith(f"promises {field}, but has no method signature, without which nothing is kept")
+    assert not misfits(type("P", (Plain,), {"promises": Promises(**{field: UNKNOWN})}))

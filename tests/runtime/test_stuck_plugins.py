@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 import threading
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -17,6 +18,7 @@ from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import CycleStuck, LiveScheduler
 from berth.runtime.serving import server as serving
 from berth.runtime.serving.server import HealthServer
+from berth.runtime.stack import WorkPosition
 from berth.runtime.turns import CoreThread
 from tests.e2e.processes import free_port
 from tests.runtime.world import World, configuration
@@ -128,13 +130,58 @@ async def test_lease_health_metrics_and_watches_go_on_beside_an_endless_loop(loo
         status, text = await running.get("/debug/queue")
         assert status == 503
         assert "plugin Loops at Filter for pod default/endless" in text
-        told = [record.getMessage() for record in caplog.records if "plugin Loops at Filter" in record.getMessage()]
+        told = [record.getMessage() for record in caplog.records if "has been at work for" in record.getMessage()]
         assert len(told) == 2  # after 10 and after 20 seconds
         assert "in filter" in told[0]  # its stack
         loops.released.set()
         await until(lambda: world.node_of("endless") and world.node_of("later"))
         running.scheduler.overruns.look(1.0)
         assert (await running.get("/readyz"))[0] == 200
+
+
+async def test_a_plugin_that_keeps_all_pods_waiting_is_warned_of_once(loops, caplog):
+    world = World()
+    async with Running(world, loops) as running:
+        await stuck(world, running, loops)
+        watch = running.scheduler.overruns
+        for _ in range(30):
+            watch.look(overruns.LOOK_EVERY_S)
+        loops.released.set()
+        await until(lambda: world.node_of("endless"))
+    warned = [each.getMessage() for each in caplog.records if "every pod waits" in each.getMessage()]
+    assert len(warned) == 1
+    assert warned[0].startswith("plugin Loops at Filter for pod default/endless (")
+    assert "takes more than 100 ms" in warned[0]
+
+
+def watch_of(position):
+    """A watch of slices that all stand at one place, and a function that has it see one that takes some seconds."""
+    turns = SimpleNamespace(is_at_work=True, begun=0)
+    watch = overruns.OverrunWatch(turns, lambda: position)
+
+    def slice_of(seconds):
+        turns.begun += 1
+        watch.look(0.0)
+        watch.look(seconds)
+
+    return slice_of
+
+
+@pytest.mark.parametrize(
+    ("position", "seconds", "times"),
+    [
+        (WorkPosition("P", "Filter", "pod default/a", "p.py:7"), (0.05, 0.05), 0),
+        (WorkPosition("P", "Filter", "pod default/a", "p.py:7"), (2.0, 2.0, 2.0), 1),
+        (WorkPosition("P", "Filter", "pod default/a", "p.py:7"), (2.0, overruns.WARN_EVERY_S, 2.0), 2),
+        (WorkPosition("DefaultPreemption", "PostFilter", is_in_tree=True), (2.0,), 0),
+        (WorkPosition(), (2.0,), 0),
+    ],
+)
+def test_a_slow_plugin_is_warned_of_now_and_then(caplog, position, seconds, times):
+    slice_of = watch_of(position)
+    for each in seconds:
+        slice_of(each)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * times
 
 
 async def test_a_stop_names_the_plugin_that_is_in_the_way_and_gives_the_lease_up(loops, caplog, monkeypatch):

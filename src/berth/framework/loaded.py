@@ -13,7 +13,7 @@ import msgspec
 
 from berth.config.types import ExtensionPoint as Point
 from berth.framework import interface
-from berth.framework.promises import NEVER_KEPT, Promises, promises_of
+from berth.framework.promises import NEVER_KEPT, Promises, promises_of, wrong_values
 from berth.framework.registry import fills, points_of
 
 Methods = Mapping[str, Callable[..., Any]]
@@ -202,6 +202,9 @@ def contradictions(plugin_class: type) -> Iterator[str]:
         promises = promises_of(plugin_class)
     except TypeError as wrong:
         yield f"has something else under the name of its promises: {wrong}"
+        return
+    if wrong_ones := list(wrong_values(promises)):
+        yield from wrong_ones
         return
     optional = vars(plugin_class).get("optional", False)
     if not isinstance(optional, bool):

@@ -25,6 +25,7 @@ from berth.framework import interface
 from berth.framework.answers import shown
 from berth.framework.loaded import contradictions
 from berth.framework.plugin_code import SourceLoader
+from berth.framework.promises import NEVER_KEPT, promises_of
 from berth.framework.registry import PluginClass, Registry, RegistryError, Unusable, fills, is_protocol, points_of
 
 ENTRY_POINT_GROUP = "berth.plugins"
@@ -182,13 +183,31 @@ def misfits(plugin: Any, registered_as: str | None = None) -> list[str]:
     if not isinstance(plugin, type):
         return [f"is {shown(plugin)}, not a class"]
     faults = [*_wrong_name(plugin, registered_as), *_misspelt(plugin), *_wrong_methods(plugin), *_wrong_init(plugin)]
-    faults += contradictions(plugin)
+    faults += list(contradictions(plugin)) or _never_kept(plugin)
     if not faults and not points_of(plugin):
         faults.append("has the method of no extension point (pre_filter, filter, score, …)")
     args_type = getattr(plugin, "args_type", None)
     if args_type is not None and not (isinstance(args_type, type) and issubclass(args_type, msgspec.Struct)):
         faults.append(f"has the args_type {args_type!r}, which is not a msgspec.Struct")
     return faults
+
+
+def _never_kept(plugin: type) -> Iterable[str]:
+    """Say which promise does nothing, since there is no `signature` to keep answers by.
+
+    Berth's own plugins make such promises for what-ifs, which others need not know of.
+    """
+    if fills(plugin, "signature") or plugin.__module__.startswith("berth.plugins."):
+        return
+    for name, depends_on in (
+        ("filter_depends_on", promises_of(plugin).filter_depends_on),
+        ("score_depends_on", promises_of(plugin).score_depends_on),
+    ):
+        if not depends_on & NEVER_KEPT:
+            yield (
+                f"promises {name}, but has no method signature, without which nothing is kept: write `def "
+                "signature(self, pod)`, which returns what of the pod the answers depend on"
+            )
 
 
 def contract() -> Mapping[str, inspect.Signature]:

@@ -7,14 +7,14 @@ subclass that declares none promises nothing, and the methods that go with a pro
 `promises: ClassVar[Promises] = Base.promises`, or changes some of them with `msgspec.structs.replace`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
 import msgspec
 
 from berth.config.types import ExtensionPoint
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 
 
 class Dependency(Enum):
@@ -126,6 +126,41 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_PROMISES = Promises()
+
+
+def wrong_values(promises: Promises) -> Iterator[str]:
+    """Yield what is wrong with the values of promises, each as the rest of a sentence about the class.
+
+    A struct takes what it is given. A name that is misspelt would promise less, or more, than its author means.
+    """
+    values = msgspec.structs.asdict(promises)
+    for field in ("filter_depends_on", "score_depends_on"):
+        value = values[field]
+        expected = f"promises {field}={value!r}, but a frozenset of Dependency and Objects is expected"
+        if not isinstance(value, frozenset):
+            yield f"{expected}: write {field}=frozenset({{Dependency.NODE}})"
+        elif odd := [each for each in value if not _is_dependency(each)]:
+            known = ", ".join(f"Dependency.{each.name}" for each in Dependency)
+            yield f"{expected}: {', '.join(sorted(map(repr, odd)))} is none of {known} and Objects((KIND, ...))"
+    for field, default in msgspec.structs.asdict(NO_PROMISES).items():
+        value = values[field]
+        may_be_function = field.endswith("_is_pure") and callable(value)
+        if isinstance(default, bool) and not isinstance(value, bool) and not may_be_function:
+            yield f"promises {field}={value!r}, which is neither True nor False"
+    if not isinstance(promises.ignores, frozenset) or not promises.ignores <= {REQUESTS, LABELS}:
+        yield f"promises ignores={promises.ignores!r}, but a frozenset of REQUESTS and LABELS is expected"
+    is_points = isinstance(promises.points, frozenset) and all(isinstance(e, ExtensionPoint) for e in promises.points)
+    if promises.points is not None and not is_points:
+        yield f"promises points={promises.points!r}, but a frozenset of extension points is expected"
+    whole = promises.score_when_skipped
+    if whole is not None and (isinstance(whole, bool) or not isinstance(whole, int) or not 0 <= whole <= 100):
+        yield f"promises score_when_skipped={whole!r}, but an int from 0 to 100, or None, is expected"
+
+
+def _is_dependency(value: object) -> bool:
+    if isinstance(value, Objects):
+        return isinstance(value.kinds, tuple) and all(isinstance(kind, str) for kind in value.kinds)
+    return isinstance(value, Dependency)
 
 
 def promises_of(plugin_class: type) -> Promises:

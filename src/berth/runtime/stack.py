@@ -42,6 +42,8 @@ class WorkPosition(NamedTuple):
     """File and line."""
     stack: str = ""
     """The whole stack, the innermost call last."""
+    is_in_tree: bool = False
+    """Whether the plugin is one of Berth's own."""
 
     def describe(self) -> str:
         """Return it in words, without the stack."""
@@ -54,7 +56,9 @@ class WorkPosition(NamedTuple):
 
 def position_of(frame: FrameType, profiles: Iterable[Profile]) -> WorkPosition:
     """Say where the work is whose innermost frame this is."""
-    names = {id(loaded.plugin): loaded.name for profile in profiles for loaded in profile.plugins}
+    loaded_plugins = [loaded for profile in profiles for loaded in profile.plugins]
+    names = {id(loaded.plugin): loaded.name for loaded in loaded_plugins}
+    in_tree = {loaded.name for loaded in loaded_plugins if type(loaded.plugin).__module__.startswith("berth.plugins.")}
     walk = list(dropwhile(_is_outside, list(traceback.walk_stack(frame))[::-1])) or [(frame, frame.f_lineno)]
     plugin = point = subject = ""
     for outer, _ in walk:
@@ -66,9 +70,8 @@ def position_of(frame: FrameType, profiles: Iterable[Profile]) -> WorkPosition:
         subject = _subject(seen) or subject
     last, line = walk[-1]
     place = place_among(walk) or place_in(last.f_code.co_filename, str(last.f_globals.get("__name__", "")), line)
-    return WorkPosition(
-        plugin, point, subject, place, "".join(traceback.format_list(traceback.StackSummary.extract(walk)))
-    )
+    stack = "".join(traceback.format_list(traceback.StackSummary.extract(walk)))
+    return WorkPosition(plugin, point, subject, place, stack, plugin in in_tree)
 
 
 def _is_outside(step: tuple[FrameType, int]) -> bool:

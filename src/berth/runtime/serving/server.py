@@ -57,7 +57,9 @@ CLUSTER_HEADER = "Berth-Cluster"
 """The uid of the namespace kube-system, which is the same from wherever the cluster is reached."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
-CORE_TIMEOUT_S = 2.0
+CORE_TIMEOUT_S = 8.0
+"""How long a question waits for the cycle under way: commands give up after ten seconds. Who has asked comes next, so
+that only a cycle that takes longer by itself keeps a question from being answered."""
 """How long a request waits for the core to be between two cycles; well below what probes and scrapers wait."""
 LIMITS = ConnectionLimits(total=256, on_trial=128, head_bytes=32 * 1024)  # tokens of many groups are long
 MAX_BODY_BYTES = 64 * 1024
