@@ -121,6 +121,7 @@ def binding(effect, generation=None, **options):
     """A cluster in which v is in PreBind."""
     slow = plugin("Slow", pre_bind=Slow(effect), reserve=lambda *_: None, unreserve=lambda *_: None)
     found = cluster(node(), config=document("Slow"), plugins={"Slow": slow}, generation=generation, **options)
+    found.answer_api = None
     found.put(victim("v", cpu="4"))
     found.run()
     assert found.core.cache.state_of("default/v") is not None

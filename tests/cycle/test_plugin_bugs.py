@@ -255,6 +255,7 @@ def test_whatever_a_plugin_raises_between_two_requests_ends_the_attempt(error, a
         raise error("odd")
 
     found = cluster(node(), config=document("P"), plugins={"P": plugin("P", pre_bind=pre_bind)})
+    found.answer_api = None
     found.put(pod("a"))
     found.run()
     for request in [each for each in found.effects if isinstance(each, Request)]:

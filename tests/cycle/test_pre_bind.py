@@ -40,6 +40,7 @@ class Work:
         found = cluster(
             node(cpu="4"), config=config, plugins=self.plugins, gates={"NominatedNodeNameForExpectation": True}
         )
+        found.answer_api = None
         found.put(pod("a"))
         found.run()
         return found
@@ -147,6 +148,7 @@ class Writing:
 
     def under_way(self, **options):
         found = cluster(node(cpu="4"), config=document("W"), plugins={"W": self.plugin}, **options)
+        found.answer_api = None
         found.put(pod("a"))
         return found.run()
 

@@ -139,11 +139,12 @@ def test_a_binding_whose_answer_is_lost_leaves_the_pod_bound():
 
 def test_nothing_is_told_while_a_cycle_is_open():
     def steps(*_):
-        yield ApiCall("get", None, "", "x")
+        yield ApiCall("get", "Node", "", "x")
         return None, unschedulable("no")
 
     waits = plugin("Waits", post_filter=steps)
     cluster = VirtualCluster(node(), make_pod("big").request(cpu="100"), plugins=[Ledger, waits])
+    cluster.answer_api = None
     cluster.run()
     assert cluster.core.is_cycle_open
     before = list(ledger().calls)

@@ -3,7 +3,8 @@
 Objects go in with `put` and `delete`; `run` steps the core until it has nothing to do, `advance` lets time pass, and
 `restart` puts a new core in the old one's place. Bindings and status patches are carried out at once and come back as
 watch events, unless a test says otherwise: `refuse` makes bindings fail, `answers_binds = False` leaves them in
-`requests` until `answer`, where calls to extenders stay too unless `answer_call` answers them. Evicted pods leave at
+`requests` until `answer`, where calls to extenders stay too unless `answer_call` answers them. Calls of
+plugins that it was given are carried out on its objects, unless `answer_api` is something else. Evicted pods leave at
 once, or with `evicts_at_once = False` when the test deletes them.
 """
 
@@ -22,6 +23,7 @@ from berth.api.shared_parts import shallow_copy
 from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
 from berth.config.types import GenerationName, SchedulerConfiguration
+from berth.core.api_calls import ObjectCalls
 from berth.core.assembly import build_core
 from berth.core.builders import NodeBuilder, PodBuilder
 from berth.core.core import Core
@@ -132,8 +134,9 @@ class VirtualCluster:
         """Whether a victim is gone when its eviction is answered, or only on its way."""
         self.answers_reads = True
         """Whether the core is told at once where a pod is that it asks for."""
-        self.answer_api: Callable[[ApiCall], Answer] | None = None
-        """What carries out other calls to the API server; None leaves them in `requests`. Its ticket is not read."""
+        self.answer_api: Callable[[ApiCall], Answer] | None = ObjectCalls(self) if named else None
+        """What carries out other calls to the API server; None leaves them in `requests` until `answer`. Where plugins
+        are given, calls are carried out on `objects`. The ticket of what this returns is not read."""
         self.answer_call: AnswerCall | None = None
         """What plays the extenders; None leaves their calls in `requests`."""
         self._refusals: deque[str] = deque()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from berth.api.custom import CustomObject, CustomResource
+from berth.api.resources import RESOURCES, Resource
 from berth.api.web import DOCUMENT, WebResource
 from berth.state.objects import ObjectStore, key_of
 
@@ -166,6 +167,24 @@ class CustomResources:
         if isinstance(obj, CustomObject):
             return obj.resource
         return self._name_of.get(type(obj)) or type(obj).__name__
+
+    def resource_of(self, kind: str) -> Resource | None:
+        """Return the resource that calls mean by a kind: one of Kubernetes' own, or one that a plugin follows.
+
+        The latter goes by its name, as in events, or by its kind where that is nobody else's. None where there is none.
+        """
+        if kind in RESOURCES:
+            return RESOURCES[kind]
+        found = [each for each in self if kind in (each.name, each.kind)]
+        return found[0].resource if len(found) == 1 else None
+
+    def unknown(self, kind: str) -> str:
+        """Say of a kind that `resource_of` does not find what to do about it."""
+        followed = ", ".join(each.name for each in self)
+        return (
+            f"an ApiCall names the kind {kind!r}, which is none of the scheduler's, nor of a resource that a plugin "
+            f"follows ({followed or 'none is'}): follow it with handle.follow(CustomResource(...)), and use its name"
+        )
 
     def of_manifest(self, manifest: Mapping[str, Any]) -> CustomResource | None:
         """Return the resource that a manifest is one of, by its apiVersion and kind."""

@@ -116,14 +116,19 @@ ApiVerb = Literal["get", "create", "update", "patch", "delete"]
 
 
 class ApiCall(Answerable[Any], frozen=True):
-    """Any other call to the API server: a verb of the transport on one object."""
+    """Any other call to the API server: a verb on one object."""
 
     verb: ApiVerb
     kind: str
+    """As in manifests, `Pod`; that of a resource which a plugin follows is its name, `QUOTAS.name`."""
     namespace: str
+    """Empty where the kind has none."""
     name: str
+    """Empty for `create`, whose body has the name."""
     body: Mapping[str, Any] = {}
+    """What is created, the whole object for `update`, a merge patch for `patch`; nothing for the others."""
     subresource: str = ""
+    """`status`, say; empty for the object itself."""
 
 
 class CallExtender(msgspec.Struct, frozen=True):
@@ -182,8 +187,12 @@ Effect = (
 Awaited = Answerable | WaitUntil
 """What a cycle, or a plugin's method in progress, may wait for."""
 
-Steps = Generator[Awaited, Answer | bool, Result]
-"""A method in progress: it yields what it waits for, is sent what came of that, and returns its result."""
+Steps = Generator[Awaited, Any, Result]
+"""A method in progress: it yields what it waits for, is sent what came of that, and returns its result.
+
+A call is answered with an `Answer`, a `WaitUntil` with whether its condition holds. What is sent depends on what was
+yielded, which a generator's type cannot say; `call` and `wait_until` can.
+"""
 
 
 def call(effect: Answerable[Answered]) -> Steps[Answer[Answered]]:

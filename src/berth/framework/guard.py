@@ -13,13 +13,14 @@ import functools
 import re
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from berth.framework import faces
 from berth.framework.answers import shown
-from berth.framework.blame import contained, origin_of, place_of, raise_again
+from berth.framework.blame import contained, origin_of, place_in, place_of, raise_again
+from berth.framework.effects import Answerable, ApiCall, ApiVerb, WaitUntil
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
 from berth.framework.health import Lane, PluginHealth
 from berth.framework.interface import (
@@ -119,6 +120,12 @@ def _guard(
                 tell(method, bug)
                 raise_again(bug, raised)
             value = thrown = None
+            expected = _wrong_effect(effect)
+            if expected is not None:
+                wrong = WrongAnswer(f"{where} yielded {shown(effect)}{_place_of_yield(steps)}, but {expected}")
+                steps.close()
+                tell(method, wrong)
+                raise wrong
             try:
                 value = yield effect
             except GeneratorExit:
@@ -276,6 +283,40 @@ def _guarded_hint(hint: HintFunction, where: str) -> HintFunction:
         return answer
 
     return hinted
+
+
+# --- what each method may yield ---------------------------------------------------------------------------------------
+
+
+def _wrong_effect(effect: Any) -> Fault:
+    if isinstance(effect, ApiCall):
+        return _wrong_call(effect)
+    if isinstance(effect, WaitUntil):
+        is_number = isinstance(effect.deadline, int | float) and not isinstance(effect.deadline, bool)
+        is_right = callable(effect.predicate) and is_number
+        return None if is_right else "WaitUntil(predicate, deadline) takes a function and a time of handle.now()"
+    if isinstance(effect, Answerable):
+        return None
+    return "an ApiCall or a WaitUntil is expected"
+
+
+def _wrong_call(call: ApiCall) -> Fault:
+    verbs = get_args(ApiVerb)
+    if call.verb not in verbs:
+        return f"the verb of an ApiCall is one of {', '.join(verbs)}"
+    for field in ("kind", "namespace", "name", "subresource"):
+        if not isinstance(getattr(call, field), str):
+            return f"the {field} of an ApiCall is a string"
+    return None if isinstance(call.body, Mapping) else "the body of an ApiCall is a mapping"
+
+
+def _place_of_yield(steps: Generator[Any, Any, Any]) -> str:
+    """Return where a generator waits, in the plugin's own code."""
+    inner: Any = steps
+    while isinstance(inner.gi_yieldfrom, Generator):
+        inner = inner.gi_yieldfrom
+    frame = inner.gi_frame
+    return f" ({place_in(frame.f_code.co_filename, frame.f_globals['__name__'], frame.f_lineno)})" if frame else ""
 
 
 # --- what each method may answer --------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ class LiveScheduler:
             answer=self._arrivals.put, answer_bound=self._arrivals.put_bound, lookup=self._known_pod,
             report=_log.warning, bug=log_bug, rng=rng,
             extenders=extenders_for(config), timer=CallTimer(observer), acting_for=leadership.acting_for,
-            pod_written=self.following.expect_pods,
+            pod_written=self.following.expect_pods, resources=lambda: self.core.resources,
         )  # fmt: skip
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
         self._drain = GracefulStop(self._work, self._arrivals, self._effects, _calling_off(transport))

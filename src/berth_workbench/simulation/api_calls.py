@@ -5,16 +5,15 @@ that is promised to a claim is bound to it. Devices: a claim's allocation and re
 written. Everything happens at once.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from berth.api.codec import ObjectError, decode
+from berth.api.codec import decode
 from berth.api.meta import ObjectReference
 from berth.api.pools import HOSTNAME
 from berth.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from berth.framework.effects import Answer, ApiCall
+from berth.core.api_calls import Json, ObjectCalls
 from berth.plugins.volumes.claims import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -25,69 +24,18 @@ from berth.plugins.volumes.claims import (
 )
 from berth_workbench.simulation.volumes import smallest_for
 
-Json = dict[str, Any]
 
-NOT_FOUND = 'not found (NotFound): {kind} "{key}"'
-
-
-class KnownObjects(Protocol):
-    """The cluster whose objects are read and written."""
-
-    @property
-    def objects(self) -> Mapping[tuple[str, str], Any]:
-        """The objects by kind and `namespace/name` or name."""
-
-    def put(self, obj: Any) -> None:
-        """Create an object, or put a newer state in its place."""
-
-    def delete(self, kind: str, key: str) -> None:
-        """Delete an object by `namespace/name` or name."""
-
-
-class ApiCalls:
+class ApiCalls(ObjectCalls):
     """Carries out calls on the objects of a cluster; the change is known before the answer."""
 
-    __slots__ = ("_cluster", "made")
+    __slots__ = ()
 
-    def __init__(self, cluster: KnownObjects) -> None:
-        self._cluster = cluster
-        self.made = 0
-        """How many objects were made; names that nobody has given say it."""
-
-    def __call__(self, call: ApiCall) -> Answer:
-        """Return what an API server would answer; the result is the object as JSON values."""
-        key = f"{call.namespace}/{call.name}" if call.namespace else call.name
-        if call.verb == "create":
-            return self._create(call)
-        known = self._cluster.objects.get((call.kind, key))
-        if known is None:
-            return Answer(0, error=NOT_FOUND.format(kind=call.kind, key=key))
-        if call.verb == "delete":
-            self._cluster.delete(call.kind, key)
-            return Answer(0)
-        if call.verb == "patch":
-            # What is written is another version. Without a number it passes for no state but itself, so that nobody
-            # who waits to see what he has written takes it for what was there before.
-            written = merged(merged(_plain(known), call.body), {"metadata": {"resourceVersion": None}})
-            try:
-                after = decode(call.kind, written)
-            except ObjectError as error:
-                return Answer(0, error=str(error))
-            self._cluster.put(after)
-            self._react(after)
-        return Answer(0, _plain(self._cluster.objects[call.kind, key]))
-
-    def _create(self, call: ApiCall) -> Answer:
-        self.made += 1
-        metadata = dict(call.body.get("metadata") or {})
-        name = metadata.get("name") or f"{metadata.get('generateName', '')}{self.made}"
-        metadata |= {"name": name, "namespace": call.namespace, "uid": f"{call.kind}/{call.namespace}/{name}"}
-        try:
-            made = decode(call.kind, {**call.body, "metadata": metadata})
-        except ObjectError as error:
-            return Answer(0, error=str(error))
-        self._cluster.put(made)
-        return Answer(0, _plain(made))
+    def written(self, obj: Any) -> None:
+        """Do what the controllers of volumes do about a volume or claim that was written."""
+        if isinstance(obj, PersistentVolume):
+            self._bind_promised(obj)
+        elif isinstance(obj, PersistentVolumeClaim) and not obj.spec.volume_name:
+            self._provision(obj)
 
     def provide(self, claim: PersistentVolumeClaim) -> None:
         """Give a new claim its volume where its class does not wait for a pod.
@@ -123,12 +71,6 @@ class ApiCalls:
             self._bind(claim, volume)
 
     # -- the controllers of volumes --------------------------------------------------------------------------------
-
-    def _react(self, changed: Any) -> None:
-        if isinstance(changed, PersistentVolume):
-            self._bind_promised(changed)
-        elif isinstance(changed, PersistentVolumeClaim) and not changed.spec.volume_name:
-            self._provision(changed)
 
     def _bind_promised(self, volume: PersistentVolume) -> None:
         wanted = volume.spec.claim_ref
@@ -196,21 +138,3 @@ class ApiCalls:
 def _reference(claim: PersistentVolumeClaim) -> Json:
     meta = claim.metadata
     return {"kind": "PersistentVolumeClaim", "namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """Return a JSON value with a merge patch applied (RFC 7386)."""
-    if not isinstance(patch, Mapping):
-        return patch
-    found: Json = dict(target) if isinstance(target, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), value)
-    return found
-
-
-def _plain(struct: Any) -> Json:
-    plain: Callable[[Any], Json] = msgspec.to_builtins
-    return plain(struct)

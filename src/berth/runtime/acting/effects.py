@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -17,6 +17,7 @@ from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.extender.client import ExtenderClient
+from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import (
     Answer,
     Answerable,
@@ -40,6 +41,7 @@ from berth.runtime.acting.pod_status import Lookup, PodStatusPatcher
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
 from berth.runtime.observing.work_queues import WorkQueues
+from berth.state.objects import ObjectStore
 
 BINDINGS_AT_ONCE = 32
 """Each needs a connection, with a handshake and 120 kB; more of them wait in the API server instead of here."""
@@ -55,9 +57,26 @@ class Effects:
     """Carries out effects over a transport, and tells `answer` what came of requests."""
 
     __slots__ = (
-        "_acting_for", "_answer", "_answer_bound", "_binder", "_binds", "_bug", "_calls", "_extender_calls",
-        "_extenders", "_groups", "_lookup", "_pod_written", "_recorder", "_report", "_statuses", "_timer",
-        "_transport", "prioritizing", "work_queues",
+        "_acting_for",
+        "_answer",
+        "_answer_bound",
+        "_binder",
+        "_binds",
+        "_bug",
+        "_calls",
+        "_extender_calls",
+        "_extenders",
+        "_groups",
+        "_lookup",
+        "_pod_written",
+        "_recorder",
+        "_report",
+        "_resources",
+        "_statuses",
+        "_timer",
+        "_transport",
+        "prioritizing",
+        "work_queues",
     )  # fmt: skip
 
     def __init__(
@@ -76,15 +95,17 @@ class Effects:
         timer: CallTimer | None = None,
         acting_for: Callable[[str], Transport] | None = None,
         pod_written: Callable[[], None] = lambda: None,
+        resources: Callable[[], CustomResources] = lambda: CustomResources(ObjectStore()),
     ) -> None:
         """`acting_for` gives the transport for what is done on behalf of a namespace; by default the same for all.
 
         `answer_bound` is told in place of `answer` that a Binding has succeeded, which can wait a little.
 
         `pod_written` is called when a binding or an eviction was answered that `lookup` does not show yet: the watch of
-        pods must have news of it.
+        pods must have news of it. `resources` gives those that the plugins in force follow.
         """
         self._pod_written = pod_written
+        self._resources = resources
         self._lookup = lookup
         self._acting_for = acting_for or (lambda _: transport)
         self._transport = transport
@@ -252,7 +273,7 @@ class Effects:
         if isinstance(effect, ReadPod):
             return await read_pod(self._transport, effect.pod)
         if isinstance(effect, ApiCall):
-            return await call(self._transport, effect)
+            return await call(self._transport, effect, self._resources())
         if isinstance(effect, CallExtenders):
             return await self._call_extenders(effect)
         raise TypeError(f"nobody knows how to carry out {type(effect).__name__}")
@@ -295,9 +316,15 @@ async def evict(transport: Transport, effect: EvictPod) -> None:
         raise
 
 
-async def call(transport: Transport, effect: ApiCall) -> Any:
+class UnknownKind(TransportError):  # noqa: N818 - it says what is the case
+    """A call is about objects of a kind that nobody here knows."""
+
+
+async def call(transport: Transport, effect: ApiCall, resources: CustomResources) -> Any:
     """Any other call; the answer as parsed JSON. Raises `ConnectionLost` where it cannot be read: who knows, then?"""
-    resource = RESOURCES[effect.kind]
+    resource = resources.resource_of(effect.kind)
+    if resource is None:
+        raise UnknownKind(resources.unknown(effect.kind))
     place, body = (effect.namespace, effect.name), msgspec.json.encode(dict(effect.body))
     if effect.verb == "get":
         answer = await transport.get(resource, *place)
@@ -311,7 +338,7 @@ async def call(transport: Transport, effect: ApiCall) -> Any:
     elif effect.verb == "delete":
         answer = await transport.delete(resource, *place, body if effect.body else b"")
     else:
-        raise ValueError(f"an ApiCall has the unknown verb {effect.verb!r}")
+        assert_never(effect.verb)
     try:
         return read_deep(msgspec.json.decode, answer) if answer else None
     except UNREADABLE as error:

@@ -225,7 +225,7 @@ class ExtenderServer:
             if isinstance(effect, Bind):
                 return Answer(0, error=await self._binder.bind(effect))
             if isinstance(effect, ApiCall):
-                return Answer(0, await call(self._transport, effect))
+                return Answer(0, await call(self._transport, effect, self.core.resources))
         except TransportError as refused:
             return Answer(0, error=str(refused))
         return Answer(0, error=f"an extender's Bind plugin cannot ask for {type(effect).__name__}")

@@ -5,6 +5,7 @@ from shlex import quote
 from typing import Any
 
 from berth.api.codec import ObjectError
+from berth.core.api_calls import merged
 from berth.decisions.by_plugins import remedies_for
 from berth.framework.telling import Remedy
 from berth_workbench.planning.help.needs import PodQuestion
@@ -12,7 +13,6 @@ from berth_workbench.planning.help.proof import Proposal, document_of
 from berth_workbench.planning.help.proposals import OTHER_COST
 from berth_workbench.planning.help.result import Change
 from berth_workbench.planning.help.words import shell_quoted
-from berth_workbench.simulation.api_calls import merged
 
 Json = dict[str, Any]
 

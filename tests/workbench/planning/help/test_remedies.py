@@ -5,6 +5,7 @@ import json
 import pytest
 
 from berth.config.load import load_config
+from berth.core.api_calls import merged
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import document_enabling
 from berth.framework.registry import Registry
@@ -12,7 +13,6 @@ from berth.plugin import CustomResource, Remedy, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.testing.invariants import check
 from berth_workbench.planning.help.search import what_would_help
-from berth_workbench.simulation.api_calls import merged
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot
