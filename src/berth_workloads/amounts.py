@@ -8,17 +8,19 @@ from typing import Any, NamedTuple
 from berth.api.quantity import canonical, parse
 
 _BINARY = re.compile(r"[KMGTPE]i$")
+_EXPONENT = re.compile(r"\d[eE][+-]?\d+$")
 
 
 class Amount(NamedTuple):
-    """How much of a resource, and whether it was given in powers of two, as `1Gi` is."""
+    """How much of a resource, and whether it was given in powers of two, as `1Gi` is, or of ten, as `1e3`."""
 
     value: Fraction
     is_binary: bool = False
+    is_exponential: bool = False
 
     def __str__(self) -> str:
         """The text that Kubernetes writes."""
-        return canonical(self.value, is_binary=self.is_binary)
+        return canonical(self.value, is_binary=self.is_binary, is_exponential=self.is_exponential)
 
 
 Amounts = Mapping[str, Amount]
@@ -27,7 +29,8 @@ ONE = Amount(Fraction(1))
 
 def amount(quantity: str | float) -> Amount:
     """Read a quantity. Raises `QuantityError`."""
-    return Amount(parse(quantity), bool(_BINARY.search(str(quantity))))
+    text = str(quantity)
+    return Amount(parse(quantity), bool(_BINARY.search(text)), bool(_EXPONENT.search(text)))
 
 
 def amounts(quantities: Mapping[str, Any] | None) -> dict[str, Amount]:
@@ -44,7 +47,7 @@ def total(parts: Iterable[Amounts]) -> dict[str, Amount]:
             if known is None or not known.value:
                 result[name] = more
             else:
-                result[name] = Amount(known.value + more.value, known.is_binary)
+                result[name] = known._replace(value=known.value + more.value)
     return result
 
 

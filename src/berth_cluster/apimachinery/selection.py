@@ -77,7 +77,7 @@ _FIELDS: MappingProxyType[ResourceKey, dict[str, Getter]] = MappingProxyType(
 )
 _SAID_OF_UNKNOWN: MappingProxyType[ResourceKey, str] = MappingProxyType(
     {
-        ("batch", "jobs"): 'field label "{0}" not supported for Job',
+        ("batch", "jobs"): 'field label "{0}" not supported for batchv1.Job',
         ("resource.k8s.io", "resourceslices"): (
             "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {0}"
         ),

@@ -285,18 +285,21 @@ def shown(path: Path) -> str:
     )
 
 
+def _place(item: tuple[Owner, list[Path]]) -> tuple[str, bool, str]:
+    manager, api_version, is_apply = item[0]
+    return (manager, not is_apply, api_version)
+
+
 def _conflict(conflicts: dict[Owner, list[Path]]) -> StoreError:
-    causes, said, number = [], [], 0
-    for (manager, api_version, is_apply), paths in sorted(conflicts.items()):
+    causes, said = [], []
+    for (manager, api_version, is_apply), paths in sorted(conflicts.items(), key=_place):
         who = f'with "{manager}"' if is_apply else f'with "{manager}" using {api_version}'
-        number += len(paths)
         causes += [
             {"reason": "FieldManagerConflict", "message": f"conflict {who}", "field": shown(path)} for path in paths
         ]
-        if len(paths) == 1:
-            said.append(f"conflict {who}: {shown(paths[0])}")
-        else:
-            said.append("\n- ".join([f"conflicts {who}:", *map(shown, paths)]))
-    plural = "" if number == 1 else "s"
-    text = said[0] if len(said) == 1 else "\n".join(said)
-    return StoreError(409, "Conflict", f"Apply failed with {number} conflict{plural}: {text}", {"causes": causes})
+        said.append("\n- ".join([f"conflicts {who}:", *map(shown, paths)]))
+    if len(causes) == 1:
+        why = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        why = f"{len(causes)} conflicts: " + "\n".join(said)
+    return StoreError(409, "Conflict", f"Apply failed with {why}", {"causes": causes})

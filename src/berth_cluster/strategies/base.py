@@ -35,8 +35,8 @@ _META_CHECKS = MappingProxyType(
     {
         "poddisruptionbudgets": 2,
         **dict.fromkeys(
-            ("configmaps", "deviceclasses", "jobs", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods",
-             "resourceclaims", "secrets", "storageclasses"), 4,
+            ("configmaps", "daemonsets", "deviceclasses", "jobs", "nodes", "persistentvolumeclaims",
+             "persistentvolumes", "pods", "resourceclaims", "secrets", "storageclasses"), 4,
         ),
     }
 )  # fmt: skip

@@ -6,7 +6,7 @@ Source of the rules: pkg/apis/core/validation and pkg/apis/storage/validation, v
 from berth.api.quantity import parse
 from berth_cluster.apimachinery.errors import FieldErrors, forbidden
 from berth_cluster.apimachinery.go_form import difference
-from berth_cluster.apimachinery.meta import Object, timestamp, value_at
+from berth_cluster.apimachinery.meta import Object, is_being_deleted, timestamp, value_at
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import limit_ranges, names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
@@ -113,8 +113,8 @@ def _keep_claim(new: Object, old: Object, errors: FieldErrors) -> None:
         was["volumeName"] = now["volumeName"]
     if was.get("storageClassName") is None:
         now.pop("storageClassName", None)
-    size, before = (value_at(spec, _SIZE) for spec in (now, was))
-    if _is_bound(new):
+    size, before = (value_at(spec, _SIZE) or 0 for spec in (now, was))
+    if _is_bound(new) and value_at(now, "resources.requests") is not None:
         now["resources"] = {**now["resources"], "requests": {**now["resources"]["requests"], "storage": before}}
         now.pop("volumeAttributesClassName", None), was.pop("volumeAttributesClassName", None)
     if now != was:
@@ -132,7 +132,8 @@ def _is_bound(claim: Object) -> bool:
 
 def _admit_resize(new: Object, old: Object, view: ClusterView) -> None:
     """A bound claim may grow, if its class lets it: the admission plugin PersistentVolumeClaimResize."""
-    limit_ranges.limit_claim(new, view)
+    if not is_being_deleted(old):
+        limit_ranges.limit_claim(new, view)
     size, before = (value_at(claim["spec"], _SIZE) or 0 for claim in (new, old))
     if parse(size) <= parse(before):
         return

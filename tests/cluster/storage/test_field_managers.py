@@ -72,6 +72,19 @@ def test_several_conflicts_are_told_together():
     )
 
 
+def test_conflicts_with_several_are_told_by_manager():
+    """Also where there is one with each: apimachinery's managedfields, NewConflictError."""
+    store = make_store()
+    store.create(CONFIG_MAPS, "default", config_map(a="1"), writer=writer("editor"))
+    apply(store, "first", b="2")
+    with pytest.raises(StoreError) as caught:
+        apply(store, "second", a="3", b="4")
+    assert caught.value.message == (
+        'Apply failed with 2 conflicts: conflicts with "editor" using v1:\n- .data.a\n'
+        'conflicts with "first":\n- .data.b'
+    )
+
+
 def test_entries_of_lists_are_told_apart_by_their_keys():
     store = make_store()
     store.create(DEPLOYMENTS, "default", deployment(), writer=writer("editor", "apps/v1"))

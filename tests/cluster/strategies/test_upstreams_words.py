@@ -9,6 +9,7 @@ import copy
 import pytest
 
 from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.patches import MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.storage.field_managers import Writer
 from tests.cluster.objects import make_store
@@ -82,3 +83,38 @@ def test_what_is_warned_of(ports, said):
     pod = changed("Pod", ("spec", "containers", 0, "ports"), ports)
     make_store().create(resource_of("Pod"), "default", pod, writer=Writer("me", "v1", warnings))
     assert warnings == ([f"spec.containers[0].ports[1]: {said}"] if said else [])
+
+
+def test_amounts_are_told_in_the_form_in_which_they_were_given():
+    store = make_store()
+    store.create(
+        resource_of("LimitRange"), "default", changed("LimitRange", ("spec", "limits", 0, "max"), {"storage": "1e3"})
+    )
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    with pytest.raises(StoreError, match="maximum storage usage per PersistentVolumeClaim is 1e3, but request is 1Gi"):
+        store.create(resource_of("PersistentVolumeClaim"), "default", {"metadata": {"name": "c"}, "spec": spec})
+
+
+def test_a_claim_that_asks_for_nothing_any_more_is_refused():
+    store = make_store()
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    store.create(resource_of("PersistentVolumeClaim"), "default", {"metadata": {"name": "c"}, "spec": spec})
+    patch = {"spec": {"resources": {"requests": None}}}
+    with pytest.raises(StoreError) as refused:
+        store.patch(resource_of("PersistentVolumeClaim"), "default", "c", patch, MERGE_PATCH)
+    said = [(each["field"], each["message"][:50]) for each in refused.value.details["causes"]]
+    assert said == [
+        ("spec.resources[storage]", "Required value"),
+        ("spec", "Forbidden: spec is immutable after creation except"),
+        ("spec.resources.requests.storage", "Forbidden: field can not be less than status.capac"),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "times"), [("DaemonSet", 4), ("Lease", 3)])
+def test_labels_are_checked_as_often_as_upstream_checks_them(kind, times):
+    """By the common checks of an update twice, and by those of the kind: ValidateDaemonSet and its update, say."""
+    store = make_store()
+    store.create(resource_of(kind), "default", {"metadata": {"name": "x"}, **OBJECTS[kind]})
+    with pytest.raises(StoreError) as refused:
+        store.patch(resource_of(kind), "default", "x", {"metadata": {"labels": {"a": "no value!"}}}, MERGE_PATCH)
+    assert [each["field"] for each in refused.value.details["causes"]] == ["metadata.labels"] * times
