@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 MAX_SHAPES = 40
 FITTED_TRIED = 6
-MOST_NODES = 20
+MOST_NODES = 100
 """No more nodes than these are proposed for one workload."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 

@@ -74,17 +74,23 @@ class HelpFindings:
         known = self.question.prover.prove(self.question.info, one, self.question.group.beside)
         if known is None:
             return None
-        waiting, count = len(self.question.group.waiting), 1
+        waiting, count, failed = len(self.question.group.waiting), 1, 0
         best = change = self._with_consequences(one._replace(change=known))
         while change is not None and change.still_pending and count < most:
-            best = change
+            best, failed = change, count
             placed = waiting - change.still_pending
             count = min(most, max(count + 1, -(-waiting * count // placed)) if placed else 2 * count)
             change = self._with_consequences(propose(count))
-        while change is not None and not change.still_pending and count > 1:
-            best, count = change, count - 1
-            change = self._with_consequences(propose(count))
-        return None if best is None else self.complete(best)
+        if change is None or change.still_pending:
+            return None if best is None else self.complete(change or best)
+        while count - failed > 1:  # so many are enough, and those that failed are not
+            middle = (count + failed) // 2
+            fewer = self._with_consequences(propose(middle))
+            if fewer is not None and not fewer.still_pending:
+                change, count = fewer, middle
+            else:
+                failed = middle
+        return self.complete(change)
 
     def least(self, edits: tuple[Edit, ...], propose: Callable[[tuple[Edit, ...]], Proposal | None]) -> Change | None:
         """Return the change of some edits of which none can be left out; None where even all of them do not help."""

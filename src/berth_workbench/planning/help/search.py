@@ -21,6 +21,7 @@ from berth_workbench.planning.help.remedies import of_plugins
 from berth_workbench.planning.help.replicas import enough_replicas, fewer_replicas, places_apart
 from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
+from berth_workbench.planning.help.standing import MAX_MEMBERS
 from berth_workbench.planning.help.words import names_in_words
 from berth_workbench.planning.whatif import NO_GROUPS
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
@@ -111,6 +112,8 @@ def _told_of(group: Group, found: Help) -> Help:
 def _told_of_gang(group: Group, gang: Gang, found: Help) -> Help:
     """Say for how many of a gang there is room, where that is too few."""
     placed, message = len(group.standing) + len(group.running), found.message
+    if len(group.standing) == MAX_MEMBERS:  # there may be room for more
+        return msgspec.structs.replace(found, group=f"PodGroup/{gang.key}", needed=gang.needed)
     if found.state == "pending" and len(group.running) < gang.needed <= group.size:
         what = f"{placed} of {group.size} have a place, and none is bound before {gang.needed} have ({gang.field})"
         message = f"{what}; {found.pod} has none beside them: {message}" if message else what

@@ -91,9 +91,11 @@ class StandingMembers:
         return parts
 
     def _place(self, within: Mask | None) -> dict[str, str]:
-        nodes = {}
+        # Whom Permit holds has a node already, which nobody else is given.
+        held = {waiting.pod.uid: waiting.node_name for waiting in self._prover.core.waiting}
+        nodes = {each.key: held[each.metadata.uid] for each in self._members if each.metadata.uid in held}
         self._trial = trial = Trial(self._prover.core)
-        for member in self._members:
+        for member in (each for each in self._members if each.key not in nodes):
             try:
                 node, _ = trial.place(self._prover.info(member), within)
             except (PluginBrokenError, OutOfBudgetError):

@@ -110,6 +110,17 @@ def test_a_group_that_would_have_to_ask_for_fewer_members_is_told_with_a_patch()
     check(found.core)
 
 
+def test_a_group_of_coscheduling_is_helped_as_a_whole():
+    members = [make_pod(f"m{i}", "a").request(cpu="10").label("scheduling.x-k8s.io/pod-group", "g") for i in range(4)]
+    nodes = [make_node(f"n{i}").capacity(cpu="16", memory="64Gi").document for i in range(2)]
+    documents = [*nodes, *(each.document for each in members), pod_group({"minMember": 4})]
+    cluster = read(with_guest("Coscheduling", "PrioritySort"), documents)
+    found = what_would_help(cluster, cluster.pods["a/m0"])
+    assert (found.group, found.needed, found.have_place, found.replicas) == ("PodGroup/a/g", 4, 2, 4)
+    (node,) = [change for change in found.changes if change.kind == "node"]
+    assert (len(node.patch["manifests"]), node.still_pending) == (2, 0)
+
+
 def test_resources_that_a_group_asks_for_beforehand_are_told_where_leaving_them_out_helps():
     group = pod_group({"minMember": 1, "minResources": {"cpu": "17"}})
     member = make_pod("one", "a").label("scheduling.x-k8s.io/pod-group", "g").document
