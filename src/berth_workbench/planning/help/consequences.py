@@ -183,9 +183,10 @@ class Consequences:
         return change
 
     def _whatever_the_lot(self, proposal: Proposal, missing: int) -> Change | None:
-        """Return what comes of a change; of a gang, the worse of two where other nodes are drawn among equals.
+        """Return what comes of a change; of a gang, the worse of two trials, the second as its very last comer.
 
-        Where a member that has the choice goes may decide whether there is room for the last one, and so for all.
+        Where a member that has the choice goes may decide whether there is room for the last one, and so for all; and
+        so may who is served first of those that wait beside it and are as important.
         """
         change = self._tried(proposal, missing)
         if self.group.gang is None or change is None or change.still_pending:
@@ -194,13 +195,14 @@ class Consequences:
         return change if again is not None and not again.still_pending else again
 
     def _tried(self, proposal: Proposal, missing: int, lot: int = 0) -> Change | None:
-        """Try a change; every trial draws the same lots, but for those with another number."""
+        """Try a change; every trial draws the same lots, but for those with another number, where others go first."""
         replicas, self._besides = dict(self._site.replicas), ()
         try:
             with self._prover.search_as_it_was(), self._as_it_is(), Rehearsal(self._site) as rehearsal:
+                self._let_wait(self.group.waiting)
                 if lot:
                     self._site.cluster.rng.seed(lot)
-                self._let_wait(self.group.waiting)
+                    self._come_last()
                 expected = self._carry_out(proposal, missing)
                 self._site.settle()
                 return self._outcome(rehearsal, proposal.change, expected)
@@ -209,6 +211,13 @@ class Consequences:
         finally:
             self._site.replicas.clear()
             self._site.replicas.update(replicas)
+
+    def _come_last(self) -> None:
+        """Have the pods of the group that wait come behind all others."""
+        cluster = self._site.cluster
+        for pod in [cluster.objects["Pod", each.key] for each in self.group.waiting]:
+            cluster.withdraw(pod.key)
+            cluster.put(pod)
 
     def _as_it_is(self) -> AbstractContextManager[None]:
         return nullcontext() if self._standing is None else self._standing.lifted()

@@ -66,6 +66,11 @@ class FilterAnswer:
         return bool(self.fits.any())
 
     @property
+    def is_given_up(self) -> bool:
+        """Say whether a plugin broke, or took too long, so that it is not known whether the pod fits."""
+        return self._attempt.outcome.error is not None and bool(self._valid.any())  # without any node that is one, too
+
+    @property
     def node_names(self) -> tuple[str, ...]:
         """The nodes where the pod fits, sorted."""
         return tuple(sorted(self._names[row] for row in np.flatnonzero(self.fits).tolist()))

@@ -94,7 +94,9 @@ def _plain(pod: Pod) -> Pod:
 
 
 def _fits_on(empty: SimulatedCluster, pod: Pod) -> bool:
-    return ChangeProver(empty, 1).ask(pod, is_whole=False).is_yes
+    """Say whether a pod fits, or may: a search that was given up proves nothing."""
+    answer = ChangeProver(empty, 1).ask(pod, is_whole=False)
+    return answer.is_yes or answer.is_given_up
 
 
 def _emptied(prover: ChangeProver, question: PodQuestion, staying: frozenset[str]) -> SimulatedCluster:

@@ -1,8 +1,14 @@
 """That it is never is said where it is proven alone: devices that others hold are free once those are gone."""
 
+from typing import ClassVar
+
 import pytest
 
 from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
+from berth.framework.interface import FilterPlugin
+from berth_workbench.planning.help.search import what_would_help
+from berth_workbench.simulation.cluster import SimulatedCluster
 from tests.workbench.planning.help.test_workloads import by_kind, help_for, replicas_of
 
 CLASS = {"kind": "DeviceClass", "metadata": {"name": "gpu"}}
@@ -48,6 +54,24 @@ def test_pods_whose_devices_others_hold_are_not_never_to_be_placed(count):
     found = help_for("default/b-0", node, devices("n0", 2), CLASS, TEMPLATE, *pod_with_claim("a-0", "n0", "d0"), *pods)
     assert (found.never, found.most, len(found.pods)) == (False, None, count - 1)
     assert by_kind(found)["replicas"].patch == {"spec": {"replicas": 1}}
+
+
+def test_a_search_that_was_given_up_proves_nothing():
+    class Broken(FilterPlugin):
+        """Has a bug."""
+
+        name: ClassVar[str] = "Broken"
+
+        def __init__(self, args, handle):
+            pass
+
+        def filter(self, state, pod, node):
+            raise RuntimeError("a bug")
+
+    made = VirtualCluster(plugins=[Broken])
+    node = make_node("n0").capacity(cpu="4", memory="8Gi").build()
+    cluster = SimulatedCluster([node], config=made.config, registry=made.registry)
+    assert not what_would_help(cluster, make_pod("p").request(cpu="1").build()).never
 
 
 def test_amounts_of_which_there_is_too_little_in_all_are_never_enough():
