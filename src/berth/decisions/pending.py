@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from berth.core.core import Core
+from berth.decisions.named_in_vain import NamedInVain, in_sentences, named_in_vain
 from berth.decisions.placements import workload_of
 from berth.decisions.reasons import what_is_missing
 from berth.decisions.shortfall import Shortfall, shortfalls
@@ -105,15 +106,23 @@ def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], 
         return shortfalls(decision, core.cache.table, core.profiles.get(decision.profile) if is_new else None)
 
     pending = _all_pending(core, wall_time, told)
-    return report_of((one for one in pending if namespace in ("", one.pod.namespace)), lacks)
+    asked = (one for one in pending if namespace in ("", one.pod.namespace))
+    return report_of(asked, lacks, lambda pod: named_in_vain(core, pod))
 
 
-def report_of(pending: Iterable[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> PendingReport:
-    """Return pods by workload; `lacks` says of some of them what amounts nodes have too little of."""
+def report_of(
+    pending: Iterable[OnePending],
+    lacks: Callable[[OnePending], Iterable[Shortfall]],
+    in_vain: Callable[[PodInfo], Iterable[NamedInVain]],
+) -> PendingReport:
+    """Return pods by workload.
+
+    `lacks` says of some of them what amounts nodes have too little of, `in_vain` what they name that is not there.
+    """
     groups: dict[tuple[str, str, bytes], list[OnePending]] = {}
     for one in pending:
         groups.setdefault(_key(one), []).append(one)
-    made = sorted((_group(pods, lacks) for pods in groups.values()), key=_worst_first)
+    made = sorted((_group(pods, lacks, in_vain) for pods in groups.values()), key=_worst_first)
     return PendingReport(sum(group.pods for group in made), tuple(made))
 
 
@@ -179,7 +188,11 @@ def reasons_of(message: str) -> str:
     return "; ".join(sorted({_COUNT.sub("", part, count=1) for part in _BETWEEN.split(why)})) or message
 
 
-def _group(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> PendingGroup:
+def _group(
+    pods: list[OnePending],
+    lacks: Callable[[OnePending], Iterable[Shortfall]],
+    in_vain: Callable[[PodInfo], Iterable[NamedInVain]],
+) -> PendingGroup:
     pods.sort(key=lambda one: (-one.pod.priority, one.since, one.pod.key))
     # Of a gang, what those were told that have a place says nothing but that the others have none.
     without = [one for one in pods if not one.is_held_back] or pods
@@ -197,7 +210,8 @@ def _group(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortf
         message=first.message,
         shortfalls=lacking,
         workload=_workload(first),
-        missing=_of_gang(pods, first, what_is_missing(first.message or reason, lacking)),
+        missing=in_sentences(each.sentence for each in in_vain(first.pod))
+        or _of_gang(pods, first, what_is_missing(first.message or reason, lacking)),
     )
 
 

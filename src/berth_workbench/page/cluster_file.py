@@ -17,6 +17,7 @@ from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_for
 from berth.decisions.fit import Fit, fit
 from berth.decisions.fit_question import read_question
+from berth.decisions.named_in_vain import named_in_vain
 from berth.decisions.node_columns import NodeColumns, copy_columns
 from berth.decisions.pending import OnePending, PendingReport, group_in, reasons_of, report_of
 from berth.decisions.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
@@ -84,7 +85,8 @@ class ClusterFileSource:
         """Pending pods by workload."""
         judged = {each.pending.pod.key: each for each in await self._all_judged()}
         pending = (each.pending for each in judged.values() if namespace in ("", each.pending.pod.namespace))
-        report = report_of(pending, lambda one: judged[one.pod.key].shortfalls)
+        core = self._cluster.core
+        report = report_of(pending, lambda one: judged[one.pod.key].shortfalls, lambda pod: named_in_vain(core, pod))
         pods = sum(namespace in ("", pod.metadata.namespace) for pod in self._unplaced)
         return msgspec.structs.replace(report, pods=pods)
 

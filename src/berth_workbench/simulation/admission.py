@@ -5,12 +5,14 @@ plugins Priority and DefaultTolerationSeconds, and the defaults of `core/v1` (a 
 """
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 import msgspec
 
 from berth.api.codec import KINDS, ObjectError, decode
 from berth.api.meta import Struct
+from berth.api.near_names import nearest
 from berth.api.node import PriorityClass
 from berth.api.pod import Pod
 from berth.api.pod_defaults import BUILT_IN_PRIORITIES, completed_pod_spec
@@ -68,7 +70,9 @@ def with_priority(pod: Pod, classes: Mapping[str, PriorityClass], *, is_stored: 
     if name and name not in classes:
         if is_stored:
             return _prioritised(pod, 0, None)
-        raise UnknownPriorityClassError(f"pod {pod.key}: no PriorityClass with name {name} was found")
+        make = f"kubectl create priorityclass {quote(name)} --value=1000"
+        hint = nearest(name, classes) or f"; {make} makes one, with the value that is wanted"
+        raise UnknownPriorityClassError(f"pod {pod.key}: no PriorityClass with name {name} was found{hint}")
     defaults = (each for each in classes.values() if each.global_default)
     found = classes.get(name) or min(defaults, key=lambda each: each.value, default=None)
     return _prioritised(pod, 0, None) if found is None else _prioritised(pod, found.value, found.preemption_policy)

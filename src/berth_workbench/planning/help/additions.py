@@ -1,9 +1,10 @@
 """What could be added to the cluster: one more node like those there are, or an object that is missing."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, count, groupby, islice
+from itertools import count, groupby, islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,11 +15,13 @@ from berth.api.pod_resources import CPU, MEMORY, PODS
 from berth.api.pools import HOSTNAME, kubelet_labels
 from berth.api.storage import StorageClass
 from berth.api.taints import Taint
+from berth.decisions.named_in_vain import NamedInVain, named_in_vain
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import Proposal, document_of
 from berth_workbench.planning.help.proposals import Newcomer, of_new_nodes, of_new_object
+from berth_workbench.planning.help.result import Change
 from berth_workbench.planning.help.sources.resources import amount_of, quantity_of, words_of
 from berth_workbench.planning.help.sources.taints import OF_THE_CONTROLLER
 from berth_workbench.simulation.budgets import follows_its_node
@@ -29,6 +32,7 @@ MAX_SHAPES = 40
 FITTED_TRIED = 6
 MOST_NODES = 100
 """No more nodes than these are proposed for one workload."""
+NOBODY: Mapping[str, int] = MappingProxyType({})
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -92,27 +96,49 @@ class Adding:
             chosen = sorted(range(len(shapes)), key=turns.__getitem__)[:MAX_SHAPES]
             shapes = [shapes[place] for place in sorted(chosen)]
             self._findings.is_complete = False
-        for propose in chain(self._alike(shapes), self._larger(shapes)):
+        for propose in self._alike(shapes):
             change = self._findings.on_enough(propose, MOST_NODES)
             if change is not None:
                 self._findings.changes.append(change)
                 return
+        for like, differences in self._larger(shapes):
+            propose = partial(self._proposal, partial(self._made_to_measure, like, {}), _but(like, differences))
+            change = self._findings.on_enough(propose, MOST_NODES)
+            if change is not None:
+                self._findings.changes.append(self._one_instead(like, change) or change)
+                return
+
+    def _one_instead(self, like: str, change: Change) -> Change | None:
+        """Return the change of a single node with room for those as well who would take that of the pod.
+
+        They wait too, and several nodes made to measure were needed only since they come first.
+        """
+        if (
+            sum(each["kind"] == "Node" for each in change.patch["manifests"]) < 2
+            or len(self._question.group.waiting) > 1
+        ):
+            return None
+        pods = self._question.prover.cluster.objects
+        others: Counter[str] = Counter()
+        for key in change.gains:
+            others.update(self._question.prover.info(pods["Pod", key]).requests)
+        _, differences = self._fitted(like, 1, others)
+        make = partial(self._made_to_measure, like, others)
+        return self._findings.helping(self._proposal(make, _but(like, differences), 1))
 
     def _alike(self, shapes: Sequence[NodeShape]) -> Iterator[Callable[[int], Proposal]]:
         for shape in shapes:
             words = f"like {shape.like} ({_words(self._question.table.node(self._question.table.row_of[shape.like]))})"
             yield partial(self._proposal, partial(self._like, shape.like), words)
 
-    def _larger(self, shapes: Sequence[NodeShape]) -> Iterator[Callable[[int], Proposal]]:
-        """Yield nodes like some that are there but made to measure, those that differ least first."""
+    def _larger(self, shapes: Sequence[NodeShape]) -> Iterator[tuple[str, list[str]]]:
+        """Yield nodes to make others like but to measure, and how these differ, those that differ least first."""
         fitted = [(shape.like, self._fitted(shape.like, 1)[1]) for shape in reversed(shapes)]
         differing = [each for each in fitted if each[1]]  # of those that differ as little, the larger come first
-        for like, differences in sorted(differing, key=lambda each: len(each[1]))[:FITTED_TRIED]:
-            words = f"like {like}, but {' and '.join(differences)}"
-            yield partial(self._proposal, partial(self._made_to_measure, like), words)
+        yield from sorted(differing, key=lambda each: len(each[1]))[:FITTED_TRIED]
 
-    def _made_to_measure(self, like: str, number: int) -> Newcomer:
-        return self._fitted(like, number)[0]
+    def _made_to_measure(self, like: str, others: Mapping[str, int], number: int) -> Newcomer:
+        return self._fitted(like, number, others)[0]
 
     @staticmethod
     def _proposal(make: Callable[[int], Newcomer], words: str, count: int) -> Proposal:
@@ -158,14 +184,17 @@ class Adding:
                 renamed = _named(published, f"{published.metadata.name}-{name}")
                 yield msgspec.structs.replace(renamed, spec=spec)
 
-    def _fitted(self, like: str, number: int) -> tuple[Newcomer, list[str]]:
-        """Return a node made to measure, and how it differs: what is short is raised to what pod and daemons need."""
+    def _fitted(self, like: str, number: int, others: Mapping[str, int] = NOBODY) -> tuple[Newcomer, list[str]]:
+        """Return a node made to measure, and how it differs: what is short is raised to what pod and daemons need.
+
+        `others` is what pods request that come there first.
+        """
         newcomer = self._like(like, number)
         question, document = self._question, document_of(newcomer.node)
         differences = []
         allocatable = document["status"].setdefault("allocatable", {})
         for resource, amount in question.info.requests.items():
-            needed = amount + sum(pod.requests.get(resource, 0) for pod in newcomer.daemons)
+            needed = amount + others.get(resource, 0) + sum(pod.requests.get(resource, 0) for pod in newcomer.daemons)
             if needed > amount_of(resource, allocatable.get(resource, 0)):
                 allocatable[resource] = quantity_of(resource, needed)
                 document["status"].setdefault("capacity", {})[resource] = allocatable[resource]
@@ -179,6 +208,10 @@ class Adding:
                 edit.edit(document)
                 differences.append(edit.as_new)
         return Newcomer(decode("Node", document), newcomer.beside, newcomer.daemons), differences
+
+
+def _but(like: str, differences: Sequence[str]) -> str:
+    return f"like {like}, but {' and '.join(differences)}"
 
 
 def _renamed(text: str, like: str, name: str) -> str:
@@ -207,72 +240,58 @@ def _words(node: Node) -> str:
 
 def add_missing_objects(findings: HelpFindings) -> None:
     """Find manifests of what a pod names and the cluster lacks; what none helps with is noted as missing."""
-    changes, notes = [], list[str]()
-    for manifest, note in _missing(findings.question):
-        change = None if manifest is None else findings.first([of_new_object(manifest)])
-        if change is None:
-            notes.append(note)
-        else:
-            changes.append(change)
-    findings.changes += changes
-    findings.notes += notes
-
-
-def _missing(question: PodQuestion) -> Iterator[tuple[Json | None, str]]:
-    store, info = question.prover.core.objects, question.info
-    namespace = info.namespace
+    question = findings.question
+    findings.in_vain = tuple(named_in_vain(question.prover.core, question.info))
     if not len(question.table):
-        yield None, "the cluster has no nodes"
-    if next(store.list("Namespace"), None) is not None and store.get("Namespace", namespace) is None:
-        yield None, f"the namespace {namespace} does not exist"
-    for volume in info.spec.volumes:
-        if volume.persistent_volume_claim is None:
-            continue
-        name = volume.persistent_volume_claim.claim_name
-        claim = store.get("PersistentVolumeClaim", name, namespace)
-        if claim is None:
-            yield _claim_manifest(question, name), f"the PersistentVolumeClaim {name} does not exist"
-        elif claim.spec.volume_name and store.get("PersistentVolume", claim.spec.volume_name) is None:
-            yield None, f"the PersistentVolume {claim.spec.volume_name}, which {name} is bound to, does not exist"
-        elif claim.spec.storage_class_name and not claim.spec.volume_name:
-            of_class = claim.spec.storage_class_name
-            if store.get("StorageClass", of_class) is None:
-                yield None, f"the StorageClass {of_class} of the claim {name} does not exist"
-    for use in info.spec.resource_claims:
-        name = use.resource_claim_name or ""
-        claim = store.get("ResourceClaim", name, namespace) if name else None
-        if name and claim is None:
-            yield None, f"the ResourceClaim {name} does not exist"
-        for request in claim.spec.devices.requests if claim is not None else ():
-            of_class = request.exactly.device_class_name if request.exactly is not None else ""
-            if of_class and store.get("DeviceClass", of_class) is None:
-                yield None, f"the DeviceClass {of_class} of the claim {name} does not exist"
-    group = info.spec.scheduling_group
-    if group is not None and group.pod_group_name:
-        name = group.pod_group_name
-        if store.get("PodGroup", name, namespace) is None:
-            manifest = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-                        "metadata": {"name": name, "namespace": namespace},
-                        "spec": {"schedulingPolicy": {"basic": {}}}}  # fmt: skip
-            yield manifest, f"the PodGroup {name} does not exist"
+        findings.notes.append("the cluster has no nodes")
+    for missing in findings.in_vain:
+        manifest = _manifest(question, missing)
+        change = None if manifest is None else findings.first([of_new_object(*manifest)])
+        if change is not None:
+            findings.changes.append(change)
+        elif missing.kind != "label":  # to give a node the label is a change of its own
+            findings.notes.append(missing.sentence)
 
 
-def _claim_manifest(question: PodQuestion, name: str) -> Json | None:
-    classes: list[StorageClass] = list(question.prover.core.objects.list("StorageClass"))
-    if not classes:
+def _manifest(question: PodQuestion, missing: NamedInVain) -> tuple[Json, str] | None:
+    """Return what could be made of the name, and what of it has to be looked at; None where nobody could guess it."""
+    store, namespace = question.prover.core.objects, question.info.namespace
+    metadata: Json = {"name": missing.name, "namespace": namespace}
+    if missing.kind == "PodGroup":
+        return _object("scheduling.k8s.io/v1alpha2", "PodGroup", metadata, schedulingPolicy={"basic": {}}), ""
+    if missing.kind == "ResourceClaim":
+        classes = sorted(each.metadata.name for each in store.list("DeviceClass"))
+        if not classes:
+            return None
+        request = {"name": "device", "exactly": {"deviceClassName": classes[0]}}
+        made = _object("resource.k8s.io/v1", "ResourceClaim", metadata, devices={"requests": [request]})
+        return made, "put in the devices that are wanted"
+    chosen = _usual_class(store.list("StorageClass"))
+    if chosen is None:
         return None
-    chosen = min(classes, key=lambda each: (
-        each.metadata.annotations.get(DEFAULT_CLASS) != "true",
-        each.volume_binding_mode != "WaitForFirstConsumer",
-        each.metadata.name,
-    ))  # fmt: skip
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": question.pod.metadata.namespace},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-            "storageClassName": chosen.metadata.name,
-        },
-    }
+    if missing.kind == "PersistentVolumeClaim":
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+                "storageClassName": chosen.metadata.name}  # fmt: skip
+        return _object("v1", "PersistentVolumeClaim", metadata, **spec), "put in the size that is wanted"
+    if missing.kind == "StorageClass":
+        made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": missing.name},
+                "provisioner": chosen.provisioner, "volumeBindingMode": chosen.volume_binding_mode}  # fmt: skip
+        return made, f"here with what provisions {chosen.metadata.name}"
+    return None
+
+
+def _object(api_version: str, kind: str, metadata: Json, **spec: Any) -> Json:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _usual_class(classes: Iterable[StorageClass]) -> StorageClass | None:
+    """Return the default class, else one whose volumes are made where the pod goes."""
+    return min(
+        classes,
+        key=lambda each: (
+            each.metadata.annotations.get(DEFAULT_CLASS) != "true",
+            each.volume_binding_mode != "WaitForFirstConsumer",
+            each.metadata.name,
+        ),
+        default=None,
+    )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeVar
 
+from berth.decisions.named_in_vain import NamedInVain
 from berth_workbench.planning.help.consequences import Consequences
 from berth_workbench.planning.help.needs import Need, PodQuestion
 from berth_workbench.planning.help.proof import Proposal
@@ -26,6 +27,8 @@ class HelpFindings:
     """What has to agree that a change helps: all pods of the workload get a place, and none as important loses one."""
     needs: tuple[Need, ...] = ()
     said: tuple[str, ...] = ()
+    in_vain: tuple[NamedInVain, ...] = ()
+    """What the pod names and the cluster does not have."""
     changes: list[Change] = field(default_factory=list)
     partial: list[Change] = field(default_factory=list)
     """Changes that place some pods of the workload and not all."""

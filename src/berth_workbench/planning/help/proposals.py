@@ -21,7 +21,13 @@ from berth_workbench.planning.help.needs import NodeEdit, PodEdit, PodQuestion
 from berth_workbench.planning.help.patches import patch_of
 from berth_workbench.planning.help.proof import Proposal, deallocated, document_of
 from berth_workbench.planning.help.result import Change, Part
-from berth_workbench.planning.help.words import names_in_words, node_command, pod_command, shell_quoted
+from berth_workbench.planning.help.words import (
+    made_anew_command,
+    names_in_words,
+    node_command,
+    pod_command,
+    shell_quoted,
+)
 from berth_workbench.planning.room_by_moving import PodMoved
 from berth_workbench.simulation.admission import completed
 from berth_workbench.simulation.budgets import Owner
@@ -120,7 +126,9 @@ def of_object(obj: Any, what: str, edit: Callable[[Json], None], kind: str) -> P
     patch_type, patch = patch_of(before, after)
     is_claim = of_kind.endswith("Claim")
     namespace, name = quote(obj.metadata.namespace), quote(obj.metadata.name)
-    verb = "patch --local -o yaml -f its-manifest.yaml" if is_claim else f"patch {of_kind.lower()} {name}"
+    command = f"kubectl -n {namespace} patch {of_kind.lower()} {name} --type {patch_type} -p {shell_quoted(patch)}"
+    if is_claim:
+        command = made_anew_command(of_kind.lower(), namespace, name, patch_type, patch)
     change = Change(
         on="cluster",
         what=f"{what} of the {of_kind} {key}{IMMUTABLE if is_claim else ''}",
@@ -130,7 +138,7 @@ def of_object(obj: Any, what: str, edit: Callable[[Json], None], kind: str) -> P
         target=f"{of_kind}/{key}",
         kind=kind,
         cost=OTHER_COST,
-        command=f"kubectl -n {namespace} {verb} --type {patch_type} -p {shell_quoted(patch)}",
+        command=command,
     )
     return Proposal(change, objects=(made,))
 
@@ -211,17 +219,16 @@ def of_idle_claim(claim: ResourceClaim) -> Proposal:
     return Proposal(change, objects=(deallocated(claim),))
 
 
-def of_new_object(manifest: Json) -> Proposal | None:
-    """Return the proposal to create what a manifest says; None where it is of no use."""
+def of_new_object(manifest: Json, remark: str = "") -> Proposal | None:
+    """Return the proposal to create what a manifest says, and what to look at first; None where it is of no use."""
     try:
         made = decode(manifest["kind"], completed(manifest["kind"], copy.deepcopy(manifest)))
     except ObjectError:
         return None
     kind, name = manifest["kind"], manifest["metadata"]["name"]
-    size = " (put in the size that is wanted)" if kind == "PersistentVolumeClaim" else ""
     change = Change(
         on="cluster",
-        what=f"create the {kind} {name}, which does not exist{size}",
+        what=f"create the {kind} {name}, which does not exist{f' ({remark})' if remark else ''}",
         patch={"manifests": [manifest]},
         fits_on=(),
         patch_type="create",

@@ -111,3 +111,5 @@ class Help(msgspec.Struct, frozen=True, rename="camel"):
     """Of a gang, for how many there is room at the same time, those that run among them."""
     too_few: str = ""
     """The places of which there are too few for `most` to be more, such as `3 zones`, where pods keep apart."""
+    missing: tuple[str, ...] = ()
+    """What the pod names and the cluster does not have, a clause each: more than `message` says of it."""

@@ -178,6 +178,7 @@ class _Search:
             pod=question.pod.key,
             state="pending",
             message=self._answer.message,
+            missing=tuple(each.sentence for each in found.in_vain),
             changes=tuple(sorted(found.changes or found.partial, key=lambda change: (change.cost, change.what))),
             never=self._never,
             most=self._most,

@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from berth.api.pod import Pod
+from berth.decisions.named_in_vain import in_sentences
 from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.result import Change, Help
 
@@ -49,12 +50,17 @@ def pod_command(group: Group, kinds: Sequence[str], patch_type: str, patch: Any)
         return command
     names = " ".join(quote(each.metadata.name) for each in group.alike)
     is_one = len(group.alike) < 2
-    once = (
-        f"kubectl -n {namespace} get pod {name if is_one else '$pod'} -o yaml > pod.yaml; "
-        f"kubectl patch --local -f pod.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
+    once = made_anew_command("pod", namespace, name if is_one else "$pod", patch_type, patch)
+    return once if is_one else f"for pod in {names}; do {once}; done"
+
+
+def made_anew_command(kind: str, namespace: str, name: str, patch_type: str, patch: Any) -> str:
+    """Return how an object is made anew that cannot be changed; namespace and name as words of a shell."""
+    return (
+        f"kubectl -n {namespace} get {kind} {name} -o yaml > {kind}.yaml; "
+        f"kubectl patch --local -f {kind}.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
         f"kubectl replace --force -f new.yaml"
     )
-    return once if is_one else f"for pod in {names}; do {once}; done"
 
 
 def _workload_of(pod: Pod) -> str | None:
@@ -97,7 +103,11 @@ def names_in_words(names: Sequence[str], of_all: int = 0) -> str:
 
 def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     """Yield the report line by line."""
-    yield from _wrapped(f"{whom(found)}: {found.message}", width, "", "  ")
+    if found.missing:
+        yield from _wrapped(f"{whom(found)}: {in_sentences(found.missing)}", width, "", "  ")
+        yield from _wrapped(f"The scheduler says: {found.message}", width, "  ", "  ")
+    else:
+        yield from _wrapped(f"{whom(found)}: {found.message}", width, "", "  ")
     if found.state in ("fits", "runs") or not (found.changes or found.state == "pending"):
         return
     yield ""
@@ -115,7 +125,7 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
             yield from _wrapped(sentence, width, "    ", "    ")
         for command in (change.command, *(part.command for part in change.with_)):
             yield from _command_lines(command, width)
-    for told in (*found.said, *found.notes):
+    for told in (each for each in (*found.said, *found.notes) if each not in found.missing):
         yield from _wrapped(_capital(told), width, "- ", "  ")
     if found.waits_for:
         yield ""

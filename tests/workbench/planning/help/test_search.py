@@ -60,6 +60,75 @@ def test_what_a_claim_names_and_the_cluster_lacks_is_told(spec, told):
     assert [note for note in notes if "does not exist" in note] == [told]
 
 
+def storage_class(name):
+    return {"kind": "StorageClass", "metadata": {"name": name, "uid": name}, "provisioner": "disks.test",
+            "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
+
+
+def test_a_class_that_is_missing_comes_first_with_the_command_that_makes_it():
+    """The scheduler says nothing but that the claim is unbound; the claim itself cannot be changed, only made anew."""
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default", "uid": "data"},
+             "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                      "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+    found = World(make_pod("p").claim("data"), *nodes(), claim, storage_class("slow")).help()
+    first, *_ = lines_of(found, 200)
+    assert first == "default/p: The StorageClass fast of the claim data does not exist."
+    make, use = (each for each in found.changes if each.on == "cluster")
+    assert make.patch["manifests"][0]["provisioner"] == "disks.test" and make.command.startswith("kubectl create -f -")
+    assert use.command.startswith(
+        "kubectl -n default get persistentvolumeclaim data -o yaml > persistentvolumeclaim.yaml;"
+    )
+    assert use.command.endswith(" > new.yaml; kubectl replace --force -f new.yaml")
+
+
+def test_a_claim_of_devices_that_is_missing_is_made_of_a_class_that_is_there():
+    device_class = {"kind": "DeviceClass", "metadata": {"name": "gpu", "uid": "gpu"}, "spec": {}}
+    devices = {"kind": "ResourceSlice", "metadata": {"name": "s", "uid": "s"},
+               "spec": {"driver": "d", "nodeName": "n1", "pool": {"name": "n1", "resourceSliceCount": 1},
+                        "devices": [{"name": "d0"}]}}  # fmt: skip
+    found = World(make_pod("p").resource_claim("g", "gpus"), *nodes(), device_class, devices).help()
+    assert next(iter(lines_of(found))) == "default/p: The ResourceClaim gpus does not exist."
+    assert found.changes[0].what == (
+        "create the ResourceClaim gpus, which does not exist (put in the devices that are wanted)"
+    )
+    assert found.changes[0].fits_on == ("n1",)
+
+
+def pooled(*names):
+    return [make_node(name).label("pool", name[:3]).capacity(cpu="4", memory="8Gi", pods="9") for name in names]
+
+
+def test_a_slip_of_the_keyboard_is_put_right_before_what_was_asked_for_is_dropped():
+    found = World(make_pod("p").node_selector({"pool": "wbe"}), *pooled("web-0", "web-1", "big-0")).help()
+    assert next(iter(lines_of(found))) == "default/p: No node has the label pool=wbe; did you mean pool=web?"
+    meant, dropped, *_ = found.changes
+    assert (meant.what, meant.fits_on) == ("ask for pool=web instead of pool=wbe", ("web-0", "web-1"))
+    assert dropped.what == "drop pool=wbe from the nodeSelector"
+
+
+def test_who_asks_for_tainted_nodes_is_told_to_tolerate_the_taint_first():
+    """Whoever asks for nodes with GPUs wants to be there; who does not would rather not learn of their taint first."""
+    nodes = [*pooled("web-0", "gpu-0")]
+    nodes[1].taint("gpu", "present")
+    asks = World(make_pod("p").node_selector({"pool": "gpu"}), *nodes).help()
+    assert [each.kind for each in asks.changes][:2] == ["toleration", "nodeSelector"]
+    by_affinity = make_pod("p").require_node({"key": "pool", "operator": "In", "values": ["gpu"]})
+    assert World(by_affinity, *nodes).help().changes[0].kind == "toleration"
+    plain = World(make_pod("p").request(cpu="4"), *nodes, make_pod("w").request(cpu="1").node("web-0")).help()
+    assert next(each for each in plain.changes if each.kind == "toleration").cost == 1.0
+
+
+def test_one_node_large_enough_for_those_who_come_first_is_less_than_several():
+    """Others wait for a node as well, and would take the room of one that is made to measure."""
+    full = make_pod("w").request(cpu="4").node("n0")
+    others = [make_pod(f"a{i}").request(cpu="1").created("2026-01-01T00:00:00Z") for i in range(2)]
+    big = make_pod("big").request(cpu="40").created("2026-01-02T00:00:00Z")
+    found = World(big, *nodes(1), full, *others).help()
+    (more,) = (each for each in found.changes if each.kind == "node")
+    assert more.what == "add a node like n0, but with 42 CPU"
+    assert (more.fits_on, more.gains) == (("n0-new1",), ("default/a0", "default/a1"))
+
+
 @pytest.mark.parametrize(("known", "told"), [(("other",), True), (("other", "default"), False), ((), False)])
 def test_a_namespace_that_is_missing_is_told_where_any_are_known(known, told):
     namespaces = [{"kind": "Namespace", "metadata": {"name": name, "uid": name}} for name in known]

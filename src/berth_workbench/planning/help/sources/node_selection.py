@@ -1,14 +1,24 @@
 """Which nodes a pod selects: nodeSelector label by label, required node affinity expression by expression."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from shlex import quote
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.near_names import alike
 from berth.api.node import Node
-from berth_workbench.planning.help.needs import NODE_COST, POD_COST, Need, NodeEdit, PodEdit, PodQuestion, without
+from berth_workbench.planning.help.needs import (
+    NODE_COST,
+    POD_COST,
+    Need,
+    NodeEdit,
+    PodEdit,
+    PodQuestion,
+    setting,
+    without,
+)
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
@@ -25,6 +35,8 @@ FACTS = (
     "node.kubernetes.io/windows-build",
 )
 """Labels that say what a node is and where; nobody should write another value there."""
+SLIP_COST = POD_COST / 2
+"""To write what was meant costs less than to do without it."""
 _ADDED = {"Exists": "true"}
 
 
@@ -41,7 +53,7 @@ class SelectingNeeds:
                 ("nodeSelector", key),
                 "NodeAffinity",
                 failing,
-                pod_edits=(_without_label(key, value),),
+                pod_edits=(*_meant_labels(question, key, value), _without_label(key, value)),
                 node_edit=_label_edit({"key": key, "operator": "In", "values": [value]}),
             )
         affinity = (question.spec.get("affinity") or {}).get("nodeAffinity") or {}
@@ -135,6 +147,18 @@ def text_of(requirement: Json) -> str:
     values = requirement.get("values") or ()
     operator = requirement.get("operator", "")
     return f"{requirement.get('key')} {operator}" + (f" [{', '.join(values)}]" if values else "")
+
+
+def _meant_labels(question: PodQuestion, key: str, value: str) -> Iterator[PodEdit]:
+    """Yield other values of a label that no node has, where they look as if one of them was meant."""
+    if is_fact(key):
+        return
+    table = question.table
+    column = table.label(key)
+    present = {column.values[each] for each in np.unique(column.ids[table.rows()]).tolist() if each >= 0}
+    for other in alike(value, present) if value not in present else ():
+        what = f"ask for {key}={other} instead of {key}={value}"
+        yield PodEdit("nodeSelector", what, setting("spec", "nodeSelector", key, to=other), SLIP_COST)
 
 
 def _without_label(key: str, value: str) -> PodEdit:

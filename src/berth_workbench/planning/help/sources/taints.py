@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 from berth.api.node import Node
 from berth.api.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_KEY, Taint, tolerated
 from berth_workbench.planning.help.needs import NODE_COST, POD_COST, REPAIR_COST, Need, NodeEdit, PodEdit, PodQuestion
+from berth_workbench.planning.help.sources.node_selection import REQUIRED
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
 
 MAX_TAINTS = 24
 """So many different taints are looked at, those on most nodes first; the others cannot be given up."""
+CHOSEN_COST = POD_COST / 2
+"""A pod that asks for tainted nodes wants to be there, and would rather tolerate their taint than go elsewhere."""
 OF_THE_CONTROLLER = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Taints that tell how a node is: who takes them off finds them there again."""
 
@@ -36,9 +39,10 @@ class TaintNeeds:
             cordoned |= by_taint.pop(taint)
         if cordoned.any():
             yield Need(("cordon",), "NodeUnschedulable", cordoned, node_edit=_uncordon)
+        chosen = _chosen(question)
         ordered = sorted(by_taint.items(), key=lambda item: (-int(item[1].sum()), item[0].key, item[0].value))
         for taint, failing in ordered[:MAX_TAINTS]:
-            edits, off = (_toleration(taint),), _taint_off(taint)
+            edits, off = (_toleration(taint, is_chosen=bool((failing & chosen).any())),), _taint_off(taint)
             yield Need(("taint", taint), "TaintToleration", failing, pod_edits=edits, node_edit=off)
         if len(ordered) > MAX_TAINTS:
             rest = np.logical_or.reduce([failing for _, failing in ordered[MAX_TAINTS:]])
@@ -64,7 +68,18 @@ def _is_repaired_by_hand(taint: Taint) -> bool:
     return taint.key.startswith(OF_THE_CONTROLLER)
 
 
-def _toleration(taint: Taint) -> PodEdit:
+def _chosen(question: PodQuestion) -> Mask:
+    """Return the nodes that a pod asks for by their labels; none where it asks for none."""
+    selector = question.spec.get("nodeSelector")
+    required = ((question.spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED)
+    if not selector and not required:
+        return np.zeros_like(question.valid)
+    affinity = {"nodeAffinity": {REQUIRED: required}} if required else {}
+    return question.valid & ~question.bare & ~question.failing({"nodeSelector": selector or {}, "affinity": affinity})
+
+
+def _toleration(taint: Taint, *, is_chosen: bool) -> PodEdit:
+    """Return the edit that tolerates a taint; of nodes that the pod asks for, it is the least that can be done."""
     toleration = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
     if not taint.value:
         toleration = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
@@ -72,7 +87,7 @@ def _toleration(taint: Taint) -> PodEdit:
     def edit(document: Json) -> None:
         document["spec"]["tolerations"] = [*document["spec"].get("tolerations", ()), toleration]
 
-    cost = REPAIR_COST if _is_repaired_by_hand(taint) else POD_COST
+    cost = REPAIR_COST if _is_repaired_by_hand(taint) else CHOSEN_COST if is_chosen else POD_COST
     return PodEdit("toleration", f"tolerate the taint {text_of(taint)}", edit, cost)
 
 
