@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from berth.cycle.decision import Decision
 from berth.decisions.by_plugins import RejectionDetails, ScoreDetails, score_details
+from berth.decisions.named_in_vain import NamedInVain, in_sentences
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.engine.profile import Profile
 from berth.engine.scores import PluginScores, Scored
@@ -131,12 +132,13 @@ def explain(
     table: NodeTable | None = None,
     details: tuple[RejectionDetails, ...] = (),
     profile: Profile | None = None,
+    missing: Iterable[NamedInVain] = (),
 ) -> Explanation:
     """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest.
 
     With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
-    `details` are what plugins say besides (`rejection_details`). With the profile as well its plugins are asked what
-    stands behind their scores.
+    `details` are what plugins say besides (`rejection_details`), `missing` is what the pod names and nobody has made.
+    With the profile as well its plugins are asked what stands behind their scores.
     """
     full = _Scored(decision)
     scored: _Fresh | _Scored = _Fresh.of(decision, top) or full
@@ -154,7 +156,7 @@ def explain(
         profile=decision.profile,
         outcome=decision.outcome,
         node=decision.chosen,
-        summary=_summary(decision, scored),
+        summary=_summary(decision, scored, missing),
         message=decision.message,
         attempts=decision.attempts,
         node_count=decision.node_count,
@@ -281,15 +283,17 @@ class _Scored:
 
 def summary(decision: Decision) -> str:
     """One sentence: where the pod went and why, or that it went nowhere."""
-    return _summary(decision, _Scored(decision))
+    return _summary(decision, _Scored(decision), ())
 
 
-def _summary(decision: Decision, scored: "_Fresh | _Scored") -> str:
+def _summary(decision: Decision, scored: "_Fresh | _Scored", missing: Iterable[NamedInVain]) -> str:
     if decision.chosen is None:
         verb = (
             "could not be scheduled" if decision.outcome == "unschedulable" else "was not scheduled because of an error"
         )
-        return f"{decision.pod.key} {verb}: {decision.message}"
+        first = in_sentences(each.sentence for each in missing)
+        said = f"{first} The scheduler says: {decision.message}" if first else decision.message
+        return f"{decision.pod.key} {verb}: {said}"
     return f"{decision.pod.key} goes to {decision.chosen}: {_why_chosen(decision, scored)}"
 
 

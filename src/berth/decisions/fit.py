@@ -19,6 +19,7 @@ from berth.cycle.schedule import Search
 from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, Explanation, explain
 from berth.decisions.fit_question import FitManifestError, FitQuestion
+from berth.decisions.named_in_vain import named_in_vain
 from berth.framework.blame import contained, described
 from berth.state.pod_info import PodInfo
 
@@ -109,6 +110,7 @@ def _explained(core: Core, attempt: Attempt, *, all_nodes: bool) -> Explanation:
         names_shown=max(NAMES_SHOWN, everything),
         table=core.cache.table,
         details=rejection_details(decision, attempt.profile),
+        missing=named_in_vain(core, decision.pod),
     )
     if told.node is None:
         return msgspec.structs.replace(told, uid="")

@@ -106,8 +106,8 @@ def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], 
         return shortfalls(decision, core.cache.table, core.profiles.get(decision.profile) if is_new else None)
 
     pending = _all_pending(core, wall_time, told)
-    asked = (one for one in pending if namespace in ("", one.pod.namespace))
-    return report_of(asked, lacks, lambda pod: named_in_vain(core, pod))
+    wanted = (one for one in pending if namespace in ("", one.pod.namespace))
+    return report_of(wanted, lacks, lambda pod: named_in_vain(core, pod))
 
 
 def report_of(

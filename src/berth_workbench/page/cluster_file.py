@@ -148,6 +148,7 @@ class ClusterFileSource:
             table=self._cluster.core.cache.table,
             details=rejection_details(decision, profile),
             profile=profile,
+            missing=named_in_vain(self._cluster.core, decision.pod),
         )
         if not pod.spec.node_name:
             return PodReport(pod.key, told, self._pending(pod, decision))

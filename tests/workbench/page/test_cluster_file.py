@@ -71,6 +71,18 @@ async def test_pods_of_a_workload_are_one_group_whatever_keeps_each(source):
     assert (huge.title, huge.pods) == ("Pods like default/huge-0", 3)
 
 
+async def test_what_a_pod_names_and_nobody_has_made_is_the_first_sentence(source):
+    documents = [*(await source.snapshot()).documents, document(make_pod("db").claim("data").build())]
+    asked = ClusterFileSource("test", Snapshot(documents))
+    group = next(group for group in (await asked.pending()).groups if group.title == "Pod default/db")
+    assert group.missing == "The PersistentVolumeClaim data does not exist."
+    story = (await asked.story("default", "db")).decision
+    assert story.summary.startswith(
+        "default/db could not be scheduled: The PersistentVolumeClaim data does not exist. The scheduler says: 0/4 "
+    )
+    assert "does not exist" not in story.message, "what the condition says is kube-scheduler's"
+
+
 async def test_pods_that_nothing_makes_are_one_group_where_they_ask_for_the_same(source):
     """Two that both find no node, one for a label and one for a taint, have nothing in common that could be changed."""
     alike = [

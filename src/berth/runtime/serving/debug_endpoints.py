@@ -13,6 +13,7 @@ from berth.api.redaction import redact
 from berth.decisions.by_plugins import rejection_details
 from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain
 from berth.decisions.keeper import LogKeeper
+from berth.decisions.named_in_vain import named_in_vain
 from berth.decisions.pending import PendingReport, pending_report
 from berth.decisions.pod_report import DecisionLine, PodReport
 from berth.decisions.stories import Story, lines_of, rfc3339
@@ -88,6 +89,7 @@ class Debugging:
                 table=core.cache.table,
                 details=rejection_details(decision, core.profiles.get(decision.profile)),
                 profile=core.profiles.get(decision.profile),
+                missing=named_in_vain(core, decision.pod),
             )
         steps = () if story is None else story.steps
         since = self._keeper.not_helping(uid) if self._keeper is not None and pending is not None else None
