@@ -9,7 +9,7 @@ import random
 
 import msgspec
 
-from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.documents import parse_documents
 from berth_workbench.snapshot.header import Header
 from berth_workbench.snapshot.snapshot import Snapshot, last_of_each
 
@@ -93,10 +93,8 @@ class IllFittingWorld:
 
     def snapshot(self):
         """The cluster as the questions get it."""
-        given = [
-            Document(each["kind"], msgspec.json.encode(each), "a test", each["apiVersion"]) for each in self.documents
-        ]
-        return Snapshot(last_of_each(given), Header(taken=NOW))
+        given = msgspec.json.encode({"kind": "List", "items": self.documents})
+        return Snapshot(last_of_each(list(parse_documents(given, "a test"))), Header(taken=NOW))
 
     def named(self, kind):
         """The documents of a kind."""

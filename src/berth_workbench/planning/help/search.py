@@ -1,10 +1,11 @@
 """What would help a pod: the whole search, from the pod and the cluster to `Help`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 
+from berth.api.near_names import nearest
 from berth.api.pod import Pod
 from berth_workbench.planning.help.additions import Adding, add_missing_objects
 from berth_workbench.planning.help.all_needs import gather
@@ -28,6 +29,7 @@ from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedClus
 from berth_workbench.simulation.gangs import Gang, declared_gang
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
+from berth_workbench.simulation.workloads import claim_templates
 from berth_workbench.snapshot.documents import Document
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -60,9 +62,23 @@ def what_would_help(
     def searched(question: PodQuestion, consequences: Consequences | None = None) -> Help:
         return _Search(question, prover.ask(question.info), sources, ending, consequences).run()
 
+    documents = tuple(documents)
     found = _helped(prover, pod, documents, is_there, searched)
+    if found.state == "pending" and documents:
+        found = msgspec.structs.replace(found, missing=(*_missing_templates(pod, documents), *found.missing))
     notes = (EXTENDERS_LEFT_OUT,) if cluster.leaves_out_extenders and found.state != "runs" else ()
     return msgspec.structs.replace(found, notes=(*found.notes, *notes))
+
+
+def _missing_templates(pod: Pod, documents: Iterable[Document]) -> Iterator[str]:
+    """Yield the templates of claims that nothing can be made of; the scheduler does not follow them, and only waits."""
+    names = {name for key in claim_templates(documents) for namespace, name in [key.split("/")]
+             if namespace == pod.metadata.namespace}  # fmt: skip
+    made = {each.name for each in pod.status.resource_claim_statuses}
+    for use in pod.spec.resource_claims:
+        name = use.resource_claim_template_name
+        if name and name not in names and use.name not in made:
+            yield f"the ResourceClaimTemplate {name} does not exist{nearest(name, names)}"
 
 
 def _helped(

@@ -18,6 +18,7 @@ from berth_workbench.planning.help.search import what_would_help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import lines_of, node_command, pod_command
 from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.snapshot.documents import Document
 from tests.workbench.asking import WatchUntil
 from tests.workbench.planning.help.worlds import World
 
@@ -92,6 +93,17 @@ def test_a_claim_of_devices_that_is_missing_is_made_of_a_class_that_is_there():
         "create the ResourceClaim gpus, which does not exist (put in the devices that are wanted)"
     )
     assert found.changes[0].fits_on == ("n1",)
+
+
+def test_a_template_of_claims_that_is_missing_is_told_since_the_scheduler_only_waits():
+    pod = make_pod("p").request(cpu="1").set_spec(resourceClaims=[{"name": "g", "resourceClaimTemplateName": "gpus"}])
+    template = {"kind": "ResourceClaimTemplate", "metadata": {"name": "gpu", "namespace": "default"},
+                "spec": {"spec": {}}}  # fmt: skip
+    node = {"kind": "Node", "metadata": {"name": "n0"}}
+    told = World(pod, *nodes()).help(documents=[Document(each["kind"], each, "") for each in (node, template)])
+    assert told.missing == ("the ResourceClaimTemplate gpus does not exist; did you mean gpu?",)
+    known = [Document(template["kind"], template | {"metadata": {"name": "gpus", "namespace": "default"}}, "")]
+    assert World(pod, *nodes()).help(documents=known).missing == ()
 
 
 def pooled(*names):
