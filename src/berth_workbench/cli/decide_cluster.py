@@ -10,7 +10,7 @@ import msgspec
 
 from berth.cli.setup import warn
 from berth_workbench.cli.cluster_input import read_manifests
-from berth_workbench.cli.progress import working
+from berth_workbench.cli.progress import EndedEarly, found_by_then, working
 from berth_workbench.simulation.measures import is_pending
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def decide_cluster(snapshot: "Snapshot", manifests: Sequence[str], setup: "Setup
     if grouped and any(profile.plugins_that_permit_groups for profile in core.profiles.values()):
         warn(f"{grouped} pod{'s belong' if grouped > 1 else ' belongs'} to a group, and each is decided by itself")
     with working("deciding", len(pods)) as work:
-        for decision in decisions_about(pods, core):
+        for number, decision in enumerate(decisions_about(pods, core), 1):
             line = msgspec.json.encode({"name": decision["pod"], "steps": [decision]})
             sys.stdout.buffer.write(line + b"\n")
             work.advance()
-            if work.is_stopped:
-                break
+            if work.is_stopped and number < len(pods):
+                raise EndedEarly(found_by_then())
 
 
 def _core(setup: "Setup", *, memos: bool) -> "Core":

@@ -21,7 +21,7 @@ from berth_workbench.cli.cluster_input import (
     read_manifests,
 )
 from berth_workbench.cli.plot_flag import plot_option
-from berth_workbench.cli.progress import working
+from berth_workbench.cli.progress import EndedEarly, found_by_then, working
 from berth_workbench.planning.rebalance.commands import commands_of
 from berth_workbench.planning.rebalance.plan import RebalancePlan, in_groups
 from berth_workbench.planning.rebalance.request import RebalanceRequest
@@ -100,6 +100,8 @@ def command(
     if commands:
         for line in commands_of(plan):
             click.echo(legible(line))
+        if not pictured.is_complete:
+            raise EndedEarly(found_by_then())
     else:
         tell(QUESTION, pictured, output, plot, assumed)
     if execute and plan.steps:

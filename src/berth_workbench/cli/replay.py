@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from berth.cli.output import Output, is_structured, output_option_naming, print_structured
 from berth.cli.setup import config_option, plugin_option, read_registry, warn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.progress import Work, working
+from berth_workbench.cli.progress import EndedEarly, Work, found_by_then, working
 
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
@@ -120,6 +120,8 @@ def command(
         click.echo("\n".join(map(legible, _told(verification, comparison))))
     if verification is not None and not verification.is_same:
         sys.exit(1)
+    if not _is_complete(verification, comparison):
+        raise EndedEarly(found_by_then())
 
 
 def _other(recording: Path, config_file: str, generation: str, named: list[str]) -> "ConfigOf | None":
@@ -255,8 +257,11 @@ def _told(verification: "Verification | None", comparison: "RecordingComparison 
     """Return the result in words."""
     lines = [] if verification is None else _told_verification(verification)
     lines += [] if comparison is None else _told_comparison(comparison)
-    is_complete = all(found is None or found.is_complete for found in (verification, comparison))
-    return lines if is_complete else [*lines, "stopped before the end of the recording"]
+    return lines if _is_complete(verification, comparison) else ["Not known: stopped while replaying. By then:", *lines]
+
+
+def _is_complete(verification: "Verification | None", comparison: "RecordingComparison | None") -> bool:
+    return all(found is None or found.is_complete for found in (verification, comparison))
 
 
 def _told_verification(found: "Verification") -> list[str]:
@@ -282,7 +287,7 @@ def _told_comparison(found: "RecordingComparison") -> list[str]:
     lines = [f"{found.compared} of {found.decisions} decisions compared, each on the recorded cluster"]
     lines += [f"  {count:>7}  not compared: {why}" for why, count in found.not_compared.items()]
     if not found.different:
-        return [*lines, "all of them are the same"]
+        return [*lines, "all of them are the same" if found.is_complete else "no difference among these"]
     first = found.changes[0]
     lines.append(f"the first that differs is event {first.event}, {_at(first.time, first.wall_time)}")
     for change in found.changes[:SHOWN]:

@@ -10,7 +10,7 @@ from berth.cli.output import Output, console_for, is_structured, output_option, 
 from berth.cli.table import Table, TableColumn
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.asked import warn_of_extenders
-from berth_workbench.cli.progress import for_option, jobs_option, working
+from berth_workbench.cli.progress import EndedEarly, for_option, jobs_option, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,8 @@ def _end(found: "SweepResult") -> None:
         them = "it" if left == 1 else "them"
         again = f"tries {them} again" if failed == left else f"goes on with {them}"
         are = "is" if left == 1 else "are"
-        raise click.ClickException(f"{left} of {_runs(found.runs)} {are} missing; the same command again {again}")
+        ended = click.ClickException if failed else EndedEarly
+        raise ended(f"{left} of {_runs(found.runs)} {are} missing; the same command again {again}")
 
 
 def _runs(count: int) -> str:

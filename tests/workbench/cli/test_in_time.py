@@ -77,6 +77,20 @@ def test_a_script_learns_neither_yes_nor_no_from_an_answer_that_was_cut_short(na
         assert "\nNot known: stopped while " in found.stdout and "Yes" not in found.stdout
 
 
+@pytest.mark.parametrize("how", [(), ("--commands",), ("-o", "json")])
+def test_a_plan_without_moves_that_was_cut_short_is_none(how, run, monkeypatch):
+    """One with moves is a plan, however short."""
+    whole = questions.rebalance.rebalance
+
+    def cut_short(*given):
+        return msgspec.structs.replace(whole(*given), is_complete=False)
+
+    monkeypatch.setattr(questions.rebalance, "rebalance", cut_short)
+    found = run("rebalance", "--goal", "repair-spread", *how)
+    assert (found.exit_code, found.stderr) == (3, "Error: stopped before the end; this is what was found by then\n")
+    assert "No moves" not in found.stdout
+
+
 @pytest.mark.parametrize("name", ASKED)
 def test_time_that_is_enough_changes_nothing(name, run):
     plain, timed = run(name, "-o", "json"), run(name, "-o", "json", "--for", "10m")
