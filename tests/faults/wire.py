@@ -14,6 +14,7 @@ from typing import NamedTuple
 from berth.api.errors import ApiError, CalledOff, ConnectionLost
 from berth.api.resources import Resource
 from berth.kube.http.rate_limit import RateLimit, TokenBucket
+from berth.kube.transport import always
 from berth_cluster.apimachinery.resource_types import resource_type
 from berth_cluster.serving.responses import encode
 from tests import protobuf
@@ -173,10 +174,10 @@ class Wire:
     async def delete(self, resource, namespace, name, body=b""):
         return await self._call("delete", resource, name, body, lambda to: to.delete(resource, namespace, name, body))
 
-    async def bind(self, namespace, name, body):
+    async def bind(self, namespace, name, body, *, wanted=always):
         from tests.faults.server import POD
 
-        return await self._call("bind", POD, name, body, lambda to: to.bind(namespace, name, body))
+        return await self._call("bind", POD, name, body, lambda to: to.bind(namespace, name, body), wanted)
 
     async def close(self):
         pass
@@ -187,8 +188,10 @@ class Wire:
 
     # -- one request ---------------------------------------------------------------------------------------------
 
-    async def _call(self, verb, resource, name, body, act):
+    async def _call(self, verb, resource, name, body, act, wanted=always):
         await self._take_turn(verb, resource)
+        if not wanted():
+            raise CalledOff("not sent")
         request = Request(self.process, self.process.identity, verb, resource.plural, name, body, act)
         self.requests += 1
         self.process.is_about_to_send(request)

@@ -134,11 +134,11 @@ async def test_reads_pass_always(fence, server):
 
 async def test_errors_of_a_write_are_its_own(clock, fence):
     class Refusing:
-        async def bind(self, *_arguments):
+        async def bind(self, *_arguments, **_options):
             raise ApiError(409, "Conflict", "no")
 
     class TimingOut:
-        async def bind(self, *_arguments):
+        async def bind(self, *_arguments, **_options):
             raise TimeoutError
 
     fence.extend(10.0)
@@ -172,7 +172,7 @@ class Sends:
         made.sent = self.sent
         return made
 
-    async def bind(self, *_arguments):
+    async def bind(self, *_arguments, **_options):
         for wait_s in self.waits:  # for its turn, for a connection, for the time that a 429 asked for
             await self.clock.sleep(wait_s)
             self.guard.check()

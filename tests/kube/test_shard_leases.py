@@ -189,7 +189,7 @@ def test_a_shard_is_given_up_when_what_was_sent_has_ended(make):
     part, under_way = cluster.parts["a"], cluster.loop.create_future()
 
     class Server:
-        async def bind(self, *_arguments):
+        async def bind(self, *_arguments, **_options):
             return await under_way
 
     writing = [
@@ -216,7 +216,7 @@ def test_what_does_not_end_is_cut_off_and_the_lease_left_to_expire(make):
     part = cluster.parts["a"]
 
     class Server:
-        async def bind(self, *_arguments):
+        async def bind(self, *_arguments, **_options):
             await pass_time(1000)
 
     writing = [

@@ -94,7 +94,7 @@ class Wire:
     async def update(self, _resource, _namespace, _name, body):
         return await self._ask(lambda: self.server.put_lease(json.loads(body)))
 
-    async def bind(self, _namespace, _name, _body):
+    async def bind(self, _namespace, _name, _body, **_options):
         rng = self.server.rng
         await pass_time(rng.choice([0.0, 0.0, rng.uniform(0.0, 20.0)]))  # for its turn, or for a connection
         self.guard.check()

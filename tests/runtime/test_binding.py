@@ -35,7 +35,7 @@ class Bench:
         await asyncio.sleep(0)
 
     async def bind(self, node="node-0", uid=""):
-        return await self.binder.bind(Bind(PodRef("default", "web", uid or self.uid), node))
+        return (await self.binder.bind(Bind(PodRef("default", "web", uid or self.uid), node))).error
 
     async def bind_elsewhere(self, node):
         await BindingClient(self.transport, self.said.append, random.Random(1), at_once).bind(

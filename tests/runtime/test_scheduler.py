@@ -17,10 +17,11 @@ from berth.plugins.registry import in_tree_registry
 from berth.runtime.core_work import SLICE_S, CoreWork
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from berth.runtime.turns import Inline
+from berth.testing.invariants import check
 from tests.runtime.world import World, configuration, scheduling
 from tests.waiting import WAIT_S, settle, until
 
-LEASE = RESOURCES["Lease"]
+LEASE, POD = RESOURCES["Lease"], RESOURCES["Pod"]
 
 
 async def test_pending_pods_are_bound_and_told_so():
@@ -491,3 +492,59 @@ async def test_an_unreachable_server_is_told_and_tried_again(caplog):
     await task
     told = [record.getMessage() for record in caplog.records if "cannot connect to it" in record.getMessage()]
     assert len(told) == 1
+
+
+async def test_pods_that_are_deleted_before_their_bindings_are_sent_cost_no_request(caplog):
+    """A storm: most of what was created is deleted at once, while bindings wait for the client's rate limit."""
+    world = World(nodes=2, cpu="8")
+    world.transport.turns.clear()
+    async with scheduling(world) as scheduler:
+        for number in range(60):
+            world.add_pod(f"web-{number}")
+        await until(lambda: scheduler.pending_calls["pod_binding"] == 60)
+        for number in range(50):
+            world.store.delete(POD, "default", f"web-{number}")
+        held = world.add_pod("held")["metadata"]
+        world.store.patch(
+            POD, "default", "held", {"metadata": {"finalizers": ["example.com/a"]}}, "application/merge-patch+json"
+        )
+        await until(lambda: scheduler.pending_calls["pod_binding"] == 61)
+        world.store.delete(POD, "default", "held")
+        await until(lambda: scheduler.following.find("Pod", "default", "held").metadata.deletion_timestamp)
+        assert held["uid"]
+        world.transport.turns.set()
+        await until(lambda: len(world.accepted()) == 10 and not scheduler.pending_calls["pod_binding"])
+        await until(lambda: len(world.events("Scheduled")) == 10 and not len(scheduler.core.cache.assumed))
+        assert world.transport.count("bind") == 10
+        assert world.transport.count("get", "pods") == 0, "nothing has to be looked up"
+        assert sum(scheduler.core.cache.table.pod_count) == 10, "no room is lost"
+        assert not world.events("FailedScheduling")
+        check(scheduler.core)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_pods_whose_deletion_the_api_server_knows_before_the_watch_are_not_tried_again(status, caplog):
+    """It answers 404 about a pod that is gone, and 409 about one that is being deleted, as finalizers keep it.
+
+    Source: BindingREST in pkg/registry/core/pod/storage/storage.go.
+    """
+    world = World(nodes=2, cpu="8")
+    gate = world.transport.hold("bind")
+    async with scheduling(world) as scheduler:
+        metadata = {"finalizers": ["example.com/a"]} if status == 409 else {}
+        for number in range(20):
+            world.add_pod(f"web-{number}")
+            world.store.patch(POD, "default", f"web-{number}", {"metadata": metadata}, "application/merge-patch+json")
+        await until(lambda: world.transport.count("bind") == 20)
+        for number in range(15):
+            world.store.delete(POD, "default", f"web-{number}")
+        gate.set()
+        await until(lambda: len(world.accepted()) == 5 and not scheduler.core.cache.assumed)
+        await settle()
+        assert world.transport.count("bind") == 20
+        assert world.transport.count("get", "pods") == (15 if status == 409 else 0)
+        assert not world.events("FailedScheduling")
+        assert sum(scheduler.core.cache.table.pod_count) == 5
+        check(scheduler.core)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from berth.api.errors import ApiError
+from berth.api.errors import ApiError, CalledOff
 from berth.api.resources import RESOURCES
 from berth.config.load import load_config
+from berth.kube.transport import always
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.turns import Inline
 from berth_cluster.embedded import create_nodes
@@ -42,6 +43,9 @@ class FaultyTransport:
         self.gates = {}
         self.unserved = set()
         self.garbled = {}
+        self.turns = asyncio.Event()
+        """Bindings wait for it before they are sent, as for a rate limit."""
+        self.turns.set()
         self.cuts = {}
         """By plural, words at whose next line the watch is cut in the middle of that line."""
 
@@ -90,8 +94,11 @@ class FaultyTransport:
         granted = self._rbac.allows(verb, resource.group, what, namespace, name)
         assert granted, f"the roles under deploy/ do not grant: {verb} {what} {namespace}/{name}"
 
-    async def bind(self, namespace, name, body):
+    async def bind(self, namespace, name, body, *, wanted=always):
         self._authorize("create", POD, namespace, name, "binding")
+        await self.turns.wait()
+        if not wanted():
+            raise CalledOff("not sent")
         return await self._call("bind", "pods", lambda: self._inner.bind(namespace, name, body))
 
     async def close(self):

@@ -98,7 +98,7 @@ class ConnectionLost(TransportError):  # noqa: N818 - it says what happened; the
 
 
 class CalledOff(TransportError):  # noqa: N818 - it says what happened; the base says it is an error
-    """The request was not sent, and will not be, since the process is ending: it is left to the successor."""
+    """The request was not sent and will not be: the process is ending, or nobody wants it any more."""
 
 
 class _WireStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -126,7 +126,8 @@ class BindingCycles:
             bug = contained(raised)
             self._reporter.broke(pod, bug)
         rejected = status.code.is_rejection
-        self._reporter.instrument.binding_failed(pod, status.message, is_rejection=rejected)
+        is_gone = self._failure_handler.is_gone(pod)
+        self._reporter.instrument.binding_failed(pod, status.message, is_rejection=rejected, is_gone=is_gone)
         plugins = {status.plugin} if rejected and status.plugin else set()
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
         self._failure_handler.fail(

@@ -49,6 +49,10 @@ class FailureHandler:
         self._latest = latest
         self._missing_nodes = missing_nodes
 
+    def is_gone(self, pod: PodInfo) -> bool:
+        """Say whether a pod is not to be tried again, since it is gone, bound or being deleted."""
+        return self._latest(pod) is None
+
     def reject(self, queued: QueuedPod, attempt: Attempt) -> None:
         """No node was found."""
         outcome, diagnosis = attempt.outcome, attempt.outcome.diagnosis

@@ -108,8 +108,11 @@ class Instrument:
     def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
         """A pod was bound."""
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
-        """A node was chosen for a pod, but binding failed: an error, or a plugin that rejected it after all."""
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
+        """A node was chosen for a pod, but binding failed: an error, or a plugin that rejected it after all.
+
+        One that `is_gone` has been deleted, or is being deleted, and nobody tries it again.
+        """
 
     def making_room(self, preemptor: PodInfo, victims_on: Mapping[str, Sequence[PodInfo]]) -> None:
         """Pods, here by node, are about to be evicted for another, or for a group: then `preemptor` is its first."""

@@ -178,7 +178,7 @@ class DecisionCollector(Instrument):
         """A pod is on its node."""
         self._append((self._clock(), stories.BOUND, queued.pod, node_name))
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
         """A pod is not on its node after all."""
         self._note(stories.NOT_BOUND, pod, reason)
 

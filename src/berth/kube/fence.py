@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from berth.api.errors import ConnectionLost, TransportError
 from berth.api.resources import Resource
-from berth.kube.transport import Transport
+from berth.kube.transport import Transport, Wanted, always
 
 Answer = TypeVar("Answer")
 
@@ -254,11 +254,11 @@ class FencedTransport:
         send = self._sender(fence).delete
         return await fence.carry_out(lambda: send(resource, namespace, name, body))
 
-    async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
+    async def bind(self, namespace: str, name: str, body: bytes, *, wanted: Wanted = always) -> bytes:
         """POST a Binding, while the lease is held."""
         fence = self._fence_of(namespace)
         send = self._sender(fence).bind
-        return await fence.carry_out(lambda: send(namespace, name, body))
+        return await fence.carry_out(lambda: send(namespace, name, body, wanted=wanted))
 
     async def close(self) -> None:
         """Close the transport under it."""

@@ -6,7 +6,7 @@ it cannot decode still has a name. Every method raises `ApiError` where the serv
 no answer came (both in `berth.api.errors`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from berth.api.resources import Resource
@@ -14,6 +14,14 @@ from berth.api.resources import Resource
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+
+Wanted = Callable[[], bool]
+
+
+def always() -> bool:
+    """Say yes."""
+    return True
 
 
 class Transport(Protocol):
@@ -102,8 +110,10 @@ class Transport(Protocol):
         """DELETE; `body` is an optional DeleteOptions (preconditions, grace period, propagation)."""
         ...
 
-    async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
+    async def bind(self, namespace: str, name: str, body: bytes, *, wanted: Wanted = always) -> bytes:
         """POST a Binding to the pod's `binding` subresource; after `ConnectionLost` read the pod to know.
+
+        It may wait for its turn. Where it is not `wanted` any more when that comes, it raises `CalledOff`, unsent.
 
         The answer is a `Status`. One that says anything but `Success` confirms nothing, whatever its HTTP status.
         """

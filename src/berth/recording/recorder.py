@@ -323,10 +323,10 @@ class RecordingInstrument(Instrument):
         )
         self._behind.decided(decision, seconds)
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
         """A choice was taken back."""
         self._notes.append([Note.TURNED_BACK, pod.uid])
-        self._behind.binding_failed(pod, reason, is_rejection=is_rejection)
+        self._behind.binding_failed(pod, reason, is_rejection=is_rejection, is_gone=is_gone)
 
     def swept(self, expired: Expired) -> None:
         """Assumed pods may have been given up."""

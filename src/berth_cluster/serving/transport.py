@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from berth.api.errors import ApiError
+from berth.api.errors import ApiError, CalledOff
 from berth.api.resources import RESOURCES, Resource
+from berth.kube.transport import Wanted, always
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.releases import release
 from berth_cluster.apimachinery.resource_types import PODS
@@ -162,8 +163,10 @@ class StoreTransport:
         with _told():
             return encode(self._store.delete(self._store.addressed(resource), namespace, name, options))
 
-    async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
+    async def bind(self, namespace: str, name: str, body: bytes, *, wanted: Wanted = always) -> bytes:
         """Assign a pod to a node."""
+        if not wanted():
+            raise CalledOff(f"not sent: not wanted any more (bind {namespace}/{name})")
         return await self.create(RESOURCES["Pod"], namespace, body, name=name, subresource="binding")
 
     async def close(self) -> None:

@@ -119,7 +119,7 @@ class _Sampler(Instrument):
         if decision.chosen is not None:
             self.follow(self._beside.place, decision.pod, decision.chosen)
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
         """Have a pod counted no longer that does not go there after all."""
         self.follow(self._beside.give_back, pod)
 

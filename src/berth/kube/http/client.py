@@ -40,6 +40,7 @@ from berth.kube.http.rate_limit import RateLimit, TokenBucket
 from berth.kube.http.refusals import BINDINGS, Refusals
 from berth.kube.http.watcher import RequestWatcher
 from berth.kube.pauses import Pauses
+from berth.kube.transport import Wanted, always
 
 # client-go: at most ten tries while the server answers with Retry-After.
 MAX_RETRIES = 10
@@ -225,9 +226,10 @@ class HttpTransport:
         body = body or (_DELETE_OPTIONS if self.guard is not None else b"")  # only what has a body can be guarded
         return await self._call("DELETE", resource, resource.path(namespace, name), body)
 
-    async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
+    async def bind(self, namespace: str, name: str, body: bytes, *, wanted: Wanted = always) -> bytes:
         """POST a Binding of the pod."""
-        return await self.create(RESOURCES["Pod"], namespace, body, name=name, subresource="binding")
+        pods = RESOURCES["Pod"]
+        return await self._call("POST", pods, pods.path(namespace, name, "binding"), body, wanted=wanted)
 
     async def watch(
         self,
@@ -301,6 +303,7 @@ class HttpTransport:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         accept: str = "",
+        wanted: Wanted = always,
     ) -> bytes:
         """One request and its retries: once after 401 if that may help, and as often as the server asks for."""
         url = self._url(path, query or {})
@@ -311,6 +314,8 @@ class HttpTransport:
         retries = 0
         while True:
             await self._take_turn(method, resource)
+            if not wanted():
+                raise CalledOff(f"not sent: not wanted any more ({method} {request.path})")
             # After the wait for a turn, in which a token may have expired.
             credential = await self._credential()
             try:

@@ -13,7 +13,9 @@ none, it did not; elsewhere or gone, it never will.
                           ├──on none────────── wait ─→ send
                           └──cannot be read ── wait ─→ look, for as long as it takes
 
-Once the process is ending nothing is sent: what waits to be sent, for the first time or again, is called off.
+Once the process is ending nothing is sent: what waits to be sent, for the first time or again, is called off. So is the
+Binding of a pod that the watch has shown to be gone or going by the time that its turn comes: the API server would
+answer 409 or 404.
 """
 
 import asyncio
@@ -45,10 +47,12 @@ class _Status(msgspec.Struct):
     status: str = ""
 
 
-class _Outcome(NamedTuple):
+class BindingOutcome(NamedTuple):
     """How a Binding ended: `error` is empty when the pod is bound to our node."""
 
     error: str = ""
+    is_gone: bool = False
+    """Whether the pod is gone or going, so that there is nothing to bind."""
     is_elsewhere: bool = False
     """Whether somebody else has bound the pod, to another node."""
 
@@ -61,6 +65,8 @@ class BindingClient:
     _report: Callable[[str], None]
     _rng: random.Random
     _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _unwanted: Callable[[PodRef], str] = lambda _: ""
+    """Why a pod is not to be bound any more; asked when its Binding is about to be sent."""
     _pauses: Pauses = field(init=False)
     """The waits before a Binding is sent again."""
     lost_races: int = field(default=0, init=False)
@@ -73,8 +79,8 @@ class BindingClient:
         """Send no Binding any more: `bind` raises `CalledOff`, unless what was sent has to be looked at yet."""
         self._pauses.end()
 
-    async def bind(self, bind: Bind) -> str:
-        """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known.
+    async def bind(self, bind: Bind) -> BindingOutcome:
+        """Bind the pod. It may take long, but how it ended is always known.
 
         Raises `CalledOff` where the process ends before it is sent; then it is not bound.
         """
@@ -82,18 +88,24 @@ class BindingClient:
         try:
             await self._send(pod, body)
         except CalledOff:
-            raise
+            return self._unwanted_outcome(pod)
         except TransportError as error:
             return await self._settle(bind, body, error)
-        return ""
+        return BindingOutcome()
+
+    def _unwanted_outcome(self, pod: PodRef) -> BindingOutcome:
+        """Return why a Binding was called off; raises `CalledOff` where it is not the pod's doing."""
+        if not (why := self._unwanted(pod)):
+            raise CalledOff(f"the Binding of pod {pod.key} was not sent: the process is ending")
+        return BindingOutcome(why, is_gone=True)
 
     async def _send(self, pod: PodRef, body: bytes) -> None:
         """Create the Binding; raises `TransportError` unless the answer says that it was created."""
-        answer = await self._transport.bind(pod.namespace, pod.name, body)
+        answer = await self._transport.bind(pod.namespace, pod.name, body, wanted=lambda: not self._unwanted(pod))
         if not says_success(answer):
             raise ConnectionLost(f"the answer to a Binding is not the Status of a success: {excerpt(answer)}")
 
-    async def _settle(self, bind: Bind, body: bytes, error: TransportError) -> str:
+    async def _settle(self, bind: Bind, body: bytes, error: TransportError) -> BindingOutcome:
         """Go on after a first try that failed."""
         backoff = Backoff(self._rng, initial_s=FIRST_DELAY_S, maximum_s=LONGEST_DELAY_S)
         sends = 1
@@ -102,11 +114,11 @@ class BindingClient:
                 outcome = await self._look(bind, error, backoff)
                 if outcome is not None:
                     self.lost_races += outcome.is_elsewhere
-                    return outcome.error
+                    return outcome
             elif not _is_passing(error):
-                return str(error)
+                return BindingOutcome(str(error), is_gone=isinstance(error, ApiError) and error.is_not_found)
             if sends >= MAX_SENDS:
-                return f"{error}; gave up after {sends} tries"
+                return BindingOutcome(f"{error}; gave up after {sends} tries")
             await self._pauses.wait(backoff.delay_after_s(error))
             if self._pauses.are_over:
                 raise CalledOff(str(error))
@@ -114,13 +126,13 @@ class BindingClient:
             try:
                 await self._send(bind.pod, body)
             except CalledOff:
-                raise
+                return self._unwanted_outcome(bind.pod)
             except TransportError as again:
                 error = again
             else:
-                return ""
+                return BindingOutcome()
 
-    async def _look(self, bind: Bind, why: TransportError, backoff: Backoff) -> _Outcome | None:
+    async def _look(self, bind: Bind, why: TransportError, backoff: Backoff) -> BindingOutcome | None:
         """Read the pod until it can be read; None when it is bound to no node, so that trying again makes sense."""
         while True:
             try:
@@ -128,7 +140,7 @@ class BindingClient:
                 return _verdict(bind, seen, why)
             except ApiError as error:
                 if error.is_not_found:
-                    return _Outcome(f"pod {bind.pod.key} is gone")
+                    return BindingOutcome(f"pod {bind.pod.key} is gone", is_gone=True)
                 trouble: Exception = error
             except (TransportError, *UNREADABLE) as error:
                 trouble = error
@@ -165,18 +177,18 @@ def says_success(answer: bytes) -> bool:
     return found.kind == "Status" and found.status == "Success"
 
 
-def _verdict(bind: Bind, seen: SeenPod, why: TransportError) -> _Outcome | None:
+def _verdict(bind: Bind, seen: SeenPod, why: TransportError) -> BindingOutcome | None:
     """Return how the Binding ended, as far as the pod tells; None where it is still undecided."""
     if seen.metadata.uid != bind.pod.uid:
-        return _Outcome(f"pod {bind.pod.key} was replaced by another of the same name")
+        return BindingOutcome(f"pod {bind.pod.key} was replaced by another of the same name", is_gone=True)
     if seen.spec.node_name == bind.node_name:
-        return _Outcome()
+        return BindingOutcome()
     if seen.spec.node_name:
-        return _Outcome(f"pod {bind.pod.key} is on node {seen.spec.node_name} already", is_elsewhere=True)
+        return BindingOutcome(f"pod {bind.pod.key} is on node {seen.spec.node_name} already", is_elsewhere=True)
     if seen.metadata.deletion_timestamp is not None:
-        return _Outcome(f"pod {bind.pod.key} is being deleted")
+        return BindingOutcome(f"pod {bind.pod.key} is being deleted", is_gone=True)
     # A conflict over a pod without a node is a real refusal by the server, not the trace of an earlier try of ours.
-    return _Outcome(str(why)) if _is_conflict(why) else None
+    return BindingOutcome(str(why)) if _is_conflict(why) else None
 
 
 def _is_conflict(error: TransportError) -> bool:

@@ -28,6 +28,7 @@ from berth.framework.effects import (
     EmitEvent,
     EvictPod,
     PatchPodStatus,
+    PodRef,
     ReadPod,
     Request,
     SetPodGroupCondition,
@@ -49,6 +50,10 @@ CALLS_AT_ONCE = 16
 EXTENDER_CALLS_AT_ONCE = 64
 """Many pods may be bound by extenders at once; the other verbs are called by one cycle at a time."""
 NO_TICKET = 0
+GONE_SHOWN_S = 2.0
+"""How long the watch may take to show that a pod is gone of which the API server has said so."""
+LOOK_EVERY_S = 0.02
+LEAVING_AT_ONCE = 1024
 
 _POD = RESOURCES["Pod"]
 
@@ -57,26 +62,9 @@ class Effects:
     """Carries out effects over a transport, and tells `answer` what came of requests."""
 
     __slots__ = (
-        "_acting_for",
-        "_answer",
-        "_answer_bound",
-        "_binder",
-        "_binds",
-        "_bug",
-        "_calls",
-        "_extender_calls",
-        "_extenders",
-        "_groups",
-        "_lookup",
-        "_pod_written",
-        "_recorder",
-        "_report",
-        "_resources",
-        "_statuses",
-        "_timer",
-        "_transport",
-        "prioritizing",
-        "work_queues",
+        "_acting_for", "_answer", "_answer_bound", "_binder", "_binds", "_bug", "_calls", "_extender_calls",
+        "_extenders", "_groups", "_leaving", "_lookup", "_pod_written", "_recorder", "_report", "_resources", "_sleep",
+        "_statuses", "_timer", "_transport", "prioritizing", "work_queues",
     )  # fmt: skip
 
     def __init__(
@@ -118,12 +106,14 @@ class Effects:
         self._report = report
         self._bug = bug
         self._timer = timer or CallTimer()
-        self._binder = BindingClient(transport, report, rng, sleep)
+        self._binder = BindingClient(transport, report, rng, sleep, self._why_unwanted)
         self.work_queues = WorkQueues()
         """What waits for the API server or for extenders, and what is under way."""
         self._binds: WorkerPool[Request] = WorkerPool(
             BINDINGS_AT_ONCE, self._bind, bug, self.work_queues.queue(BINDING)
         )
+        self._sleep = sleep
+        self._leaving: WorkerPool[tuple[Request, str]] = WorkerPool(LEAVING_AT_ONCE, self._tell_once_shown, bug)
         self._calls: WorkerPool[Request] = WorkerPool(CALLS_AT_ONCE, self._call, bug, self.work_queues.queue(OTHER))
         self._extender_calls: WorkerPool[Request] = WorkerPool(
             EXTENDER_CALLS_AT_ONCE, self._call, bug, self.work_queues.queue("extender_call")
@@ -137,7 +127,11 @@ class Effects:
     @property
     def pending(self) -> dict[str, int]:
         """How many calls are under way or waiting, by upstream's names for them."""
-        return {BINDING: len(self._binds), STATUS_PATCH: len(self._statuses), OTHER: len(self._calls)}
+        return {
+            BINDING: len(self._binds) + len(self._leaving),
+            STATUS_PATCH: len(self._statuses),
+            OTHER: len(self._calls),
+        }
 
     @property
     def lost_races(self) -> int:
@@ -189,13 +183,15 @@ class Effects:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         done = True
-        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups):
+        parts = (self._binds, self._leaving, self._extender_calls, self._calls, self._statuses, self._groups)
+        for part in parts:
             done = await part.drain(max(0.0, deadline - loop.time())) and done
         return done
 
     async def stop(self) -> int:
         """Break off what is still under way; return how many bindings and calls that are not over were broken off."""
         broken_off = sum([await part.stop() for part in (self._binds, self._extender_calls, self._calls)])
+        await self._leaving.stop()
         await self._statuses.stop()
         await self._groups.stop()
         await self._extenders.close()
@@ -215,24 +211,49 @@ class Effects:
     async def _bind(self, request: Request) -> None:
         bind = request.effect
         assert isinstance(bind, Bind), f"{bind} is not for this pool"
-        error = "this is a bug: see the log"
+        error, is_gone = "this is a bug: see the log", False
         try:
             patch_done = self._statuses.withdraw(bind.pod.uid)
             if patch_done is not None:
                 await patch_done
             started = self._timer.now()
-            error = await self._binder.bind(bind)
+            error, is_gone, _ = await self._binder.bind(bind)
             self._timer.over(BINDING, started, has_failed=bool(error))
             # Where it was refused, the pod has gone or is elsewhere, as a rule, which the watch must show as well.
             known = self._lookup(bind.pod)
             if known is not None and not known.spec.node_name:
                 self._pod_written()
-        except CalledOff:
-            return
+        except CalledOff as off:
+            if self._binds.is_called_off:
+                return
+            error = str(off)
         except Exception as bug:
             self._bug(bug)
+        if is_gone:
+            self._leaving.put((request, error))
+            return
         tell = self._answer if error else self._answer_bound
         tell(Answer(request.ticket, error=error))
+
+    async def _tell_once_shown(self, ended: tuple[Request, str]) -> None:
+        """Answer when the watch has shown a pod to be gone: told before that, the core would try it again.
+
+        What the informer has taken in reaches the core a moment later, so nobody is answered without a pause.
+        """
+        request, error = ended
+        assert isinstance(request.effect, Bind), "only pods that were to be bound wait here"
+        for _ in range(round(GONE_SHOWN_S / LOOK_EVERY_S)):
+            await self._sleep(LOOK_EVERY_S)
+            if self._why_unwanted(request.effect.pod):
+                break
+        self._answer(Answer(request.ticket, error=error))
+
+    def _why_unwanted(self, pod: PodRef) -> str:
+        """Say why a pod is not to be bound any more, by what the watch has shown."""
+        known = self._lookup(pod)
+        if known is None:
+            return f"pod {pod.key} is gone"
+        return f"pod {pod.key} is being deleted" if known.metadata.deletion_timestamp is not None else ""
 
     async def _call(self, request: Request) -> None:
         result, error = None, ""

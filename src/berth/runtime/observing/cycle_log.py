@@ -81,8 +81,11 @@ class SchedulerLog(Instrument):
             counts = {"evaluatedNodes": known.evaluated_count, "feasibleNodes": len(known.feasible)}
         structured(_log, FATES, "Successfully bound pod to node", pod=queued.pod.key, node=node_name, **counts)
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
         """A pod is not on the node chosen for it."""
+        if is_gone:
+            structured(_log, FATES, "Pod was deleted before it was bound", err=reason, pod=pod.key)
+            return
         at = FATES if is_rejection else logging.ERROR
         structured(_log, at, "Error scheduling pod; retrying", err=reason, pod=pod.key)
 

@@ -279,9 +279,9 @@ class Metrics(SchedulerLog, Collector):
         if queued.was_flushed:
             self.after_flush.add()
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
         """The attempt has failed."""
-        super().binding_failed(pod, reason, is_rejection=is_rejection)
+        super().binding_failed(pod, reason, is_rejection=is_rejection, is_gone=is_gone)
         started = self._started.pop(pod.uid, None)
         if started is not None:
             result = "unschedulable" if is_rejection else "error"

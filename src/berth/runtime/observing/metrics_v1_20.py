@@ -116,9 +116,9 @@ class MetricsV120(Metrics):
         if queued.initial_attempt is not None:
             self.pod_duration.observe(now - queued.initial_attempt, (attempts_label(queued.attempts),))
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
         """The binding has failed."""
-        super().binding_failed(pod, reason, is_rejection=is_rejection)
+        super().binding_failed(pod, reason, is_rejection=is_rejection, is_gone=is_gone)
         self._binding.pop(pod.uid, None)
 
     def collect(self) -> Iterator[Metric]:

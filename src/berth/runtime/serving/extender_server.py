@@ -223,7 +223,7 @@ class ExtenderServer:
         assert self._binder is not None and self._transport is not None
         try:
             if isinstance(effect, Bind):
-                return Answer(0, error=await self._binder.bind(effect))
+                return Answer(0, error=(await self._binder.bind(effect)).error)
             if isinstance(effect, ApiCall):
                 return Answer(0, await call(self._transport, effect, self.core.resources))
         except TransportError as refused:

@@ -209,7 +209,7 @@ class PodTraces(Instrument):
                 trace.binding.set_attribute("scheduler.result", "bound")
                 trace.binding.set_attribute("k8s.node.name", node_name)
 
-    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
         """The pod does not go to the node chosen for it; the queue is next."""
         trace = self._open.get(pod.uid)
         if trace is None:
