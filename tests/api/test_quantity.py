@@ -119,7 +119,9 @@ def test_what_is_finer_than_a_nano_unit_counts_as_one():
     assert nano_value("1e-30") == 1
 
 
-@pytest.mark.parametrize("text", ["9223372036854775807", "9223372036854775808", "8Ei", "100E", "1e40", "1e999999999"])
+@pytest.mark.parametrize(
+    "text", ["9223372036854775807", "9223372036854775808", "8Ei", "100E", "1e40", "1e999999999", "1e9999999999"]
+)
 def test_values_are_capped_at_63_bits(text):
     assert value(text) == MAX_VALUE
     assert milli_value(text) == MAX_VALUE

@@ -20,12 +20,12 @@ MAX_VALUE = 2**63 - 1
 MAX_COUNTED = 2**53
 """The largest amount of a resource, in the units that scheduling counts in: 9 PB of memory. More counts as this much.
 
-Upstream's int64 sums wrap round beyond 2**63. With this bound the pods of a node cannot add up to that even when
-multiplied by 100, and float64 represents each amount exactly.
+Upstream's int64 values and sums wrap round beyond 2**63, or become 0: docs/differences.md tells which. With this bound
+the pods of a node cannot add up to that even when multiplied by 100, and float64 represents each amount exactly.
 """
 
 _NUMBER = re.compile(
-    r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,9}))?", re.ASCII
+    r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,19}))?", re.ASCII
 )
 _NANO = Fraction(1, 10**9)
 # Longer than any sensible quantity. Reading thousands of digits would take long for nothing.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from berth.api.pod_resources import CPU, MEMORY, PODS
-from berth.api.quantity import milli_value, value
+from berth.api.quantity import counted, milli_value, value
 from berth.config.types import SchedulerConfiguration
 from berth.core import questions
 from berth.core.core import Core
@@ -207,7 +207,7 @@ def _check_node_of_row(table: NodeTable, row: int) -> None:
     assert (node is not None) == bool(table.valid[row]), f"{where}: valid without a node, or not valid with one"
     amounts = {} if node is None else dict(node.status.allocatable)
     for resource, index in table.resource_index.items():
-        expected = (milli_value if resource == CPU else value)(amounts.get(resource, 0))
+        expected = counted((milli_value if resource == CPU else value)(amounts.get(resource, 0)))
         assert table.allocatable[index, row] == expected, f"{where}: allocatable {resource}"
     assert table.allowed_pods[row] == value(amounts.get(PODS, 0)), f"{where}: allowed pods"
     taints = () if node is None else node.spec.taints
