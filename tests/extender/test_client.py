@@ -279,3 +279,32 @@ async def test_the_fence_is_asked_when_the_call_goes_to_the_socket(clock, fence,
         answer = await calling
         await found.close()
     assert asked == [] and not answer.is_unknown and "not sent" in answer.error
+
+
+async def test_a_certificate_replaced_on_disk_is_shown_without_a_restart(certificates):
+    certificate, key = certificates.issue("scheduler")
+    files = {"certFile": str(certificate), "keyFile": str(key), "caFile": str(certificates.ca)}
+    shown = []
+
+    async def handler(request):
+        shown.append(request.transport.get_extra_info("peercert")["serialNumber"])
+        return web.Response(text="{}")
+
+    async with serving(handler, certificates.server_context(ask_client=True)) as url:
+        found = client(url, tlsConfig=files)
+        assert (await found.call(CallExtender(0, "filter", b"{}"))).error == ""
+        certificates.issue("scheduler")
+        found._extenders[0][1]._source._files.look_now()  # as after a while
+        assert (await found.call(CallExtender(0, "filter", b"{}"))).error == ""
+        await found.close()
+    assert len(set(shown)) == 2
+
+
+async def test_an_authority_replaced_on_disk_is_trusted_once_the_old_one_was_refused(certificates, tmp_path):
+    context = certificates.server_context()
+    async with serving(ok, context) as url:
+        found = client(url, tlsConfig={"caFile": str(certificates.ca)})
+        context.load_cert_chain(*Certificates(tmp_path).issue("server"))  # which overwrites the authority's file
+        assert "not accepted" in (await found.call(CallExtender(0, "filter", b"{}"))).error
+        assert (await found.call(CallExtender(0, "filter", b"{}"))).error == ""
+        await found.close()

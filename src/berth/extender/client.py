@@ -7,7 +7,6 @@ answers, good or bad. Every call ends within the extender's `httpTimeout`, waiti
 import asyncio
 import base64
 import os
-import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -21,6 +20,14 @@ from berth.config.errors import ConfigError, invalid
 from berth.config.types import ExtenderConfig, ExtenderTLS
 from berth.framework.effects import CallExtender, ExtenderAnswer
 from berth.kube.credentials.proxy import proxy_from_environment
+from berth.kube.credentials.replaced_files import authority_file, client_certificate_files
+from berth.kube.credentials.sources import (
+    CertificateFiles,
+    ClusterAccess,
+    Credential,
+    CredentialSource,
+    StaticCredential,
+)
 from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
 from berth.kube.fence import Fence
 from berth.kube.http.guarded_body import Guard, GuardedBody
@@ -75,6 +82,9 @@ class ExtenderClient:
             limit = format_duration_s(extender.http_timeout_s)
             return ExtenderAnswer(error=f"{where}: no answer within {limit} (httpTimeout)", is_unknown=True)
         except aiohttp.ClientConnectorError as unreachable:
+            access = self._extenders[call.extender][1]
+            if access is not None and isinstance(unreachable, aiohttp.ClientSSLError):
+                access.distrusted()
             return ExtenderAnswer(error=f"{where}: cannot connect: {_reason(unreachable)}")
         except (aiohttp.ClientError, OSError, ValueError) as broken:
             if isinstance(body, GuardedBody) and body.refusal is not None:
@@ -84,9 +94,12 @@ class ExtenderClient:
 
     async def _post(self, call: CallExtender, body_sent: bytes | GuardedBody, where: str) -> ExtenderAnswer:
         tls, url = self._extenders[call.extender][0].tls, self._url(call)
+        access = self._extenders[call.extender][1]
+        context = None if access is None else access.tls_context(await access.credential())
         async with self._session(call.extender).post(
             url,
             data=body_sent,
+            ssl=context or True,
             headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
             proxy=proxy_from_environment(url, os.environ) or None,
             server_hostname=tls.server_name if tls is not None and tls.server_name else None,
@@ -106,7 +119,7 @@ class ExtenderClient:
         """The extender's connections, opened when first used: that needs an event loop."""
         found = self._sessions.get(place)
         if found is None:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._extenders[place][1])
+            connector = aiohttp.TCPConnector(limit=0)
             found = self._sessions[place] = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -135,14 +148,17 @@ def _without(answer: bytes, url: str) -> bytes:
     return answer
 
 
-def _tls(path: str, extender: ExtenderConfig) -> ssl.SSLContext | bool:
-    """The TLS context of an extender. As upstream, `enableHTTPS` without a CA accepts any certificate."""
+def _tls(path: str, extender: ExtenderConfig) -> ClusterAccess | None:
+    """What makes the TLS context of an extender, from files that may be replaced; None for the usual one.
+
+    As upstream, `enableHTTPS` without a CA accepts any certificate.
+    """
     tls = extender.tls or ExtenderTLS()
     ca_pem = tls.ca_data or _read(f"{path}.caFile", tls.ca_file)
     if tls.insecure and ca_pem:
         raise ConfigError([invalid(f"{path}.insecure", True, "a CA makes no sense where any certificate is accepted")])
     if extender.tls is None and not extender.enable_https:
-        return True
+        return None
     settings = TlsSettings(
         ca_pem=ca_pem,
         insecure_skip_verify=tls.insecure or (extender.enable_https and not ca_pem),
@@ -154,9 +170,15 @@ def _tls(path: str, extender: ExtenderConfig) -> ssl.SSLContext | bool:
         missing = "keyFile" if settings.certificate_pem else "certFile"
         raise ConfigError([f"{path}.{missing}: Required value: a certificate and its key are given together"])
     try:
-        return build_context(settings)
+        build_context(settings)
     except TlsError as error:
         raise ConfigError([f"{path}.{_FIELDS[error.piece]}: {error}"]) from None
+    source: CredentialSource = StaticCredential(Credential())
+    if tls.cert_file and tls.key_file and not (tls.cert_data or tls.key_data):
+        pair = settings.certificate_pem, settings.key_pem
+        source = CertificateFiles(client_certificate_files(Path(tls.cert_file), Path(tls.key_file), pair), source)
+    authority = authority_file(Path(tls.ca_file), ca_pem) if tls.ca_file and not tls.ca_data else None
+    return ClusterAccess("https://extender", tls=settings, source=source, authority=authority)
 
 
 def _read(path: str, file: str) -> bytes:

@@ -6,7 +6,7 @@ over HTTP.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ import msgspec
 
 from berth.api.errors import ApiError, CalledOff
 from berth.api.resources import RESOURCES, Resource
-from berth.kube.transport import Wanted, always
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.releases import release
 from berth_cluster.apimachinery.resource_types import PODS
@@ -163,7 +162,7 @@ class StoreTransport:
         with _told():
             return encode(self._store.delete(self._store.addressed(resource), namespace, name, options))
 
-    async def bind(self, namespace: str, name: str, body: bytes, *, wanted: Wanted = always) -> bytes:
+    async def bind(self, namespace: str, name: str, body: bytes, *, wanted: Callable[[], bool] = lambda: True) -> bytes:
         """Assign a pod to a node."""
         if not wanted():
             raise CalledOff(f"not sent: not wanted any more (bind {namespace}/{name})")
