@@ -252,9 +252,8 @@ DAEMON_SET = RESTStrategy(
     status=dict.fromkeys(_DAEMON_COUNTS, 0),
     complete=_first_generation,
     amend=_next_generation,
-    times=0,  # what an update is, is checked after what it changes
+    times=2,
     fixed=("spec.selector",),
-    change=lambda new, _old, errors: _DAEMON_SET(new, "", errors),
     told=_warnings,
 )
 

@@ -118,3 +118,15 @@ def test_labels_are_checked_as_often_as_upstream_checks_them(kind, times):
     with pytest.raises(StoreError) as refused:
         store.patch(resource_of(kind), "default", "x", {"metadata": {"labels": {"a": "no value!"}}}, MERGE_PATCH)
     assert [each["field"] for each in refused.value.details["causes"]] == ["metadata.labels"] * times
+
+
+def test_the_selector_of_daemons_is_checked_before_it_is_found_to_have_changed():
+    """pkg/registry/apps/daemonset: ValidateDaemonSet, ValidateDaemonSetUpdate, and then that the selector is fixed."""
+    store = make_store()
+    store.create(resource_of("DaemonSet"), "default", {"metadata": {"name": "x"}, **OBJECTS["DaemonSet"]})
+    obj = store.get(resource_of("DaemonSet"), "default", "x")
+    with pytest.raises(StoreError) as refused:
+        store.update(resource_of("DaemonSet"), "default", "x", {**obj, "spec": {**obj["spec"], "selector": {}}})
+    empty = "Invalid value: {}: empty selector is invalid for daemonset"
+    said = [each["message"] for each in refused.value.details["causes"]]
+    assert said == [empty, empty, "Invalid value: {}: field is immutable"]
