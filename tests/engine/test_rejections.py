@@ -10,7 +10,8 @@ from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
-from berth.framework.status import Code
+from berth.framework.promises import Dependency, Promises
+from berth.framework.status import Code, unschedulable
 from tests.effort import examples
 
 NODES = 40
@@ -103,3 +104,39 @@ def test_what_was_counted_does_not_change_with_the_cluster():
     assert [len(rows) for _, rows in after.groups] == [2]
     assert before.words == " 3 Insufficient cpu."
     assert after.words == " 2 Insufficient cpu."
+
+
+class Refusing:
+    """Rejects every node, after all others."""
+
+    name = "Refusing"
+    promises = Promises(filter_depends_on=frozenset({Dependency.NODE}))
+
+    def __init__(self, args, handle):
+        pass
+
+    def signature(self, pod):
+        return ()
+
+    def filter(self, state, pod, node):
+        return unschedulable("refused")
+
+
+def test_pods_that_other_plugins_are_asked_about_are_not_told_their_reasons():
+    """Of two workloads one is asked about by a filter before, which lets it pass and whose answers are not kept."""
+    cluster = VirtualCluster(plugins=[Refusing])
+    zone = "topology.kubernetes.io/zone"
+    for index in range(3):
+        cluster.put(make_node(f"n{index}").capacity(cpu="4", pods="10").zone("abc"[index]))
+    plain = cluster.core.intake.info(make_pod("plain").request(cpu="1").build())
+    spread = cluster.core.intake.info(make_pod("spread").request(cpu="1").spread(zone, {"app": "x"}).build())
+    for _ in range(3):
+        for pod in (plain, spread):
+            verdicts = verdicts_on(cluster, pod)
+            counted = verdicts.counted()
+            told = [verdict.plugin for verdict in verdicts.by_plugin]
+            assert ("PodTopologySpread" in told) == (pod is spread)
+    assert counted is not None
+    for pod in (plain, spread):
+        counted = verdicts_on(cluster, pod).counted()
+        assert (counted.words, set(counted.rejectors)) == (" 3 refused.", {"Refusing"})

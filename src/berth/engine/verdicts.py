@@ -307,7 +307,7 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: Nod
 class FilterPlan:
     """Which plugins have something to say of pods of one shape, and where their answers are kept."""
 
-    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "set", "slots")
+    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "lasting_plugins", "set", "slots")
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
@@ -315,6 +315,8 @@ class FilterPlan:
         self.set = SlotSet(self.slots)
         self.all_lasting = all(slot.key is not None for slot in self.slots)
         """Whether the columns of all plugins may be kept."""
+        self.lasting_plugins = tuple(slot.runner.name for slot in self.slots if slot.key is not None)
+        """The plugins whose columns may be kept, which `sum_key` names."""
         self.beside_rows = tuple(slot.dependencies for slot in self.slots if not slot.dependencies.is_by_row)
         """What those plugins depend on whose answers are not made from rows alone."""
         self._profile = profile
@@ -388,15 +390,18 @@ def run_filters(
         elif len(narrowed) == 1 and isinstance(narrowed[0], DomainEntry):
             found.standing = Standing(sum_key, kept_mask, narrowed[0].over)
     if memos.enabled and found.sum_key is not None and not merges:
-        found.kept = KeptRejections(rejections, found.sum_key, entries)
+        # The key names plugins whose columns are kept, and no others: those reject nothing here, or the mask would be
+        # another than the kept one. Which of them there are differs between plans that share the key.
+        found.kept = KeptRejections(rejections, found.sum_key, plan.lasting_plugins, lasting)
     return found
 
 
 class KeptRejections(NamedTuple):
-    """Where it is kept what all columns together say of all nodes."""
+    """Where it is kept what all kept columns together say of all nodes; no other says anything."""
 
     rejections: Rejections
     key: MemoKey
+    plugins: Sequence[str]
     entries: Sequence[MemoEntry]
 
 
@@ -490,5 +495,4 @@ class Verdicts:
         """Return what `rejected` yields as one value that pods alike share, where it is kept; to be asked at once."""
         if self.kept is None or self.overlay:
             return None
-        names = [verdict.plugin for verdict in self.by_plugin]
-        return self.kept.rejections.by_first(self.kept.key, names, self.kept.entries)
+        return self.kept.rejections.by_first(self.kept.key, self.kept.plugins, self.kept.entries)
