@@ -9,7 +9,7 @@ LIVES = 10
 """So many lives are one case."""
 
 
-@pytest.mark.parametrize("case", range(48 if looks_everywhere() else 16))
+@pytest.mark.parametrize("case", range(48 if looks_everywhere() else 12))
 @pytest.mark.parametrize("at_once", [False, True], ids=["in cycles", "in runs"])
 def test_whatever_happens_what_is_remembered_is_what_is_worked_out_afresh(at_once, case):
     for seed in range(case * LIVES, (case + 1) * LIVES):
