@@ -7,7 +7,7 @@ taking events in, stepping, placing alike pods in runs, and asking.
 import pytest
 
 from berth.core import questions
-from berth.core.builders import make_node, make_pod
+from berth.core.builders import make_pod
 from berth.core.intake import FoundGone, ObjectEvent, ShardsHeld
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.events import Action
