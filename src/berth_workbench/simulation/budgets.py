@@ -198,7 +198,7 @@ class BudgetKeeper:
         phase = pod.status.phase if not is_active(pod) else "Running" if pod.spec.node_name else "Pending"
         if goes_anyway(phase, is_being_deleted=pod.metadata.deletion_timestamp is not None):
             return "", ""
-        keys = self._selecting(pod) if pod.metadata.namespace in self._by_namespace else ()
+        keys = self.of(pod)
         if len(keys) > 1:
             return keys[0], f"{SEVERAL_BUDGETS}: {', '.join(keys)}"
         if not keys:
@@ -221,6 +221,10 @@ class BudgetKeeper:
         if pod.metadata.namespace not in self._by_namespace or not (is_active(pod) and is_healthy(pod)):
             return ()
         return self._selecting(pod)
+
+    def of(self, pod: Pod) -> tuple[str, ...]:
+        """Return the budgets (`namespace/name`) that select a pod."""
+        return self._selecting(pod) if pod.metadata.namespace in self._by_namespace else ()
 
     def status(self, key: str) -> PodDisruptionBudgetStatus:
         """Return the status of a budget (`namespace/name`); `publish` must have been called after it came."""

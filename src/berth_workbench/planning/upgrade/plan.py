@@ -44,8 +44,8 @@ class BlockedPod(msgspec.Struct, frozen=True, rename="camel"):
     budget: str
     """The PodDisruptionBudget that protects it, as `namespace/name`; empty where room is what is missing."""
     why: str
-    frees: str
-    """What would let it go; empty where nothing is known."""
+    frees: str = ""
+    """What would let it go, each tried; empty where nothing is known."""
 
 
 class BlockedNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -89,6 +89,8 @@ class UpgradePlan(msgspec.Struct, frozen=True, rename="camel"):
     pending_after: int
     tried: int
     """How many evictions were tried in memory for this plan."""
+    left_behind: tuple[str, ...] = ()
+    """Surge nodes that cannot be taken away again."""
     notes: tuple[str, ...] = ()
     is_complete: bool = True
     """False where somebody stopped it: the steps are those found by then."""

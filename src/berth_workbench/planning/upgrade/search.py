@@ -4,7 +4,8 @@ What is a heuristic: pools with most room come first, and in each pool the nodes
 empty node that is back takes the next ones' pods. Where a step leaves a pod without a node, a node like the one it was
 on is added, until the pool goes through. What is proven by trying: every step of the plan, in this order; and of a
 pool's surge nodes, that without any one of them a step fails, where nodes go as many at a time as asked for (one, where
-the plan may choose). Another order might need fewer.
+the plan may choose). Another order might need fewer. Where a surge node could not be taken away again, fewer at a time
+are tried, and the plan is the one that leaves the fewest behind.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from berth_workbench.planning.upgrade.plan import (
     UpgradePlan,
     UpgradeStep,
 )
+from berth_workbench.planning.upgrade.remedies import Blocked, Remedies
 from berth_workbench.planning.upgrade.trial import DrainTrial, TriedStep
 from berth_workbench.planning.whatif import natural
 from berth_workbench.showing.ask import HowAsked, PoolLabel
@@ -71,7 +73,25 @@ def plan_upgrade(situation: Situation, request: UpgradeRequest, watch: WorkWatch
     Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`, and
     `StoppedError` where it is stopped before anything was tried.
     """
-    return UpgradeSearch(situation.site(watch), request, watch).plan()
+    plan = UpgradeSearch(situation.site(watch), request, watch).plan()
+    left = request.effort - plan.tried
+    for limit in _fewer(plan.surge) if plan.is_complete else ():
+        if not plan.left_behind or left <= 0 or watch.is_stopped:
+            break
+        fewer = msgspec.structs.replace(request, max_surge=limit, effort=left)
+        try:
+            other = UpgradeSearch(situation.site(watch), fewer, watch).plan()
+        except StoppedError:
+            break
+        left -= other.tried
+        if other.is_complete and len(other.blocked) <= len(plan.blocked):
+            plan = min(plan, other, key=lambda each: len(each.left_behind))
+    return plan
+
+
+def _fewer(surge: int) -> list[int]:
+    """Return some smaller numbers of surge nodes, the largest first."""
+    return sorted({limit for limit in (surge - 1, surge // 2, surge // 4, 1) if 0 < limit < surge}, reverse=True)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -97,6 +117,7 @@ class UpgradeSearch:
 
     def __init__(self, site: Site, request: UpgradeRequest, watch: WorkWatch = UNWATCHED) -> None:
         """Let the scheduler place what it can before the plan begins."""
+        self._site = site
         self._cluster = cluster = site.cluster
         self._request = request
         self._watch = watch
@@ -109,6 +130,7 @@ class UpgradeSearch:
         self._steps: list[UpgradeStep] = []
         self._pools: list[PoolUpgrade] = []
         self._blocked: list[BlockedNode] = []
+        self._left_behind: list[str] = []
         self._ways: list[_Run] = []
         """The ways through the pool that is under way which are, as far as they go, good parts of a plan."""
         self._is_exploring = False
@@ -121,6 +143,9 @@ class UpgradeSearch:
                 self._upgrade(pool, names)
             if len(self._pools) > 1:
                 self._upgrade_what_was_blocked()
+            if not self._is_spent:
+                self._watch.begin("trying what would free the pods of blocked nodes")
+                self._blocked = Remedies(self._site, self._blocked, self._still_blocked).told()
         except StoppedError:
             is_complete = False
             self._cluster.undo_all()
@@ -138,9 +163,14 @@ class UpgradeSearch:
             pending_before=self._pending,
             pending_after=pending,
             tried=self._trial.evicted,
+            left_behind=tuple(self._left_behind),
             notes=tuple(self._notes),
             is_complete=is_complete,
         )
+
+    def _still_blocked(self, names: Sequence[str]) -> Blocked:
+        """Go through nodes again that were blocked, of whichever pools, and return those that still are."""
+        return self._tried("", names, _Run(), may_add=True).blocked
 
     # -- the order ---------------------------------------------------------------------------------------------------
 
@@ -404,8 +434,9 @@ class UpgradeSearch:
         self._end(tried.is_good)
         if tried.is_good:
             run.steps.append(_step("removeSurge", pool, [name], tried))
-        else:
+        elif not self._is_exploring:
             self._notes[f"surge node {name} cannot be taken away again: {tried.why_not}"] = None
+            self._left_behind.append(name)
 
 
 def _step(action: str, pool: str, names: Sequence[str], tried: TriedStep) -> UpgradeStep:

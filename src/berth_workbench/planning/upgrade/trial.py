@@ -5,13 +5,11 @@ those that budgets protect are tried again when the scheduler has placed what le
 `TriedStep`, with what speaks against it. Whether it is kept or taken back is for the caller, who has begun the trial.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from berth.api.node import PodDisruptionBudget
 from berth.api.pod import Pod
 from berth_workbench.planning.upgrade.plan import BlockedPod, UpgradeMove
-from berth_workbench.showing.words import counted
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, is_mirror
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.node_changes import (
@@ -23,7 +21,6 @@ from berth_workbench.simulation.node_changes import (
     still_on,
 )
 from berth_workbench.simulation.site import Site
-from berth_workloads.disruption_budgets import SEVERAL_BUDGETS, Bounds, disruptions_allowed, expected
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -129,7 +126,7 @@ class DrainTrial:
             site.settle()
             tried.strained = tried.strained or self._strained()
             if len(refused) == len(leaving):
-                tried.refused = tuple(self._blocked(pod, *refusal) for pod, refusal in refused)
+                tried.refused = tuple(BlockedPod(pod.key, pod.spec.node_name, *refusal) for pod, refusal in refused)
                 break
             tried.waves += 1
             found = ((pod, still_on(site, pod, pod.spec.node_name)) for pod, _ in refused)
@@ -137,10 +134,6 @@ class DrainTrial:
         self.evicted += len(site.departures) - before
         cluster.publish_budgets()
         return tried
-
-    def _blocked(self, pod: Pod, budget: str, why: str) -> BlockedPod:
-        frees = what_frees(self._cluster.objects["PodDisruptionBudget", budget], why)
-        return BlockedPod(pod.key, pod.spec.node_name, budget, why, frees)
 
     def _strained(self) -> tuple[str, ...]:
         """The budgets that the trial has brought below what they demand; one that was there before is not its fault."""
@@ -179,27 +172,3 @@ class DrainTrial:
         tried.moves = tuple(sorted(moves, key=lambda move: move.pod))
         tried.lost = tuple(sorted(lost))
         tried.preempted = len(self._cluster.evictions) - seen[1]
-
-
-def what_frees(budget: PodDisruptionBudget, why: str) -> str:
-    """Say what would let one pod of a budget be evicted, by the rules by which budgets are counted."""
-    if why.startswith(SEVERAL_BUDGETS):
-        return "leave it in one budget only"
-    return ", or ".join(_ways(budget))
-
-
-def _ways(budget: PodDisruptionBudget) -> Iterator[str]:
-    status, spec = budget.status, budget.spec
-    bounds = Bounds(spec.min_available, spec.max_unavailable)
-    missing = status.desired_healthy - status.current_healthy
-    if missing >= 0 and status.current_healthy < status.expected_pods:
-        yield f"{counted(missing + 1, 'pod')} of it that are not healthy become healthy"
-    for more in (1, 2, 3):
-        total = status.expected_pods + more
-        if disruptions_allowed(expected(bounds, total, total), status.current_healthy + more):
-            yield f"{more} more healthy {'replica' if more == 1 else 'replicas'}"
-            break
-    if spec.max_unavailable is not None:
-        yield f"maxUnavailable {status.expected_pods - status.current_healthy + 1}"
-    elif status.current_healthy > 0:
-        yield f"minAvailable {status.current_healthy - 1}"

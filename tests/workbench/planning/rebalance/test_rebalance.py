@@ -1,15 +1,29 @@
-"""Plans against every plan there is, on small random clusters; and followed step by step, by rules and by scheduler."""
+"""Plans against every plan there is, on small random clusters; and followed step by step, by rules and by scheduler.
+
+In mixed worlds, with gangs, spreading, budgets and pending pods, all that is told is done in a fresh simulation.
+"""
+
+import copy
 
 import msgspec
 import pytest
 
+from berth.api.pod import Pod
+from berth.framework.setup import Setup
+from berth_workbench.planning.capacity import capacity
 from berth_workbench.planning.rebalance.proof import cordoned, uncordoned
 from berth_workbench.planning.rebalance.request import RebalanceRequest
-from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+from berth_workbench.planning.shapes import AskedShape
+from berth_workbench.simulation.cluster import BACKOFF_S, SimulatedCluster, pending_again
+from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.prices import Prices
+from berth_workbench.simulation.site import Site
+from berth_workbench.snapshot.documents import Document
 from tests.effort import examples
 from tests.workbench.asking import rebalance
+from tests.workbench.planning.mixed_worlds import registry, worlds
 from tests.workbench.planning.rebalance.worlds import PLACING, best_total, follow, random_world, total
+from tests.workbench.planning.test_autoscale_oracle import Backlog
 
 GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending")
 MAX_MOVES = 4
@@ -91,3 +105,66 @@ def test_the_same_arguments_give_the_same_plan():
     world = random_world(3, machines=4, workers=6)
     plans = {msgspec.json.encode(rebalance(world.documents(), request_for(world, "empty-nodes"))) for _ in range(2)}
     assert len(plans) == 1
+
+
+# -- mixed worlds ------------------------------------------------------------------------------------------------------
+
+
+def newcomer(world):
+    """A pod that a world has none of, like one of its own."""
+    model = copy.deepcopy(world.rng.choice(world.pods))
+    model["metadata"] = {"name": "new", "namespace": "default", "uid": "new", "labels": {"app": "new"}}
+    for field in ("nodeName", "schedulingGroup", "schedulingGates"):
+        model["spec"].pop(field, None)
+    return Document("Pod", msgspec.json.encode({**model, "status": {}}), "a test").struct()
+
+
+def carried_out(world, plan, new):
+    """Do what a plan says in a fresh simulation; return it."""
+    cluster = world.at_rest().cluster
+    evicted = len(cluster.evictions)
+    for step in plan.steps:
+        if step.action == "evict":
+            assert cluster.placements[step.pod] == step.node
+            assert not cluster.budgets.refusal(cluster.objects["Pod", step.pod])[1]
+            cluster.now += BACKOFF_S
+            cluster.settle()
+            cluster.send_back(step.pod)
+        elif step.action == "create":
+            cluster.put(new)
+        else:
+            change = cordoned if step.action == "cordon" else uncordoned
+            cluster.put(change(cluster.objects["Node", step.node]))
+        cluster.settle()
+        assert not step.to or cluster.placements[step.pod] == step.to, step
+    assert len(cluster.evictions) == evicted
+    return cluster
+
+
+@worlds(4)
+def test_in_mixed_worlds_moves_come_out_as_told(seeds):
+    moved = fit = 0
+    for seed in seeds:
+        world = Backlog(seed)
+        new = newcomer(world)
+        for goal in GOALS:
+            story = f"seed {seed}, {goal}"
+            request = RebalanceRequest(goal, pods=(new,) if goal == "free-shape" else (), method="greedy")
+            plan = rebalance(world.snapshot(), request, config=world.config)
+            cluster = carried_out(world, plan, new)
+            there = {pod.spec.node_name for pod in cluster.of(Pod)}
+            assert not there & set(plan.emptied), story
+            if plan.fits_now is not None:
+                site = Site.of(world.snapshot(), Setup(world.config, registry()))
+                shape = AskedShape(new, 1, {})
+                assert plan.fits_now == capacity(site.cluster, [shape], by_placing=True).fits, story
+            if not plan.moves and all(each.node for each in plan.shapes) and goal == "free-shape":
+                cluster.put(new)
+                cluster.settle()
+            nodes = {each.pod: each.node for each in plan.shapes}
+            assert {key: cluster.placements.get(key) or None for key in nodes} == nodes, story
+            waiting = sum(is_pending(pod) for pod in cluster.of(Pod))
+            created = goal == "free-shape" and any(step.action == "create" for step in plan.steps)
+            assert waiting == plan.after.pending or (goal == "free-shape" and not created), story
+            moved, fit = moved + bool(plan.moves), fit + (plan.fits_now is not None)
+    assert moved > len(seeds) / 4 and (fit or len(seeds) < 10)
