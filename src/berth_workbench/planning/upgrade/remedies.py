@@ -41,7 +41,7 @@ class _Remedy(NamedTuple):
     make: Callable[[], bool]
 
 
-class Remedies:
+class BudgetRemedies:
     """Looks for remedies on the cluster of a site, and leaves it as it was."""
 
     __slots__ = ("_blocked", "_cluster", "_go_through")

@@ -27,7 +27,7 @@ from berth_workbench.planning.upgrade.plan import (
     UpgradePlan,
     UpgradeStep,
 )
-from berth_workbench.planning.upgrade.remedies import Blocked, Remedies
+from berth_workbench.planning.upgrade.remedies import Blocked, BudgetRemedies
 from berth_workbench.planning.upgrade.trial import DrainTrial, TriedStep
 from berth_workbench.planning.whatif import natural
 from berth_workbench.showing.ask import HowAsked, PoolLabel
@@ -145,7 +145,7 @@ class UpgradeSearch:
                 self._upgrade_what_was_blocked()
             if not self._is_spent:
                 self._watch.begin("trying what would free the pods of blocked nodes")
-                self._blocked = Remedies(self._site, self._blocked, self._still_blocked).told()
+                self._blocked = BudgetRemedies(self._site, self._blocked, self._still_blocked).told()
         except StoppedError:
             is_complete = False
             self._cluster.undo_all()
