@@ -25,7 +25,7 @@ NO_GPUS = "ran and has no node: 0/3 nodes are available: 3 Insufficient nvidia.c
     ("message", "told"),
     [
         (LOST, LOST_TOLD),
-        (FULL, "1 of 2 nodes lack cpu, 1 are cordoned"),
+        (FULL, "1 of 2 nodes lacks cpu, 1 is cordoned"),
         (NO_GPUS, "ran and has no node: 3 of 3 nodes lack nvidia.com/gpu"),
         ("0/4 nodes are available: 4 rack, it is loud.", "4 of 4 nodes say: rack, it is loud"),
         ("waits for its scheduling gates: a", "waits for its scheduling gates: a"),

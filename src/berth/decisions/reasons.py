@@ -49,7 +49,8 @@ def in_our_words(message: str) -> str:
         return message
     parts.sort(key=lambda each: -each[0])
     first, *others = parts
-    told = [f"{first[0]:,} of {int(found[2]):,} nodes {first[1]}", *(f"{count:,} {words}" for count, words in others)]
+    told = [f"{first[0]:,} of {int(found[2]):,} nodes {_agreeing(*first)}"]
+    told += [f"{count:,} {_agreeing(count, words)}" for count, words in others]
     return message[: found.start()] + ", ".join(told)
 
 
@@ -67,14 +68,14 @@ def what_is_missing(message: str, shortfalls: Sequence[Shortfall] = ()) -> str:
         found = _MESSAGE.search(message)
         for count, said in _PART.findall(found[3]) if found is not None else ():
             if not said.startswith(is_told) and said not in _LOOKED_AT_BEFORE:
-                told += f"; {_one(_reason(said)) if count == '1' else f'{count} nodes {_reason(said)}'}"
+                told += f"; {count} node{'' if count == '1' else 's'} {_agreeing(int(count), _reason(said))}"
     return f"{told[:1].upper()}{told[1:]}{'' if told.endswith('.') else '.'}"
 
 
-def _one(words: str) -> str:
-    """Return what is said of several nodes, of one."""
+def _agreeing(count: int, words: str) -> str:
+    """Return what is said of several nodes as it is said of so many."""
     verb, _, rest = words.partition(" ")
-    return f"1 node {_OF_ONE.get(verb, verb)} {rest}"
+    return f"{_OF_ONE.get(verb, verb)} {rest}" if count == 1 else words
 
 
 def _reason(said: str) -> str:

@@ -21,11 +21,11 @@ from berth_workbench.showing.sections import VerdictSection
 from berth_workbench.simulation import processes
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
-from tests.effort import examples
+from tests.effort import looks_everywhere
 from tests.workbench.questions.every import ASKED, QUESTIONS, SOURCE, Counted, crowded
 
-LOOKS = 12
-"""At so many of its looks each question is told to end."""
+LOOKS, ALL_LOOKS = 4, 60
+"""At so many of its looks each question is told to end, in `make test` and in `make test-all`."""
 AFTERWARDS = dict.fromkeys(ASKED, 60) | {"rebalance": 160}
 """So often the scheduler may be asked once it is told to end: what was under way, and what is said of those without
 a place. The moves that were found are proven, and each asks about all nodes."""
@@ -102,7 +102,7 @@ def test_the_watch_is_looked_at_all_the_time(name, whole):
 
 def ends(looks) -> Iterator[int]:
     """Some all the way through: the first, where the cluster is loaded, and the last."""
-    number = examples(LOOKS)
+    number = ALL_LOOKS if looks_everywhere() else LOOKS
     yield from sorted({1, 2, looks - 2, looks - 1, looks, *(max(1, looks * at // number) for at in range(1, number))})
 
 
