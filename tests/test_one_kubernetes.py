@@ -344,3 +344,33 @@ def test_both_have_the_same_pods_after_the_same_changes(seed):
         story.append(change(rng, sides))
     one, other = map(state, sides)
     assert one == other, "; ".join(story)
+
+
+# --- evictions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [None, "IfHealthyBudget", "AlwaysAllow"])
+@pytest.mark.parametrize("least", [1, 2, 3])
+@pytest.mark.parametrize("ready", [True, False])
+def test_both_refuse_the_same_evictions(policy, least, ready):
+    """Of three pods one is asked to go, which is ready or not; the other two are ready."""
+    embedded = Embedded()
+    create_nodes(embedded.store, NodeTemplate(), 1)
+    embedded.apply(manifests.replica_set("web", 3, template=manifests.pod_template({"app": "web"})))
+    policies = {"unhealthyPodEvictionPolicy": policy} if policy else {}
+    embedded.apply(budget("web", {"minAvailable": least, **policies}))
+    name = embedded.pods()[0]["metadata"]["name"]
+    if not ready:
+        conditions = [{"type": "Ready", "status": "False"}]
+        embedded.patch("Pod", name, {"status": {"conditions": conditions}}, subresource="status")
+        embedded.run()
+    kinds = ("Node", "ReplicaSet", "PodDisruptionBudget", "Pod")
+    simulated = Simulated([decode(kind, one) for kind in kinds for one in embedded.all(kind)])
+    simulated.cluster.publish_budgets()
+    refusal = simulated.cluster.budgets.refusal(simulated.cluster.pod(name))[1]
+    told = ""
+    try:
+        embedded.store.evict("default", name)
+    except StoreError as error:
+        told = error.details["causes"][0]["message"]
+    assert refusal == told

@@ -119,6 +119,7 @@ class PodDisruptionBudgetSpec(Struct, frozen=True):
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class PodDisruptionBudgetStatus(Struct, frozen=True):

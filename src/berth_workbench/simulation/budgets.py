@@ -89,6 +89,11 @@ class _Kept:
             expected_pods=wanted.pods,
         )
 
+    def lets_go_unspent(self, pod: Pod, status: PodDisruptionBudgetStatus) -> bool:
+        """Say whether a pod may be evicted without spending a disruption, as one that is not healthy may."""
+        policy = self.budget.spec.unhealthy_pod_eviction_policy
+        return not is_healthy(pod) and unhealthy_may_go(policy, status.desired_healthy, status.current_healthy)
+
 
 def budget_problem(budget: PodDisruptionBudget) -> str:
     """Return why the API server would refuse the bounds of a budget; empty where it would not."""
@@ -203,11 +208,17 @@ class BudgetKeeper:
             return keys[0], f"{SEVERAL_BUDGETS}: {', '.join(keys)}"
         if not keys:
             return "", ""
-        status = self._kept[keys[0]].status(self._scale_of)
-        needed, has = status.desired_healthy, status.current_healthy
-        if status.disruptions_allowed > 0 or (not is_healthy(pod) and unhealthy_may_go(None, needed, has)):
+        kept = self._kept[keys[0]]
+        status = kept.status(self._scale_of)
+        if status.disruptions_allowed > 0 or kept.lets_go_unspent(pod, status):
             return "", ""
-        return keys[0], NOT_ENOUGH.format(keys[0].partition("/")[2], needed, has)
+        name = keys[0].partition("/")[2]
+        return keys[0], NOT_ENOUGH.format(name, status.desired_healthy, status.current_healthy)
+
+    def spends_nothing(self, pod: Pod) -> bool:
+        """Say whether every budget of a pod lets it go without counting a disruption, since it is not healthy."""
+        keys = self._selecting(pod) if pod.metadata.namespace in self._by_namespace else ()
+        return bool(keys) and all(self._kept[key].lets_go_unspent(pod, self.status(key)) for key in keys)
 
     def violated(self) -> Iterator[tuple[str, PodDisruptionBudgetStatus]]:
         """Yield the budgets (`namespace/name`) that have fewer healthy pods than they demand."""

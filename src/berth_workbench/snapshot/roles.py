@@ -219,6 +219,7 @@ PLAIN: frozenset[Field] = frozenset(
         (pod.CSIVolume, "driver"), (pod.PodStatus, "phase"), (pod.PodStatus, "start_time"),
         (pod.PodCondition, "status"), (node.PriorityClass, "preemption_policy"),
         (node.PodDisruptionBudgetSpec, "min_available"), (node.PodDisruptionBudgetSpec, "max_unavailable"),
+        (node.PodDisruptionBudgetSpec, "unhealthy_pod_eviction_policy"),
         (node.PodDisruptionBudgetStatus, "disrupted_pods"),
         (storage.PersistentVolumeClaimSpec, "access_modes"), (storage.PersistentVolumeClaimSpec, "volume_mode"),
         (storage.PersistentVolumeSpec, "access_modes"),

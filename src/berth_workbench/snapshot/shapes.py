@@ -150,7 +150,7 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
             },
             "status": {**_REPLICAS, "currentRevision": Leaf(Role.NAME), "updateRevision": Leaf(Role.NAME)},
         },
-        "PodDisruptionBudget": {"spec": _kept("unhealthyPodEvictionPolicy"), "status": _kept("observedGeneration")},
+        "PodDisruptionBudget": {"status": _kept("observedGeneration")},
         "Deployment": {
             "spec": {**_ROLLOUT, **_kept("strategy", "paused", "progressDeadlineSeconds")},
             "status": _REPLICAS,

@@ -97,6 +97,17 @@ def test_a_pod_that_is_not_ready_may_go_while_the_others_suffice():
     assert cluster.budgets.refusal(cluster.pod("web-0"))[0] == "default/pdb"
 
 
+@pytest.mark.parametrize(("policy", "goes"), [("AlwaysAllow", True), ("IfHealthyBudget", False), (None, False)])
+def test_the_policy_of_a_budget_may_let_a_pod_go_that_is_not_ready_while_the_others_do_not_suffice(policy, goes):
+    """`unhealthyPodEvictionPolicy` in the documentation of policy/v1; healthy pods are protected as ever."""
+    unready = web(9).set_status(conditions=[{"type": "Ready", "status": "False"}]).build()
+    cluster = cluster_of(budget(minAvailable=5, unhealthyPodEvictionPolicy=policy), unready)
+    assert (cluster.budgets.refusal(cluster.pod("web-9")) == ("", "")) is goes
+    assert cluster.budgets.spends_nothing(cluster.pod("web-9")) is goes
+    assert cluster.budgets.refusal(cluster.pod("web-0"))[0] == "default/pdb"
+    assert not cluster.budgets.spends_nothing(cluster.pod("web-0"))
+
+
 def test_pods_of_another_namespace_or_without_labels_are_in_no_budget():
     cluster = cluster_of(budget(selector={}, minAvailable=4))
     for pod in (

@@ -33,7 +33,8 @@ def budget_against(pod: PodInfo, observed: Sequence[Budget], kept: BudgetKeeper)
     name, refusal = kept.refusal(pod.pod)
     if name and "more than one" in refusal:
         return "in more than one PodDisruptionBudget"
-    if name or any(budget.covers(pod) and budget.allowed < 1 for budget in observed):
+    exhausted = any(budget.covers(pod) and budget.allowed < 1 for budget in observed)
+    if name or (exhausted and not kept.spends_nothing(pod.pod)):
         return "its PodDisruptionBudget allows no disruption"
     return ""
 
