@@ -32,10 +32,11 @@ from berth_cluster.storage import bootstrap
 from berth_cluster.storage.store import Store, own
 from berth_cluster.strategies import defaults
 from berth_cluster.strategies.names import check_label_name, check_meta
-from berth_cluster.strategies.pod_admission import add_default_tolerations
-from berth_cluster.strategies.pod_defaults import containers_of, default_from_limits
+from berth_cluster.strategies.pod_defaults import default_from_limits
 from berth_cluster.strategies.registry import strategy_of
+from berth_workloads.admission import add_default_tolerations
 from berth_workloads.node_lifecycle import HOLLOW
+from berth_workloads.pods import containers_of
 from berth_workloads.stateful_sets import REVISION_LABEL
 
 _NOT_PREPARED = frozenset({"Service"})
@@ -254,7 +255,7 @@ def _fill_in_defaults(kind: ResourceType, obj: Object) -> None:
     defaults.fill_in(obj)
     if kind is PODS:
         default_from_limits(obj["spec"])
-        add_default_tolerations(obj)  # as an update does
+        add_default_tolerations(obj["spec"])  # as an update does
 
 
 def _mistakes(kind: ResourceType, obj: Object) -> list[str]:

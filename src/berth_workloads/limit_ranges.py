@@ -3,10 +3,14 @@
 Source: plugin/pkg/admission/limitranger, v1.36.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from berth_workloads.amounts import Amount, Amounts
+from berth_workloads.amounts import Amount, Amounts, amounts
+from berth_workloads.pods import Json, objects_in, pod_total
+
+ANNOTATION = "kubernetes.io/limit-ranger"
+BOUNDS = ("min", "max", "maxLimitRequestRatio")
 
 
 class Limited(NamedTuple):
@@ -65,3 +69,78 @@ def with_defaults(default: Mapping[str, str], request: Mapping[str, str], least:
     """Return the default limits and requests of a range for containers, of which some follow from the others."""
     limits = {**most, **default}
     return limits, {**least, **limits, **request}
+
+
+def completed_items(limit_range: Json) -> Iterator[Json]:
+    """Yield the limits of a LimitRange with the defaults that follow from one another, as they are stored."""
+    for item in objects_in(limit_range.get("spec") or {}, "limits"):
+        if item.get("type") != "Container":
+            yield item
+            continue
+        parts = [item.get(name) or {} for name in ("default", "defaultRequest", "min", "max")]
+        limits, requests = with_defaults(*parts)
+        yield {**item, **{name: part for name, part in (("default", limits), ("defaultRequest", requests)) if part}}
+
+
+# --- what admission does because of them -----------------------------------------------------------------------------
+
+
+def set_default_amounts(pod: Json, limit_range: Json) -> None:
+    """Give the containers of a pod the default amounts of a LimitRange."""
+    told: list[str] = []
+    for item in completed_items(limit_range):
+        if item.get("type") == "Container":
+            told += _set_defaults(pod["spec"], item)
+    if told:
+        annotations = pod["metadata"].setdefault("annotations", {})
+        annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+
+
+def _set_defaults(spec: Json, item: Json) -> Iterator[str]:
+    for section, words in (("containers", "container"), ("initContainers", "init container")):
+        for container in objects_in(spec, section):
+            resources = container.setdefault("resources", {})
+            for part, default in (("requests", "defaultRequest"), ("limits", "default")):
+                missing = {
+                    name: given
+                    for name, given in (item.get(default) or {}).items()
+                    if name not in (resources.get(part) or {})
+                }
+                if missing:
+                    resources[part] = {**(resources.get(part) or {}), **missing}
+                    yield f"{', '.join(sorted(missing))} {part[:-1]} for {words} {container.get('name')}"
+
+
+def limit_range_refusal(kind: str, spec: Json, limit_ranges: Iterable[Json]) -> str:
+    """Say what the first LimitRange has against a pod or a claim, by its spec, that has anything."""
+    broken = _broken_by_claim if kind == "PersistentVolumeClaim" else _broken_by_pod
+    for limit_range in limit_ranges:
+        items = objects_in(limit_range.get("spec") or {}, "limits")
+        why = list(dict.fromkeys(text for item in items for text in broken(spec, item)))
+        if why:
+            return why[0] if len(why) == 1 else f"[{', '.join(why)}]"
+    return ""
+
+
+def _broken_by_pod(spec: Json, item: Json) -> Iterator[str]:
+    kind, bounds = item.get("type", ""), [amounts(item.get(name)) for name in BOUNDS]
+    if kind == "Container":
+        for section in ("containers", "initContainers"):
+            for container in objects_in(spec, section):
+                yield from violations(kind, limited_by(container.get("resources") or {}), *bounds)
+    elif kind == "Pod":
+        yield from violations(kind, Limited(pod_total(spec, "requests"), pod_total(spec, "limits")), *bounds)
+
+
+def _broken_by_claim(spec: Json, item: Json) -> Iterator[str]:
+    kind = "PersistentVolumeClaim"
+    if item.get("type") != kind:
+        return iter(())
+    asked = amounts((spec.get("resources") or {}).get("requests"))
+    least, most = amounts(item.get("min")), amounts(item.get("max"))
+    return violations(kind, Limited(asked, {}), least, most, {}, requests_only=True)
+
+
+def limited_by(resources: Json) -> Limited:
+    """Return the amounts of a container."""
+    return Limited(amounts(resources.get("requests")), amounts(resources.get("limits")))

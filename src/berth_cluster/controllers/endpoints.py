@@ -22,7 +22,7 @@ from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal, node_of, ready_since
 from berth_cluster.controllers.selecting import SelectorBook
-from berth_cluster.strategies.pod_defaults import containers_of, objects_in
+from berth_workloads.pods import containers_of, objects_in
 
 KIND, SLICE = "Service", "EndpointSlice"
 MANAGED_BY = {SLICE: "endpointslice.kubernetes.io/managed-by", "Endpoints": "endpoints.kubernetes.io/managed-by"}

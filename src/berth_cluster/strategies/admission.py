@@ -6,7 +6,7 @@ from berth.cel.program import CompileError
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.custom.rules import compiled
-from berth_cluster.strategies.pod_defaults import objects_in
+from berth_workloads.pods import objects_in
 
 
 def expressions_are_cel(obj: Object, _path: str, errors: FieldErrors) -> None:

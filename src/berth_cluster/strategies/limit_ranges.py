@@ -1,34 +1,28 @@
-"""LimitRanges: what is checked of them, and what admission does to pods and claims because of them.
+"""LimitRanges: what is checked of them, and the claims that they refuse; of pods, `pod_admission` knows.
 
 The rules are those of `berth_workloads.limit_ranges`. Upstream: plugin/pkg/admission/limitranger.
 """
 
-from collections.abc import Callable, Iterator
-
 from berth_cluster.apimachinery.errors import FieldErrors, forbidden
-from berth_cluster.apimachinery.meta import Object, value_at
+from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.checks import Unique, always, each
 from berth_cluster.strategies.pod_checks import STANDARD_RESOURCES
-from berth_cluster.strategies.pod_defaults import objects_in
-from berth_workloads.amounts import Amounts, amounts, largest, total
-from berth_workloads.limit_ranges import Limited, violations, with_defaults
+from berth_workloads.amounts import amounts
+from berth_workloads.limit_ranges import completed_items, limit_range_refusal
+from berth_workloads.pods import objects_in
 
 LIMIT_RANGES = BY_KEY["", "limitranges"]
-ANNOTATION = "kubernetes.io/limit-ranger"
-_BOUNDS = ("min", "max", "maxLimitRequestRatio")
 _TYPES = ("Container", "Pod", "PersistentVolumeClaim")
 
 
 def _complete(obj: Object, _view: ClusterView) -> None:
     """Defaults for containers follow from one another."""
-    for item in objects_in(obj.get("spec") or {}, "limits"):
-        if item.get("type") == "Container":
-            parts = [item.get(name) or {} for name in ("default", "defaultRequest", "min", "max")]
-            limits, requests = with_defaults(*parts)
-            item.update({name: part for name, part in (("default", limits), ("defaultRequest", requests)) if part})
+    items = objects_in(obj.get("spec") or {}, "limits")
+    for item, completed in zip(items, completed_items(obj), strict=True):
+        item.update(completed)
 
 
 def _is_key(name: str) -> bool:
@@ -98,93 +92,9 @@ def _check_order(item: Object, field: str, errors: FieldErrors) -> None:
 LIMIT_RANGE = RESTStrategy(check=_CHECK, complete=_complete, amend=lambda new, _old, view: _complete(new, view))
 
 
-def default_limits(pod: Object, view: ClusterView) -> None:
-    """Give containers the default amounts of the namespace's LimitRanges."""
-    for item in _items(pod, view):
-        if item.get("type") == "Container":
-            _set_defaults(pod, item)
-
-
-def limit_pod(pod: Object, view: ClusterView) -> None:
-    """Refuse a pod that is outside the bounds of the namespace's LimitRanges."""
-    _refuse(pod, "pods", view, lambda item: _of_pod(pod["spec"], item))
-
-
 def limit_claim(claim: Object, view: ClusterView) -> None:
     """Refuse a claim for more or less storage than the namespace's LimitRanges let it have."""
-    kind, asked = "PersistentVolumeClaim", amounts(value_at(claim, "spec.resources.requests"))
-
-    def violated(item: Object) -> Iterator[str]:
-        if item.get("type") != kind:
-            return iter(())
-        least, most = amounts(item.get("min")), amounts(item.get("max"))
-        return violations(kind, Limited(asked, {}), least, most, {}, requests_only=True)
-
-    _refuse(claim, "persistentvolumeclaims", view, violated)
-
-
-def _items(obj: Object, view: ClusterView) -> Iterator[Object]:
-    for one in view.objects(LIMIT_RANGES, obj["metadata"]["namespace"]):
-        yield from objects_in(one.get("spec") or {}, "limits")
-
-
-def _refuse(obj: Object, plural: str, view: ClusterView, violated: Callable[[Object], Iterator[str]]) -> None:
-    """Refuse an object for what the first LimitRange has against it that has anything."""
-    for one in view.objects(LIMIT_RANGES, obj["metadata"]["namespace"]):
-        items = objects_in(one.get("spec") or {}, "limits")
-        why = list(dict.fromkeys(text for item in items for text in violated(item)))
-        if why:
-            raise forbidden(plural, "", obj["metadata"]["name"], why[0] if len(why) == 1 else f"[{', '.join(why)}]")
-
-
-def _set_defaults(pod: Object, item: Object) -> None:
-    told = []
-    for section, words in (("containers", "container"), ("initContainers", "init container")):
-        for container in objects_in(pod["spec"], section):
-            resources = container.setdefault("resources", {})
-            for part, default in (("requests", "defaultRequest"), ("limits", "default")):
-                missing = {
-                    name: given
-                    for name, given in (item.get(default) or {}).items()
-                    if name not in (resources.get(part) or {})
-                }
-                if missing:
-                    resources[part] = {**(resources.get(part) or {}), **missing}
-                    told.append(f"{', '.join(sorted(missing))} {part[:-1]} for {words} {container.get('name')}")
-    if told:
-        annotations = pod["metadata"].setdefault("annotations", {})
-        annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
-
-
-def _of_pod(spec: Object, item: Object) -> Iterator[str]:
-    kind, bounds = item.get("type", ""), [amounts(item.get(name)) for name in _BOUNDS]
-    if kind == "Container":
-        for section in ("containers", "initContainers"):
-            for container in objects_in(spec, section):
-                yield from violations(kind, limited_by(container.get("resources") or {}), *bounds)
-    elif kind == "Pod":
-        yield from violations(kind, Limited(pod_total(spec, "requests"), pod_total(spec, "limits")), *bounds)
-
-
-def limited_by(resources: Object) -> Limited:
-    """The amounts of a container."""
-    return Limited(amounts(resources.get("requests")), amounts(resources.get("limits")))
-
-
-def pod_total(spec: Object, part: str) -> Amounts:
-    """What a pod requests, or what limits it, all in all; `part` says which.
-
-    Init containers run one after the other beside the sidecars that came before them. What the pod itself says counts
-    more, and its overhead comes on top: of limits, where there is one.
-    """
-    running = [amounts((one.get("resources") or {}).get(part)) for one in objects_in(spec, "containers")]
-    sidecars: list[Amounts] = []
-    peak: Amounts = {}
-    for one in objects_in(spec, "initContainers"):
-        own = amounts((one.get("resources") or {}).get(part))
-        peak = largest(peak, total([*sidecars, own]))
-        if one.get("restartPolicy") == "Always":
-            sidecars.append(own)
-    found = {**largest(total([*running, *sidecars]), peak), **amounts((spec.get("resources") or {}).get(part))}
-    overhead = amounts(spec.get("overhead"))
-    return total([found, {name: more for name, more in overhead.items() if part == "requests" or name in found}])
+    found = view.objects(LIMIT_RANGES, claim["metadata"]["namespace"])
+    why = limit_range_refusal("PersistentVolumeClaim", claim.get("spec") or {}, found)
+    if why:
+        raise forbidden("persistentvolumeclaims", "", claim["metadata"]["name"], why)

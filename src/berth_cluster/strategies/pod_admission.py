@@ -1,22 +1,58 @@
-"""What admission computes for a new pod: priority, default tolerations, selectors from label keys, QoS class.
+"""What admission makes of a new pod, and what the registry adds to it: an account, and selectors from label keys.
 
-The functions edit the pod they are given. A pod that names an unknown priority class is refused, as upstream.
+The functions edit the pod they are given, or refuse it. The rules are those of `berth_workloads.admission`.
 """
 
-from typing import Any
-
-from berth.api.quantity import QuantityError, parse
 from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from berth_cluster.apimachinery.resource_types import BY_KEY, PRIORITY_CLASSES, SERVICE_ACCOUNTS
 from berth_cluster.strategies.base import ClusterView
-from berth_cluster.strategies.pod_defaults import objects_in
+from berth_workloads import admission
+from berth_workloads.pods import objects_in
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-TOLERATION_S = 300
-DEFAULT_PREEMPTION_POLICY = "PreemptLowerPriority"
+_LIMIT_RANGES, _RUNTIME_CLASSES = BY_KEY["", "limitranges"], BY_KEY["node.k8s.io", "runtimeclasses"]
+
+
+class Admitting:
+    """What admission looks up in the store."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def limit_ranges(self, namespace: str) -> list[Object]:
+        """The LimitRanges of a namespace."""
+        return self._view.objects(_LIMIT_RANGES, namespace)
+
+    def priority_class(self, name: str) -> Object | None:
+        """A PriorityClass, or None."""
+        return self._view.find(PRIORITY_CLASSES, "", name)
+
+    def priority_classes(self) -> list[Object]:
+        """All PriorityClasses."""
+        return self._view.objects(PRIORITY_CLASSES)
+
+    def runtime_class(self, name: str) -> Object | None:
+        """A RuntimeClass, or None."""
+        return self._view.find(_RUNTIME_CLASSES, "", name)
+
+
+def complete(pod: Object, view: ClusterView) -> None:
+    """Fill in what the mutating plugins do."""
+    set_service_account(pod, view)
+    _refuse(pod, admission.complete_pod(pod, pod["metadata"]["namespace"], Admitting(view)))
+
+
+def admit(pod: Object, view: ClusterView) -> None:
+    """Refuse a complete pod that the validating plugins refuse."""
+    _refuse(pod, admission.pod_refusal(pod, pod["metadata"]["namespace"], Admitting(view)))
+
+
+def _refuse(pod: Object, why: str) -> None:
+    if why:
+        raise forbidden("pods", "", pod["metadata"]["name"], why)
 
 
 def set_service_account(pod: Object, view: ClusterView) -> None:
@@ -33,64 +69,12 @@ def set_service_account(pod: Object, view: ClusterView) -> None:
         raise forbidden("pods", "", meta["name"], why)
 
 
-def set_priority(pod: Object, view: ClusterView) -> None:
-    """Resolve the priority class; without one the global default's priority, or 0."""
-    spec = pod["spec"]
-    chosen = priority_class(pod, "pods", "", view)
-    value = chosen.get("value", 0) if chosen else 0
-    policy = (chosen or {}).get("preemptionPolicy") or DEFAULT_PREEMPTION_POLICY
-    _refuse_other(pod, "priority", value, f"the integer value of priority ({spec.get('priority')})")
-    said = f"the string value of PreemptionPolicy ({spec.get('preemptionPolicy')})"
-    _refuse_other(pod, "preemptionPolicy", policy, said)
-    spec["priority"] = value
-    spec["preemptionPolicy"] = policy
-
-
 def priority_class(obj: Object, plural: str, group: str, view: ClusterView) -> Object | None:
-    """The class that a pod or a pod group names, or the global default, which it names from now on."""
-    spec, name = obj["spec"], obj["metadata"]["name"]
-    class_name = spec.get("priorityClassName")
-    if class_name:
-        chosen = view.find(PRIORITY_CLASSES, "", class_name)
-        if chosen is None:
-            raise forbidden(plural, group, name, f"no PriorityClass with name {class_name} was found")
-        return chosen
-    chosen = _global_default(view)
-    if chosen is not None:
-        spec["priorityClassName"] = chosen["metadata"]["name"]
+    """The class that a pod group names, or the global default, which it names from now on."""
+    chosen, why = admission.resolved_class(obj["spec"], Admitting(view))
+    if why:
+        raise forbidden(plural, group, obj["metadata"]["name"], why)
     return chosen
-
-
-def _refuse_other(pod: Object, field: str, computed: Any, what: str) -> None:
-    given = pod["spec"].get(field)
-    if given is not None and given != computed:
-        why = (
-            f"{what} must not be provided in pod spec; priority admission controller computed {computed} "
-            "from the given PriorityClass name"
-        )
-        raise forbidden("pods", "", pod["metadata"]["name"], why)
-
-
-def _global_default(view: ClusterView) -> Object | None:
-    """The class marked as default; of several, the one with the lowest value."""
-    marked = [known for known in view.objects(PRIORITY_CLASSES) if known.get("globalDefault")]
-    return min(marked, key=lambda known: known.get("value", 0), default=None)
-
-
-def add_default_tolerations(pod: Object) -> None:
-    """Let every pod stay on a node that is not ready or unreachable for five minutes, unless it says otherwise."""
-    tolerations = pod["spec"].setdefault("tolerations", [])
-    if not isinstance(tolerations, list):
-        return
-    for key in (NOT_READY, UNREACHABLE):
-        if not any(_covers(toleration, key) for toleration in tolerations if isinstance(toleration, dict)):
-            tolerations.append(
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_S}
-            )
-
-
-def _covers(toleration: Object, key: str) -> bool:
-    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
 
 
 def merge_label_keys(pod: Object) -> None:
@@ -120,35 +104,3 @@ def _add_expressions(term: Object, field: str, operator: str, labels: dict[str, 
         if key in labels:
             expression = {"key": key, "operator": operator, "values": [labels[key]]}
             selector.setdefault("matchExpressions", []).append(expression)
-
-
-def qos_class(spec: Object) -> str:
-    """How the kubelet ranks the pod when memory runs out."""
-    if isinstance(spec.get("resources"), dict) and spec["resources"]:
-        return _qos_of([spec["resources"]])
-    containers = [*objects_in(spec, "containers"), *objects_in(spec, "initContainers")]
-    return _qos_of([container.get("resources") or {} for container in containers])
-
-
-def _qos_of(resources: list[Object]) -> str:
-    wanted = False
-    guaranteed = bool(resources)
-    for resource in resources:
-        requests, limits = _computing(resource.get("requests")), _computing(resource.get("limits"))
-        wanted = wanted or bool(requests or limits)
-        guaranteed = guaranteed and set(limits) == {"cpu", "memory"} and requests == limits
-    if not wanted:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _computing(quantities: Any) -> dict[str, Any]:
-    """The cpu and memory that are more than zero, exactly."""
-    found = {}
-    for name in ("cpu", "memory"):
-        if isinstance(quantities, dict) and name in quantities:
-            try:
-                found[name] = parse(quantities[name])
-            except QuantityError:
-                continue  # validation names it
-    return {name: value for name, value in found.items() if value > 0}

@@ -1,11 +1,9 @@
-"""What a pod gets beyond the defaults of its types (`defaults`), and the containers of a pod's spec."""
+"""What a pod gets beyond the defaults of its types (`defaults`)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from berth_cluster.apimachinery.meta import Object
-
-_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+from berth_workloads.pods import containers_of, objects_in
 
 
 def default_from_limits(spec: Object) -> None:
@@ -16,19 +14,6 @@ def default_from_limits(spec: Object) -> None:
             if not port.get("hostPort") and "containerPort" in port:
                 port["hostPort"] = port["containerPort"]
     requests_from_limits(spec.get("resources"))
-
-
-def containers_of(spec: Object) -> Iterator[Object]:
-    """All containers of a pod spec, of whatever sort."""
-    for name in _CONTAINER_LISTS:
-        yield from objects_in(spec, name)
-
-
-def objects_in(parent: Object, field: str) -> Iterator[Object]:
-    """The entries of a list field that are objects; what is not is left to validation."""
-    entries: Any = parent.get(field)
-    if isinstance(entries, list):
-        yield from (entry for entry in entries if isinstance(entry, dict))
 
 
 def requests_from_limits(resources: Any) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 from berth.api.quantity import QuantityError, parse
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.strategies.pod_admission import qos_class
-from berth_cluster.strategies.pod_defaults import objects_in
+from berth_workloads.pods import objects_in, qos_class
 
 SECTIONS = ("containers", "initContainers")
 RESIZABLE = ("cpu", "memory")

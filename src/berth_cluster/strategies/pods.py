@@ -8,13 +8,15 @@ from berth_cluster.apimachinery.go_form import difference
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.strategic_merge import identity
-from berth_cluster.strategies import defaults, limit_ranges, pod_admission, runtime_classes
+from berth_cluster.strategies import defaults, pod_admission
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.checks import always, each
 from berth_cluster.strategies.ephemeral_containers import SECTION, check_additions
 from berth_cluster.strategies.pod_checks import IMAGE, check_pod_spec, pod_warnings
-from berth_cluster.strategies.pod_defaults import default_from_limits, objects_in
+from berth_cluster.strategies.pod_defaults import default_from_limits
 from berth_cluster.strategies.pod_resize import check_resize, resized
+from berth_workloads.admission import add_default_tolerations
+from berth_workloads.pods import objects_in, qos_class
 
 IMMUTABLE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -37,7 +39,7 @@ class PodStrategy(RESTStrategy):
     def __init__(self) -> None:
         super().__init__(
             check=always("spec", check_pod_spec),
-            admission=limit_ranges.limit_pod,
+            admission=pod_admission.admit,
             kept=("spec.enableServiceLinks", "spec.priority", "spec.preemptionPolicy"),
             told=lambda pod: pod_warnings(pod["spec"], "spec"),
         )
@@ -48,13 +50,9 @@ class PodStrategy(RESTStrategy):
         spec = obj["spec"]
         default_from_limits(spec)
         spec.setdefault("enableServiceLinks", True)
-        pod_admission.set_service_account(obj, view)
-        pod_admission.set_priority(obj, view)
-        pod_admission.add_default_tolerations(obj)
-        runtime_classes.apply_runtime_class(obj, view)
+        pod_admission.complete(obj, view)
         pod_admission.merge_label_keys(obj)
-        limit_ranges.default_limits(obj, view)
-        obj["status"] = {"phase": "Pending", "qosClass": pod_admission.qos_class(spec)}
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             obj["status"]["conditions"] = [_gated_condition(view)]
 
@@ -72,7 +70,7 @@ class PodStrategy(RESTStrategy):
         RESTStrategy.prepare_update(self, new, old, "", view)
         if not subresource:
             default_from_limits(new["spec"])
-            pod_admission.add_default_tolerations(new)
+            add_default_tolerations(new["spec"])
 
     def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
         """A resize has rules of its own, and so has adding ephemeral containers."""

@@ -1,13 +1,12 @@
-"""ResourceQuotas: what is checked of them. What they count is in `quota_usage`."""
+"""ResourceQuotas: what is checked of them. What they count is in `berth_workloads.quotas`."""
 
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_json
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies.base import RESTStrategy
 from berth_cluster.strategies.checks import IMMUTABLE, always
-from berth_cluster.strategies.pod_defaults import objects_in
-from berth_cluster.strategies.quota_usage import NAMED, NATIVE
 from berth_workloads.amounts import amounts
-from berth_workloads.quotas import MUST_BE_GIVEN
+from berth_workloads.pods import objects_in
+from berth_workloads.quotas import MUST_BE_GIVEN, NAMED, NATIVE
 
 _COUNTED = NAMED | {"persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 _SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity")

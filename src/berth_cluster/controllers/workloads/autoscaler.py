@@ -29,7 +29,6 @@ from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import phase_of, ready_since
 from berth_cluster.storage.usage import runs, usage_said
-from berth_cluster.strategies.pod_defaults import objects_in
 from berth_workloads.amounts import Amount
 from berth_workloads.autoscaling import (
     DEFAULT_DOWN,
@@ -44,6 +43,7 @@ from berth_workloads.autoscaling import (
     limited_replicas,
     wanted_replicas,
 )
+from berth_workloads.pods import objects_in
 
 KIND = "HorizontalPodAutoscaler"
 PERIOD_S = 15.0

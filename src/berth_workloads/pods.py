@@ -1,0 +1,77 @@
+"""What a pod asks for all in all, and its class of service, read from its JSON.
+
+Sources: k8s.io/component-helpers/resource, and pkg/apis/core/v1/helper/qos, v1.36.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from berth.api.quantity import QuantityError, parse
+from berth_workloads.amounts import Amounts, amounts, largest, total
+
+Json = dict[str, Any]
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def containers_of(spec: Json) -> Iterator[Json]:
+    """All containers of a pod spec, of whatever sort."""
+    for name in _CONTAINER_LISTS:
+        yield from objects_in(spec, name)
+
+
+def objects_in(parent: Mapping[str, Any], field: str) -> Iterator[Json]:
+    """The entries of a list field that are objects; what is not is left to validation."""
+    entries: Any = parent.get(field)
+    if isinstance(entries, list):
+        yield from (entry for entry in entries if isinstance(entry, dict))
+
+
+def pod_total(spec: Json, part: str) -> Amounts:
+    """What a pod requests, or what limits it, all in all; `part` says which.
+
+    Init containers run one after the other beside the sidecars that came before them. What the pod itself says counts
+    more, and its overhead comes on top: of limits, where there is one.
+    """
+    running = [amounts((one.get("resources") or {}).get(part)) for one in objects_in(spec, "containers")]
+    sidecars: list[Amounts] = []
+    peak: Amounts = {}
+    for one in objects_in(spec, "initContainers"):
+        own = amounts((one.get("resources") or {}).get(part))
+        peak = largest(peak, total([*sidecars, own]))
+        if one.get("restartPolicy") == "Always":
+            sidecars.append(own)
+    found = {**largest(total([*running, *sidecars]), peak), **amounts((spec.get("resources") or {}).get(part))}
+    overhead = amounts(spec.get("overhead"))
+    return total([found, {name: more for name, more in overhead.items() if part == "requests" or name in found}])
+
+
+def qos_class(spec: Json) -> str:
+    """How the kubelet ranks the pod when memory runs out."""
+    if isinstance(spec.get("resources"), dict) and spec["resources"]:
+        return _qos_of([spec["resources"]])
+    containers = [*objects_in(spec, "containers"), *objects_in(spec, "initContainers")]
+    return _qos_of([container.get("resources") or {} for container in containers])
+
+
+def _qos_of(resources: list[Json]) -> str:
+    wanted = False
+    guaranteed = bool(resources)
+    for resource in resources:
+        requests, limits = _computing(resource.get("requests")), _computing(resource.get("limits"))
+        wanted = wanted or bool(requests or limits)
+        guaranteed = guaranteed and set(limits) == {"cpu", "memory"} and requests == limits
+    if not wanted:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _computing(quantities: Any) -> dict[str, Any]:
+    """The cpu and memory that are more than zero, exactly."""
+    found = {}
+    for name in ("cpu", "memory"):
+        if isinstance(quantities, dict) and name in quantities:
+            try:
+                found[name] = parse(quantities[name])
+            except QuantityError:
+                continue  # validation names it
+    return {name: value for name, value in found.items() if value > 0}
