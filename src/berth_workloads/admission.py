@@ -9,13 +9,11 @@ else is settled. Sources: pkg/kubeapiserver/options/plugins.go and plugin/pkg/ad
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from berth.api.pod_defaults import missing_tolerations
 from berth_workloads.amounts import amount
 from berth_workloads.limit_ranges import limit_range_refusal, set_default_amounts
 from berth_workloads.pods import Json
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-TOLERATION_S = 300
 DEFAULT_PREEMPTION_POLICY = "PreemptLowerPriority"
 
 
@@ -105,17 +103,8 @@ def resolved_class(spec: Json, objects: AdmissionObjects) -> tuple[Json | None, 
 def add_default_tolerations(spec: Json) -> None:
     """Let every pod stay on a node that is not ready or unreachable for five minutes, unless it says otherwise."""
     tolerations = spec.setdefault("tolerations", [])
-    if not isinstance(tolerations, list):
-        return
-    for key in (NOT_READY, UNREACHABLE):
-        if not any(_covers(toleration, key) for toleration in tolerations if isinstance(toleration, dict)):
-            tolerations.append(
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_S}
-            )
-
-
-def _covers(toleration: Json, key: str) -> bool:
-    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
+    if isinstance(tolerations, list):
+        tolerations += missing_tolerations(tolerations)
 
 
 # --- RuntimeClass ----------------------------------------------------------------------------------------------------

@@ -116,10 +116,16 @@ def limit_range_refusal(kind: str, spec: Json, limit_ranges: Iterable[Json]) -> 
     broken = _broken_by_claim if kind == "PersistentVolumeClaim" else _broken_by_pod
     for limit_range in limit_ranges:
         items = objects_in(limit_range.get("spec") or {}, "limits")
-        why = list(dict.fromkeys(text for item in items for text in broken(spec, item)))
+        why = in_one_line(text for item in items for text in broken(spec, item))
         if why:
-            return why[0] if len(why) == 1 else f"[{', '.join(why)}]"
+            return why
     return ""
+
+
+def in_one_line(errors: Iterable[str]) -> str:
+    """Return what is wrong as the API server lists it: each error once, in brackets where there are several."""
+    told = list(dict.fromkeys(errors))
+    return told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""
 
 
 def _broken_by_pod(spec: Json, item: Json) -> Iterator[str]:

@@ -10,6 +10,8 @@ from berth.api.quantity import QuantityError, parse
 from berth_workloads.amounts import Amounts, amounts, largest, total
 
 Json = dict[str, Any]
+HUGE_PAGES = "hugepages-"
+_OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
@@ -43,6 +45,36 @@ def pod_total(spec: Json, part: str) -> Amounts:
     found = {**largest(total([*running, *sidecars]), peak), **amounts((spec.get("resources") or {}).get(part))}
     overhead = amounts(spec.get("overhead"))
     return total([found, {name: more for name, more in overhead.items() if part == "requests" or name in found}])
+
+
+# --- requests and limits ---------------------------------------------------------------------------------------------
+
+
+def contradiction(name: str, amount: Any, limits: Mapping[str, Any]) -> tuple[str, str]:
+    """Say which of a container's `requests` and `limits` is wrong about a resource that it requests, and why.
+
+    Both are empty where nothing is. Source: ValidateContainerResourceRequirements in pkg/apis/core/validation, v1.36.
+    """
+    may_exceed = name in _OF_CONTAINERS or (("/" not in name or "kubernetes.io/" in name) and HUGE_PAGES not in name)
+    if name not in limits:
+        return ("", "") if may_exceed else ("limits", "Limit must be set for non overcommitable resources")
+    if may_exceed and parse(amount) > parse(limits[name]):
+        return "requests", f"must be less than or equal to {name} limit of {limits[name]}"
+    if not may_exceed and parse(amount) != parse(limits[name]):
+        return "requests", f"must be equal to {name} limit of {limits[name]}"
+    return "", ""
+
+
+def contradictions(spec: Json) -> Iterator[str]:
+    """Yield what the API server says of requests that contradict limits, also of those that admission has filled in."""
+    for section in ("containers", "initContainers"):
+        for number, container in enumerate(objects_in(spec, section)):
+            resources = container.get("resources") or {}
+            for name, amount in (resources.get("requests") or {}).items():
+                part, why = contradiction(name, amount, resources.get("limits") or {})
+                if part:
+                    kind = "Required value" if part == "limits" else f'Invalid value: "{amount}"'
+                    yield f"spec.{section}[{number}].resources.{part}: {kind}: {why}"
 
 
 def qos_class(spec: Json) -> str:

@@ -165,6 +165,14 @@ def _terms(affinity: Json) -> Iterator[Json]:
         yield each.get("podAffinityTerm") or {}
 
 
+def counted_usage(quota: Json, kind: Kind, obj: Json) -> dict[str, Amount]:
+    """Return what of its resources a quota counts as used by an object that is there."""
+    if not counts(quota, kind, obj):
+        return {}
+    hard = (quota.get("spec") or {}).get("hard") or {}
+    return {name: each for name, each in usage_of(kind, obj).items() if name in hard}
+
+
 # --- charging --------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from tests import protobuf
 RECORDED = json.loads((Path(__file__).parent / "recorded_pods.json").read_text())
 NOT_RECORDED = {
     ("PodSpec", "schedulingGroup"), ("PodSchedulingGroup", "podGroupName"),
+    ("PodSpec", "activeDeadlineSeconds"), ("PodSpec", "runtimeClassName"),
     ("Container", "securityContext"), ("PodSecurityContext", "seccompProfile"), ("SecurityContext", "seccompProfile"),
     ("SeccompProfile", "type"), ("SeccompProfile", "localhostProfile"),
 }  # fmt: skip

@@ -254,7 +254,8 @@ class PodSpec(Struct, frozen=True):
     """spec of a pod, with only those volumes whose source scheduling looks at.
 
     The others are left out because nearly every pod has some (secrets, config maps, its service account's token), and
-    the token's volume has a random name, which would make equal pods look different.
+    the token's volume has a random name, which would make equal pods look different. Scheduling does not look at the
+    RuntimeClass and the deadline; admission does, in what-ifs.
     """
 
     node_name: str = ""
@@ -278,6 +279,8 @@ class PodSpec(Struct, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int | None = None
     security_context: SecurityContext = SecurityContext()
+    runtime_class_name: str | None = None
+    active_deadline_seconds: int | None = None
 
     def __post_init__(self) -> None:
         if self.volumes:

@@ -4,14 +4,14 @@ Sources: the admission plugins Priority and DefaultTolerationSeconds, and the de
 not given is the limit). For manifests, which come without it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 Json = dict[str, Any]
 
-_TOLERATED_S = 300
-_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+TOLERATED_S = 300
+TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def completed_pod_spec(spec: Mapping[str, Any]) -> Json:
@@ -22,7 +22,7 @@ def completed_pod_spec(spec: Mapping[str, Any]) -> Json:
             found[part] = [_completed_container(each) for each in spec[part]]
     tolerations = spec.get("tolerations")
     if tolerations is None or isinstance(tolerations, list):
-        found["tolerations"] = [*(tolerations or ()), *_missing_tolerations(tolerations or ())]
+        found["tolerations"] = [*(tolerations or ()), *missing_tolerations(tolerations or ())]
     return found
 
 
@@ -35,16 +35,18 @@ def _completed_container(container: Any) -> Any:
     return {**container, "resources": {**resources, "requests": {**limits, **(resources.get("requests") or {})}}}
 
 
-def _missing_tolerations(tolerations: Any) -> list[Json]:
-    keys = {each.get("key") for each in tolerations if isinstance(each, Mapping)}
-    tolerates_all = any(
-        isinstance(each, Mapping) and not each.get("key") and each.get("operator") == "Exists" for each in tolerations
-    )
+def missing_tolerations(tolerations: Iterable[Any]) -> list[Json]:
+    """Return what lets a pod stay on a node that is not ready or unreachable for five minutes, unless it has it."""
+    given = [each for each in tolerations if isinstance(each, Mapping)]
     return [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATED_S}
-        for key in _TOLERATED
-        if key not in keys and not tolerates_all
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_S}
+        for key in TOLERATED
+        if not any(_covers(each, key) for each in given)
     ]
+
+
+def _covers(toleration: Mapping[str, Any], key: str) -> bool:
+    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
 
 
 BUILT_IN_PRIORITIES: Mapping[str, int] = MappingProxyType(

@@ -57,9 +57,11 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "13 ownerReferences []OwnerReference, 14 finalizers []string",
         "OwnerReference": "1 kind string, 3 name string, 4 uid string, 5 apiVersion string, 6 controller bool",
         "PodSpec": "1 volumes []Volume, 2 containers []Container, 4 terminationGracePeriodSeconds int64, "
-        "7 nodeSelector []StringEntry, 10 nodeName string, 11 hostNetwork bool, 14 securityContext PodSecurityContext, "
+        "5 activeDeadlineSeconds int64, 7 nodeSelector []StringEntry, 10 nodeName string, 11 hostNetwork bool, "
+        "14 securityContext PodSecurityContext, "
         "18 affinity Affinity, 19 schedulerName string, 20 initContainers []Container, 22 tolerations []Toleration, "
-        "24 priorityClassName string, 25 priority int32, 31 preemptionPolicy string, 32 overhead []QuantityEntry, "
+        "24 priorityClassName string, 25 priority int32, 29 runtimeClassName string, 31 preemptionPolicy string, "
+        "32 overhead []QuantityEntry, "
         "33 topologySpreadConstraints []TopologySpreadConstraint, 37 hostUsers bool, "
         "38 schedulingGates []PodSchedulingGate, 39 resourceClaims []PodResourceClaim, "
         "40 resources ResourceRequirements, 43 schedulingGroup PodSchedulingGroup",

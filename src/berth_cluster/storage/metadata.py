@@ -22,6 +22,7 @@ from berth_cluster.apimachinery.errors import (
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, ResourceType
 from berth_cluster.storage.watch import Entry
+from berth_workloads.admission import being_terminated
 
 # Characters of generated name suffixes: without vowels, so that they do not form words.
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -94,9 +95,7 @@ def refuse_missing_namespace(found: Object | None, kind: ResourceType, namespace
     if found is None:
         raise not_found("namespaces", "", namespace)
     if found["metadata"].get("deletionTimestamp"):
-        why = f"unable to create new content in namespace {namespace} because it is being terminated"
-        name = obj["metadata"].get("name", "")
-        error = forbidden(kind.plural, kind.group, name, why)
+        error = forbidden(kind.plural, kind.group, obj["metadata"].get("name", ""), being_terminated(namespace))
         assert error.details is not None
         message = f"namespace {namespace} is being terminated"
         cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}

@@ -23,8 +23,8 @@ class Admitting:
         self._view = view
 
     def limit_ranges(self, namespace: str) -> list[Object]:
-        """The LimitRanges of a namespace."""
-        return self._view.objects(_LIMIT_RANGES, namespace)
+        """The LimitRanges of a namespace, in the order of their names."""
+        return sorted(self._view.objects(_LIMIT_RANGES, namespace), key=lambda one: str(one["metadata"]["name"]))
 
     def priority_class(self, name: str) -> Object | None:
         """A PriorityClass, or None."""

@@ -27,6 +27,7 @@ from berth_cluster.strategies.checks import (
     wrong_unless,
 )
 from berth_cluster.strategies.ephemeral_containers import check_ephemeral
+from berth_workloads.pods import HUGE_PAGES, contradiction
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -35,7 +36,6 @@ _OF_CONTAINERS = ("cpu", "memory", "ephemeral-storage")
 # What there may be amounts of without a domain in front.
 STANDARD_RESOURCES = frozenset({*_OF_CONTAINERS, "storage", "pods", "services", "secrets", "configmaps",
                                 "replicationcontrollers", "resourcequotas", "persistentvolumeclaims"})  # fmt: skip
-_HUGE_PAGES = "hugepages-"
 _MAX_SECONDS = 2**31 - 1
 _ENVIRONMENT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -55,7 +55,7 @@ def _check_amounts(amounts: Object, field: str, errors: FieldErrors) -> None:
     for name, amount in amounts.items():
         place = f"{field}[{name}]"
         names.check_key(name, place, errors)
-        if "/" not in name and not name.startswith(_HUGE_PAGES):
+        if "/" not in name and not name.startswith(HUGE_PAGES):
             if name not in STANDARD_RESOURCES:
                 errors.invalid(place, name, "must be a standard resource type or fully qualified")
             if name not in _OF_CONTAINERS:
@@ -68,16 +68,11 @@ def _check_resources(resources: Object, field: str, errors: FieldErrors) -> None
     _check_amounts(limits, f"{field}.limits", errors)
     for name, amount in requests.items():
         _check_amounts({name: amount}, f"{field}.requests", errors)
-        may_exceed = name in _OF_CONTAINERS or (
-            ("/" not in name or "kubernetes.io/" in name) and _HUGE_PAGES not in name
-        )
-        if name not in limits:
-            if not may_exceed:
-                errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources")
-        elif may_exceed and parse(amount) > parse(limits[name]):
-            errors.invalid(f"{field}.requests", amount, f"must be less than or equal to {name} limit of {limits[name]}")
-        elif not may_exceed and parse(amount) != parse(limits[name]):
-            errors.invalid(f"{field}.requests", amount, f"must be equal to {name} limit of {limits[name]}")
+        part, why = contradiction(name, amount, limits)
+        if part == "limits":
+            errors.required(f"{field}.limits", why)
+        elif part:
+            errors.invalid(f"{field}.requests", amount, why)
 
 
 def _check_sources(volume: Object, field: str, errors: FieldErrors) -> None:

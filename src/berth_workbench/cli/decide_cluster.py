@@ -14,9 +14,11 @@ from berth_workbench.cli.progress import EndedEarly, found_by_then, working
 from berth_workbench.simulation.measures import is_pending
 
 if TYPE_CHECKING:
+    from berth.api.meta import Struct
     from berth.api.pod import Pod
     from berth.core.core import Core
     from berth.framework.setup import Setup
+    from berth_workbench.simulation.admission import Admission
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -55,7 +57,7 @@ def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "
     from berth.api.node import PriorityClass
     from berth.api.pod import Pod
     from berth.core.intake import ObjectEvent
-    from berth_workbench.simulation.admission import with_priority
+    from berth_workbench.simulation.admission import OF_ADMISSION, admission_over, with_priority
     from berth_workbench.simulation.followed import take_followed
 
     def take(obj: object) -> None:
@@ -63,10 +65,12 @@ def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "
 
     classes: dict[str, PriorityClass] = {}
     pending: list[Pod] = []
+    there: list[Struct] = []
     gated = 0
     with working("reading the cluster", len(snapshot.documents)) as work:
         for each in snapshot.structs():
             work.advance()
+            there.append(each)
             if isinstance(each, PriorityClass):
                 classes[each.metadata.name] = each
             if not isinstance(each, Pod) or each.spec.node_name:
@@ -81,11 +85,20 @@ def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "
         for each in pending:  # pods that preempted hold on to their room, as nominated pods do
             if each.status.nominated_node_name:
                 take(each)
-        return [with_priority(each, classes) for each in _pods(given)]
+        admission = admission_over(there, snapshot.of(*OF_ADMISSION))
+        return [_completed(admission, each) for each in _pods(given)]
     if gated:
         warn(f"{gated} pod{'s are' if gated > 1 else ' is'} gated, and not decided about")
     asked = [with_priority(each, classes, is_stored=True) for each in pending]
     return sorted(asked, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""))
+
+
+def _completed(admission: "Admission", pod: "Pod") -> "Pod":
+    """Return a pod as the API server would make it. Quotas are not asked: the pods are decided about one by one."""
+    found, why = admission.complete(pod)
+    if why:
+        raise click.ClickException(f"-f: the API server refuses pod {pod.key}: {why}")
+    return found
 
 
 def _pods(documents: "Iterable[Document]") -> "Iterator[Pod]":

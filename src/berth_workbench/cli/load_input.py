@@ -93,6 +93,8 @@ def load_on(snapshot: "Snapshot", manifests: Sequence[str], *, replaces_all: boo
     from berth_workbench.comparison.loads import ClusterLoad
 
     load = ClusterLoad.of(snapshot, read_manifests(manifests), replaces_all=replaces_all)
+    if not load.pods and load.refused:
+        raise click.ClickException(f"there are no pods to place: all of -f are {next(iter(load.refused))}")
     if not load.pods:
         raise click.ClickException(
             "there are no pods to place: none is pending, and -f gives none; --replace-all places the running ones anew"

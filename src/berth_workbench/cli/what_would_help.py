@@ -327,5 +327,12 @@ def _of_manifests(
     known = set(groups_of(cluster, cluster.pods.values()))
     for owner, pods in groups_of(cluster, expansion.pods).items():
         if owner not in known:  # of one that the cluster has, a pod more is asked about
-            cluster.add(pods)
-        yield pods[0]
+            cluster.create(pods)
+        refused = [pod for pod in pods if pod.key in cluster.refused]
+        if refused:
+            why = cluster.refused[refused[0].key].why
+            what = f"the API server refuses {len(refused)} of the {len(pods)} pods, of which {refused[0].key}: {why}"
+            if len(refused) == len(pods):
+                raise click.ClickException(f"-f {' '.join(manifests)}: {what}")
+            warn(what)
+        yield next(pod for pod in pods if pod.key not in cluster.refused)

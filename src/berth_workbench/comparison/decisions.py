@@ -61,6 +61,10 @@ class DecisionTally:
         if found.kind != "same":
             self._changes.append(found)
 
+    def leave_out(self, counts: Mapping[str, int]) -> None:
+        """Take note of pods that are not decided, by the reason."""
+        self._left_out.update(counts)
+
     def result(self) -> Decisions:
         """Return what was found so far."""
         return Decisions(self._decided, tuple(self._changes), dict(sorted(self._left_out.items())))
@@ -86,6 +90,7 @@ def decide(
         each.add(watch.over(load.pods))
     classes = clusters[0].priority_classes
     tally = DecisionTally(a, b, *(Side.of(each.core) for each in clusters))
+    tally.leave_out(load.refused)
     for pod in in_queue_order(with_priority(pod, classes) for pod in load.pods):
         watch.advance()
         if watch.is_stopped:

@@ -5,6 +5,7 @@ by their hash, and carried out by another process; `unpacked` turns them back.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from berth.api.node import Node, PriorityClass
 from berth.api.pod import Pod, PodStatus
 from berth.framework.setup import Setup
 from berth_workbench.planning.scenario import APPLY
-from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.admission import OF_ADMISSION, AdmissionGate, admission_over, with_priority
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.changes import read_step
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -44,6 +45,8 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     """Changes of the cluster once the pods are placed: the key of a scenario's step, and its value."""
     others: tuple[Json, ...] = ()
     """Manifests that the scheduler does not read by itself: what plugins follow, and workloads for the steps."""
+    refused: dict[str, int] = {}
+    """How many pods of the manifests the API server does not let be made, by the reason."""
 
     @classmethod
     @uncollected()
@@ -96,7 +99,16 @@ class ClusterLoad(msgspec.Struct, frozen=True):
             for document in (*snapshot.documents, *documents)
             if not document.is_read_by_scheduler and (changes or document.kind not in POD_MAKERS)
         ]
-        return cls((*standing, *expansion.objects), (*pending, *expansion.pods), changes, tuple(others))
+        standing += expansion.objects
+        admission = admission_over((*standing, *pending), (*snapshot.of(*OF_ADMISSION), *documents))
+        gate, refused = AdmissionGate(admission), Counter[str]()
+        for pod in expansion.pods:
+            new, why = gate.let_in(pod)
+            if why:
+                refused[f"refused by the API server: {why}"] += 1
+            else:
+                pending.append(new)
+        return cls(tuple(standing), tuple(pending), changes, tuple(others), dict(refused))
 
     def stand(self, configuration: Setup, watch: WorkWatch = UNWATCHED, *, memos: bool = True) -> SimulatedCluster:
         """Return a cluster with everything that is there, what the configuration's plugins follow included.
@@ -105,7 +117,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
         """
         made = Site.of(EMPTY, configuration, memos=memos).cluster
         made.add(watch.over(self.standing))
-        made.add_followed(self._documents())
+        made.admission.take(made.add_followed(self._documents()))
         return made
 
     def _documents(self) -> list[Document]:
@@ -169,6 +181,7 @@ class _Head(msgspec.Struct, frozen=True):
     steps: tuple[tuple[str, Any], ...] = ()
     others: tuple[Json, ...] = ()
     pattern: DailyPattern = DailyPattern()
+    refused: dict[str, int] = {}
 
 
 def packed(load: Load) -> bytes:
@@ -179,7 +192,8 @@ def packed(load: Load) -> bytes:
         return b"\n".join([_ENCODE(load.header), *map(_ENCODE, load.records)])
     objects: Sequence[Struct] = (*load.standing, *load.pods)
     lines = [_ENCODE((type(obj).__name__, obj)) for obj in objects]
-    return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods), load.steps, load.others)), *lines])
+    head = _Head("ClusterLoad", len(load.pods), load.steps, load.others, refused=load.refused)
+    return b"\n".join([_ENCODE(head), *lines])
 
 
 def unpacked(content: bytes) -> Load:
@@ -195,7 +209,7 @@ def unpacked(content: bytes) -> Load:
     objects = list(_objects(rest))
     begin = len(objects) - head.pods
     pods = tuple(pod for pod in objects[begin:] if isinstance(pod, Pod))
-    return ClusterLoad(tuple(objects[:begin]), pods, head.steps, head.others)
+    return ClusterLoad(tuple(objects[:begin]), pods, head.steps, head.others, head.refused)
 
 
 def _objects(content: bytes) -> Iterator[Struct]:

@@ -9,13 +9,12 @@ it is that of the scheduler, whose ties the seed of the cluster breaks.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
 from berth.core.core import Core
@@ -30,7 +29,7 @@ from berth.state.objects import key_of
 from berth.state.pod_groups import POD_GROUP
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.shapes import AskedShape, asked_by
-from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.admission import AdmissionGate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.gangs import declared_gang
@@ -100,6 +99,8 @@ class ShapeHeadroom(msgspec.Struct, frozen=True, rename="camel"):
     """Whether it was counted node by node; otherwise its pods were placed one by one."""
     is_complete: bool = True
     """False where it was stopped, or reached the bound, before the next one no longer fitted."""
+    refused: str = ""
+    """Why the API server refuses the next one; empty where the room ends before."""
 
 
 class Capacity(msgspec.Struct, frozen=True, rename="camel"):
@@ -117,6 +118,8 @@ class Capacity(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...] = ()
     is_of_sets: bool = False
     """Whether sets were counted: of several shapes, or of a gang."""
+    refused: str = ""
+    """Why the API server refuses the next one, in its words; empty where the room ends before."""
 
 
 def amount(number: float) -> str:
@@ -153,8 +156,9 @@ def capacity(
     if len(shapes) == 1 and gang_size is None:
         one = alone[0]
         return Capacity(
-            one.fits, one.limited_by, one.by_pool, one.fragmentation, alone, one.fits, one.is_complete, notes
-        )
+            one.fits, one.limited_by, one.by_pool, one.fragmentation, alone, one.fits, one.is_complete, notes,
+            refused=one.refused,
+        )  # fmt: skip
     placed = asker.place_sets(shapes, gang_size)
     return Capacity(
         fits=placed.placed // (gang_size or sum(shape.per_set for shape in shapes)),
@@ -166,6 +170,7 @@ def capacity(
         is_complete=placed.is_complete and all(each.is_complete for each in alone),
         notes=notes,
         is_of_sets=True,
+        refused=placed.refused,
     )
 
 
@@ -189,7 +194,7 @@ def capacity_after(
         site.settle()
     for step in steps:
         take_step(site, step, namespace)
-    documents = cluster.add_followed(documents, namespace)
+    documents = cluster.admission.take(cluster.add_followed(documents, namespace), namespace)
     groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
     note_manifests(site, [WorkloadManifest(each, namespace) for each in documents if each.kind in POD_MAKERS])
     refuse_awaited(site)
@@ -210,6 +215,7 @@ def _notes(cluster: SimulatedCluster, shapes: Sequence[AskedShape]) -> Iterator[
     if cluster.leaves_out_extenders:
         yield f"{EXTENDERS_LEFT_OUT}, and may leave less room"
     yield from missing_resources(cluster, (shape.template for shape in shapes))
+    yield from cluster.admission.unchecked(shape.template.metadata.namespace for shape in shapes)
     for shape in shapes:
         profile = profile_of(cluster.core, shape.template)
         if shape.template.spec.scheduler_name not in cluster.core.profiles:
@@ -230,6 +236,8 @@ class _Filled(NamedTuple):
     refusals: list[tuple[Status, Rows]]
     is_complete: bool
     is_counted: bool
+    refused: str = ""
+    """Why the API server refuses the next one."""
 
     @property
     def limited_by(self) -> tuple[LimitedBy, ...]:
@@ -266,7 +274,10 @@ class _Asker:
         filled = None
         if not by_placing and not shape.has_own_claims:
             first, _ = next(shape.pods(self._cluster.pods))
-            filled = count_by_node(self._core, self._info(first))
+            pod, why = self._cluster.admission.complete(first)
+            filled = None if why else count_by_node(self._core, self._core.intake.info(pod))
+            if filled is not None and not self._is_let_in(pod, filled.placed):
+                filled = None  # where the fewer go that quotas let in is for the scheduler to say
         if filled is None:
             filled = self.place_sets((shape,), set_size=1)
         return ShapeHeadroom(
@@ -278,10 +289,15 @@ class _Asker:
             fragmentation=self.fragmentation(filled.taken),
             is_counted=filled.is_counted,
             is_complete=filled.is_complete,
+            refused=filled.refused,
         )
 
-    def _info(self, pod: Pod) -> PodInfo:
-        return self._core.intake.info(with_priority(pod, self._cluster.priority_classes))
+    def _is_let_in(self, pod: Pod, count: int) -> bool:
+        """Whether quotas let so many of a pod in."""
+        quotas = self._cluster.admission.quotas
+        ledger = quotas.ledger(pod.metadata.namespace)
+        room = None if ledger is None else ledger.room(quotas.charges(pod))
+        return room is None or room >= count
 
     # -- one by one --------------------------------------------------------------------------------------------------
 
@@ -290,14 +306,16 @@ class _Asker:
         table = self._core.cache.table
         taken_names = self._cluster.pods
         sources = [(shape.pods(taken_names), shape.per_set if set_size is None else set_size) for shape in shapes]
-        classes = self._cluster.priority_classes
+        gate = AdmissionGate(self._cluster.admission)
         counts: Counts = np.zeros(table.capacity, dtype=np.int64)
-        requested = {name for shape in shapes for name in self._info(shape.template).requests}
+        templates = (self._cluster.admission.complete(shape.template)[0] for shape in shapes)
+        requested = {name for pod in templates for name in self._core.intake.info(pod).requests}
         taken: dict[str, Counts] = {name: np.zeros(table.capacity, dtype=np.int64) for name in sorted(requested)}
         before = set(self._cluster.objects)
         placed = 0
         self._watch.begin("placing pods one by one")
         refusals: list[tuple[Status, Rows]] = []
+        why = ""
         try:
             with Trial(self._core) as trial:
                 while not refusals:
@@ -308,8 +326,12 @@ class _Asker:
                             if self._watch.is_stopped or placed + len(of_set) >= self._at_most:
                                 return _Filled(placed, counts, taken, [], is_complete=False, is_counted=False)
                             pod, claims = next(source)
-                            self._create(claims)
-                            info = self._core.intake.info(with_priority(pod, classes))
+                            why = self._make(claims)
+                            pod, why = (pod, why) if why else gate.let_in(pod)
+                            if why:
+                                refusals = [(unschedulable(why), table.rows())]
+                                break
+                            info = self._core.intake.info(pod)
                             node, message = trial.place(info)
                             if node is None:
                                 refusals = refused(self._core, info, message)
@@ -326,10 +348,12 @@ class _Asker:
         finally:
             for kind, key in [name for name in self._cluster.objects if name not in before]:
                 self._cluster.delete(kind, key)
-        return _Filled(placed, counts, taken, refusals, is_complete=True, is_counted=False)
+        return _Filled(placed, counts, taken, refusals, is_complete=True, is_counted=False, refused=why)
 
-    def _create(self, claims: Iterable[Struct]) -> None:
-        self._cluster.create(claim for claim in claims if _name_of(claim) not in self._cluster.objects)
+    def _make(self, claims: Iterable[Any]) -> str:
+        """Make the claims of a pod; or say why the API server refuses one."""
+        new = (claim for claim in claims if _name_of(claim) not in self._cluster.objects)
+        return next(filter(None, map(self._cluster.make_claim, new)), "")
 
     # -- what it comes to --------------------------------------------------------------------------------------------
 

@@ -217,8 +217,8 @@ class _Asker:
     """Asks one cluster."""
 
     __slots__ = ("_budgets", "_examples", "_hopeful", "_hopeless", "_leaving", "_left_over", "_lone", "_on_row",
-                 "_pool_label", "_prices", "_priorities", "_proves", "_room", "_simulations", "_site", "_stopped",
-                 "_strained", "_watch", "pending")  # fmt: skip
+                 "_pool_label", "_prices", "_priorities", "_proves", "_refusable", "_room", "_simulations", "_site",
+                 "_stopped", "_strained", "_watch", "pending")  # fmt: skip
 
     def __init__(
         self, site: Site, pool_label: str, prices: Prices | None, simulated_at_most: int, watch: WorkWatch
@@ -246,6 +246,8 @@ class _Asker:
         """The pods on each row that no controller replaces."""
         self._budgets: dict[int, Counter[str]] = {}
         """How many healthy pods of each budget are on each row."""
+        self._refusable: set[PodShape] = set()
+        """Of whose pods the API server might refuse some that are made again."""
         self._note_pods()
         self._room = CertainRoom(cluster.core, self._examples, beside=self._hopeful)
         self._proves = not any(self._weaker_than(shape) for shape in self._hopeful)
@@ -293,6 +295,7 @@ class _Asker:
         """Note who is where: who comes back as a pending pod, who does not, and which budgets count them."""
         cluster = self._site.cluster
         table = cluster.core.cache.table
+        shapes_asked: set[PodShape] = set()
         for row in table.rows().tolist():
             self._watch.check()
             shapes: Counter[PodShape] = Counter()
@@ -307,6 +310,10 @@ class _Asker:
                 if owner_of(pod) is None:
                     lone.append(pod)
                     continue
+                if info.shape not in shapes_asked:
+                    shapes_asked.add(info.shape)
+                    if cluster.admission.may_refuse_again(pod):
+                        self._refusable.add(info.shape)
                 self._examples.setdefault(info.shape, info)
                 shapes[info.shape] += 1
             self._on_row[row], self._lone[row], self._budgets[row] = shapes, lone, budgets
@@ -413,6 +420,8 @@ class _Asker:
         elif not (case.kind == "node" and any_nodes >= len(case.names)):
             nodes = len(case.leaving.rows)
             case.unproven = self._room.unproven(case.leaving, doubtful[nodes - 1] if nodes <= len(doubtful) else None)
+            refusable = (shape for shape in case.leaving.pods if shape in self._refusable)
+            case.unproven = list(dict.fromkeys((*case.unproven, *refusable)))
         # A pending pod may preempt once a node is lost on which nobody loses his place: one that it was nominated to.
         case.is_proven = self._proves and not case.unproven
 
@@ -421,7 +430,7 @@ class _Asker:
         each = [LeavingPods(np.array(at, dtype=np.intp), self._on_row[at[0]]) for at in rows.values()]
         any_of = self._room.any_of(each)
         doubtful = any_of.unproven(1), any_of.unproven(2)
-        if not self._proves or doubtful[0]:
+        if not self._proves or doubtful[0] or self._refusable:
             return 0, doubtful
         low, high = 1, min(NODES_AT_MOST, max(len(each) - 1, 1)) + 1
         while high - low > 1:
@@ -613,7 +622,10 @@ class _Asker:
                 if now is not None and now.spec.node_name:
                     moved.append(now)
                     continue
-                if now is None:
+                if now is None and key in cluster.refused:
+                    unplaced += 1
+                    losses.append((before, cluster.refused[key].why))
+                elif now is None:
                     gone += 1
                     losses.append((before, _ALONE))
                 else:

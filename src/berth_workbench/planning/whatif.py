@@ -7,6 +7,7 @@ same snapshot, steps, configuration and seed give the same result.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -46,6 +47,8 @@ class PodOutcome(msgspec.Struct, frozen=True, rename="camel"):
     before: str | None
     """The node that it was on."""
     is_new: bool = False
+    is_refused: bool = False
+    """Whether there is no such pod in the end, since the API server does not let it be made; the message says why."""
 
 
 class LeftNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -224,7 +227,12 @@ class WhatIfRun:
             steps=tuple(self._steps),
             before=self._measured,
             after=measure(self._cluster, pool_label=self._pool_label),
-            notes=(*self._notes, *missing_resources(self._cluster, pending_pods(self._cluster)), *self._kept_rooms()),
+            notes=(
+                *self._notes,
+                *missing_resources(self._cluster, pending_pods(self._cluster)),
+                *self._kept_rooms(),
+                *self._cluster.admission.unchecked(each.pod.partition("/")[0] for each in outcomes if each.is_new),
+            ),
             is_complete=is_complete,
             gangs=gangs,
         )
@@ -251,6 +259,8 @@ class WhatIfRun:
                 continue
             message = "" if node else why_pending(self._cluster, pod)
             yield PodOutcome(key, node or None, message, before or None, key not in self._before)
+        for key, refused in self._cluster.refused.items():
+            yield PodOutcome(key, None, refused.why, self._before.get(key), key not in self._before, is_refused=True)
 
     def _circles(self) -> Iterator[Broken]:
         for pod, by in self._cluster.circles:
@@ -261,7 +271,11 @@ class WhatIfRun:
         for each in outcomes:
             if each.node is not None or (each.before is None and not each.is_new):  # it was pending before, too
                 continue
-            if is_daemon(self._cluster.objects["Pod", each.pod]):
+            if each.is_refused:
+                message = f"ran on {each.before} and has no node, since it is not made again: {each.message}"
+                if not each.is_new:
+                    yield Broken("Pod", each.pod, NO_LONGER_RUNS, message)
+            elif is_daemon(self._cluster.objects["Pod", each.pod]):
                 yield Broken("Pod", each.pod, DAEMON_DOES_NOT_FIT, f"has no room on its node: {each.message}")
             elif not each.is_new:
                 yield Broken("Pod", each.pod, NO_LONGER_RUNS, f"ran on {each.before} and has no node: {each.message}")
@@ -343,12 +357,16 @@ class WhoIsWhere(NamedTuple):
             (self.new, "new pod", "new pods", "placed", "without a node"),
             (self.waited, "pod was pending", "pods were pending", "with a node now", "still pending"),
         ):
-            nodes = sum(each.node is not None for each in outcomes)
-            parts = [f"{nodes:,} {placed}"] if nodes else []
-            parts += [f"{len(outcomes) - nodes:,} {unplaced}"] if nodes < len(outcomes) else []
+            nodes, refused = (sum(map(test, outcomes)) for test in (_is_placed, attrgetter("is_refused")))
+            counts = ((nodes, placed), (len(outcomes) - nodes - refused, unplaced), (refused, "refused"))
+            parts = [f"{count:,} {what}" for count, what in counts if count]
             if outcomes:
                 told.append(f"{len(outcomes):,} {one if len(outcomes) == 1 else several}: {', '.join(parts)}")
         return told or ["every pod stays where it is"]
+
+
+def _is_placed(outcome: PodOutcome) -> bool:
+    return outcome.node is not None
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

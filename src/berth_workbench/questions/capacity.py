@@ -94,12 +94,14 @@ def told(found: Capacity) -> Iterator[Section]:
 
 
 def _verdict(found: Capacity) -> VerdictSection:
+    then = f"; the API server refuses the next one: {found.refused}" if found.refused else ""
     if found.is_of_sets:
         parts = " + ".join(f"{each.per_set} {each.shape}" for each in found.shapes)
-        return VerdictSection(f"{found.fits:,} more sets of {parts} fit, {counted(found.pods, 'pod')}.", found.fits > 0)
+        pods = counted(found.pods, "pod")
+        return VerdictSection(f"{found.fits:,} more sets of {parts} fit, {pods}{then}.", found.fits > 0)
     shape = found.shapes[0].shape
     why = f": {first_limits(found.limited_by)}" if found.limited_by and not found.fits else ""
-    return VerdictSection(f"{shape}: {found.fits:,} more fit{why}.", is_good=found.fits > 0)
+    return VerdictSection(f"{shape}: {found.fits:,} more fit{then or why}.", is_good=found.fits > 0)
 
 
 def _so_far(found: Capacity) -> str:

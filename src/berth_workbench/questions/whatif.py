@@ -73,7 +73,16 @@ def told(trial: PicturedTrial) -> Iterator[Section]:
     yield _pods("Pods that left their nodes", who.left)
     yield _pods("New pods", who.new)
     yield _pods("Pods that were pending and have a node now", [each for each in who.waited if each.node])
-    reasons = Counter(each.message for each in found.unplaced)
+    refused: dict[str, list[str]] = {}
+    for each in found.pods:
+        if each.is_refused:
+            refused.setdefault(each.message, []).append(each.pod)
+    yield table(
+        "Refused by the API server",
+        (("Pods", "number"), ("Which", "text"), ("Why", "text")),
+        ((len(names), tuple(names), why) for why, names in refused.items()),
+    )
+    reasons = Counter(each.message for each in found.unplaced if not each.is_refused)
     yield table(
         "Without a node, by reason",
         (("Pods", "number"), ("Why", "text")),
@@ -116,6 +125,8 @@ def _steps(found: WhatIfResult) -> Section:
 
 def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
     without = [each for each in (*who.left, *who.new) if not each.node]
+    if any(each.is_refused for each in without):
+        return VerdictSection(f"No: {_refused(who, without)}", is_good=False)
     if without:
         waited = sum(not each.node for each in who.waited)
         also = f" {waited:,} more {'pod' if waited == 1 else 'pods'} had none before." if waited else ""
@@ -143,10 +154,19 @@ def _so_far(trial: PicturedTrial) -> str:
     return f"{at} By then: {first.kind} {first.name} {in_our_words(first.message)}{more}."
 
 
+def _refused(who: WhoIsWhere, without: Sequence[PodOutcome]) -> str:
+    refused = [each for each in without if each.is_refused]
+    others = len(without) - len(refused)
+    of = f"{len(who.new):,} new" if all(each.is_new for each in refused) else f"{len(who.left) + len(who.new):,}"
+    more = f" {counted(others, 'other pod')} {'has' if others == 1 else 'have'} no place." if others else ""
+    return f"the API server refuses {len(refused):,} of {of} pods: {refused[0].message}.{more}"
+
+
 def _pods(title: str, outcomes: Sequence[PodOutcome]) -> Section:
     """Where pods go, those without a node first."""
     moves = any(each.before for each in outcomes)
-    ordered = sorted(outcomes, key=lambda each: each.node is not None)
+    made = (each for each in outcomes if not each.is_refused)
+    ordered = sorted(made, key=lambda each: each.node is not None)
     rows = ((each.pod, *((each.before or "",) if moves else ()), each.node or "no node") for each in ordered)
     return table(title, ("Pod", *(("Before",) if moves else ()), "After"), rows)
 

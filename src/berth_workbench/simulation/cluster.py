@@ -6,14 +6,16 @@ placements. `berth.core.questions` asks about pods without changing anything.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from berth.api.dra import ResourceClaim
 from berth.api.meta import Struct
 from berth.api.node import Node, PodDisruptionBudget, PriorityClass
 from berth.api.pod import Pod
+from berth.api.resources import RESOURCES
 from berth.api.storage import PersistentVolumeClaim, StorageClass
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
@@ -27,9 +29,9 @@ from berth.plugins.registry import full_registry
 from berth.state.objects import key_of
 from berth.state.ordering import OrderedKeys
 from berth.state.pod_info import PodInfo
-from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.admission import Admission, AdmissionRules, with_priority
 from berth_workbench.simulation.api_calls import ApiCalls
-from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, scale_in
+from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, owner_of, scale_in
 from berth_workbench.simulation.claims import claims_again, has_own_claims, released
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
 from berth_workbench.simulation.followed import take_followed
@@ -53,6 +55,16 @@ class Eviction(msgspec.Struct, frozen=True):
     """The pod it made way for, as `namespace/name`."""
 
 
+class RefusedPod(msgspec.Struct, frozen=True):
+    """A pod that the API server does not let be made; its controller, if it has one, tries again and again."""
+
+    pod: Pod
+    why: str
+    """As the API server says it."""
+    claims: tuple[Struct, ...] = ()
+    """What is to be made together with it."""
+
+
 EXTENDERS_LEFT_OUT = "the extenders of the configuration were not asked"
 
 
@@ -70,6 +82,8 @@ class _Remembered(NamedTuple):
     returning: tuple[Pod, ...]
     own_claims: dict[str, tuple[Pod, list[Struct]]]
     calls_made: int
+    rules: AdmissionRules
+    refused: dict[str, RefusedPod]
 
 
 class StuckError(UserError, RuntimeError):
@@ -124,6 +138,10 @@ class SimulatedCluster(UndoableCluster):
         """How many pods were bound or evicted so far."""
         self.budgets = BudgetKeeper(scale_in(self.objects))
         """What the cluster's PodDisruptionBudgets allow; their status is brought up to date before pods are placed."""
+        self.admission = Admission(self.objects, self.of)
+        """What the API server makes of what is created, and what it refuses."""
+        self.refused: dict[str, RefusedPod] = {}
+        """The pods that are not made, since the API server refuses them, by `namespace/name`."""
         self._keys: dict[str, OrderedKeys] = {}
         """The keys of the objects of each kind."""
         self._departed: list[tuple[str, str, int]] = []
@@ -168,6 +186,7 @@ class SimulatedCluster(UndoableCluster):
         self._keys.setdefault("Pod", OrderedKeys()).add(*placed)
         for pod in placed.values():
             self.budgets.note(pod)
+            self.admission.quotas.note(pod)
         self.core.load(placed)
         return left
 
@@ -179,15 +198,59 @@ class SimulatedCluster(UndoableCluster):
         return take_followed(documents, self.core.resources, self.put, namespace)
 
     def create(self, objects: Iterable[Struct]) -> None:
-        """Take new objects in as `add` does; claims get the default class, and a volume where none waits for a pod."""
+        """Have the API server make new objects: what it fills in is filled in, and what it refuses is not made.
+
+        Claims get the default class, and a volume where none waits for a pod. The pods that are refused stand in
+        `refused`; a StatefulSet's pod waits for its claims, other claims are made once their pod is there.
+        """
         given = list(objects)
-        self.add(each for each in given if not isinstance(each, Pod | PersistentVolumeClaim))
-        for obj in given:
-            if isinstance(obj, PersistentVolumeClaim):
-                claim = with_default_class(obj, self.of(StorageClass))
-                self.put(claim)
-                self._api_calls.provide(claim)
-        self.add(each for each in given if isinstance(each, Pod))
+        claims = [each for each in given if isinstance(each, PersistentVolumeClaim | ResourceClaim)]
+        pods = {each.metadata.uid: each for each in given if isinstance(each, Pod)}
+        own: dict[str, list[Struct]] = {}
+        self.add(each for each in given if not isinstance(each, Pod | PersistentVolumeClaim | ResourceClaim))
+        lacking: dict[str, tuple[Struct, str]] = {}
+        for claim in claims:
+            owner = next((each.uid for each in claim.metadata.owner_references if each.uid in pods), None)
+            if owner is not None:
+                own.setdefault(owner, []).append(claim)
+            elif why := self.make_claim(claim):
+                lacking[key_of(claim)] = claim, why
+        for uid, pod in pods.items():
+            missing = [lacking[key] for key in _claims_before(pod) if key in lacking]
+            self._make(pod, own.get(uid, ()), missing)
+
+    def _make(self, pod: Pod, own: Sequence[Struct], missing: Sequence[tuple[Struct, str]]) -> None:
+        """Make a new pod and then what is its own, unless it is refused or lacks what its controller makes before."""
+        why = missing[0][1] if missing else ""
+        if not why:
+            pod, why = self.admission.complete(pod)
+        why = why or self.admission.quotas.refusal(pod)
+        if why:
+            self.refused[pod.key] = RefusedPod(pod, why, (*(claim for claim, _ in missing), *own))
+            return
+        self.refused.pop(pod.key, None)
+        for claim in own:
+            self.make_claim(claim)
+        self.put(pod)
+
+    def make_claim(self, claim: Any) -> str:
+        """Make a new claim, or say why it is refused."""
+        if isinstance(claim, PersistentVolumeClaim):
+            claim = with_default_class(claim, self.of(StorageClass))
+        why = self.admission.claim_refusal(claim)
+        if why:
+            plural = RESOURCES[type(claim).__name__].plural
+            return f'{plural} "{claim.metadata.name}" is forbidden: {why}'
+        self.put(claim)
+        if isinstance(claim, PersistentVolumeClaim):
+            self._api_calls.provide(claim)
+        return ""
+
+    def forget_refused(self, owners: Iterable[tuple[str, str]]) -> None:
+        """Have controllers, by kind and `namespace/name`, try no more to make the pods that were refused."""
+        kept = set(owners)
+        for key in [key for key, each in self.refused.items() if owner_of(each.pod) in kept]:
+            del self.refused[key]
 
     @property
     def priority_classes(self) -> Mapping[str, PriorityClass]:
@@ -244,6 +307,9 @@ class SimulatedCluster(UndoableCluster):
             else:
                 self._without_node[obj.key] = None
             self.budgets.note(obj)
+            self.admission.quotas.note(obj)
+        elif isinstance(obj, PersistentVolumeClaim | ResourceClaim):
+            self.admission.quotas.note(obj)
         elif isinstance(obj, PodDisruptionBudget):
             self.budgets.note_budget(obj)
         elif isinstance(obj, SCALED_KINDS):
@@ -257,7 +323,9 @@ class SimulatedCluster(UndoableCluster):
     def again(self, objects: Iterable[Struct] | None = None, *, seed: int = 0) -> "SimulatedCluster":
         """Return another cluster under the same configuration: with these objects, or those that are here."""
         given = list(self.objects.values()) if objects is None else objects
-        return SimulatedCluster(given, config=self.config, registry=self.registry, seed=seed)
+        found = SimulatedCluster(given, config=self.config, registry=self.registry, seed=seed)
+        found.admission.rules = self.admission.rules
+        return found
 
     def publish_budgets(self) -> None:
         """Store the status of the budgets that changes of pods have made out of date."""
@@ -272,6 +340,8 @@ class SimulatedCluster(UndoableCluster):
             self.budgets.forget(obj)
         elif isinstance(obj, PodDisruptionBudget):
             self.budgets.forget_budget(obj)
+        if isinstance(obj, Pod | PersistentVolumeClaim | ResourceClaim):
+            self.admission.quotas.forget(obj)
         if not isinstance(obj, Pod):
             super().delete(kind, key)
             return
@@ -310,6 +380,7 @@ class SimulatedCluster(UndoableCluster):
         """Take out a pending pod by `namespace/name` as if it were yet to be created: its claims stay as they are."""
         self._note_departure("Pod", key)
         self.budgets.forget(self.objects["Pod", key])
+        self.admission.quotas.forget(self.objects["Pod", key])
         self._delete_pod(key)
 
     def send_back(self, key: str) -> None:
@@ -332,6 +403,8 @@ class SimulatedCluster(UndoableCluster):
             tuple(self._returning),
             dict(self._own_claims),
             self._api_calls.made,
+            self.admission.rules,
+            dict(self.refused),
         )
 
     def _take_off(self, pod: PodInfo) -> None:
@@ -360,6 +433,9 @@ class SimulatedCluster(UndoableCluster):
         self.changes, self._comebacks = others.changes, others.comebacks
         self._returning, self._own_claims = list(others.returning), others.own_claims
         self._api_calls.made = others.calls_made
+        self.admission.rules = others.rules
+        self.refused.clear()
+        self.refused.update(others.refused)
 
     def _kept_all(self) -> None:
         self._departed.clear()
@@ -395,7 +471,7 @@ class SimulatedCluster(UndoableCluster):
             changes = self.changes
             self.step()
             steps += 1
-            if self._returning or self._comebacks.are_due:
+            if self._returning or self._comebacks.are_due or self._frees_refused:
                 returned |= self._return()  # each pod once: those that keep evicting each other must not go on for ever
                 self.publish_budgets()
             watch.step(max(1, self.changes - changes))  # alike pods are placed many in a step
@@ -411,6 +487,11 @@ class SimulatedCluster(UndoableCluster):
             # Once only: pods that are evicted yet again stay away until time goes on, or something changes.
             has_let_back = True
             self._comebacks.let_back(self._waits_in_vain)
+
+    @property
+    def _frees_refused(self) -> bool:
+        """Whether something has gone where quotas have refused pods."""
+        return bool(self.refused) and bool(self.admission.quotas.freed)
 
     @property
     def _is_at_rest(self) -> bool:
@@ -480,10 +561,36 @@ class SimulatedCluster(UndoableCluster):
         returning, self._returning = [*self._returning, *self._comebacks.due()], []
         for pod in returning:
             _, claims = self._own_claims.pop(pod.key, (pod, []))
+            why = self.admission.refusal(pod)
+            if why:
+                self.refused[pod.key] = RefusedPod(pod, why, tuple(claims))
+                continue
             if claims:
                 self.create(claims)
             self.put(pod)
-        return {pod.key for pod in returning}
+        tried = self._try_refused()
+        return {pod.key for pod in returning} | tried
+
+    def _try_refused(self) -> set[str]:
+        """Have controllers make the pods that quotas refused where something has gone since; return who they are."""
+        freed = self.admission.quotas.freed
+        if not freed:
+            return set()
+        again = [each for each in self.refused.values() if each.pod.metadata.namespace in freed]
+        freed.clear()
+        for each in again:
+            if owner_of(each.pod) is not None:
+                self.create([*each.claims, each.pod])
+        return {each.pod.key for each in again} - self.refused.keys()
+
+
+def _claims_before(pod: Pod) -> Iterator[str]:
+    """Yield the claims that a StatefulSet makes before it makes a pod; others are made once there is the pod."""
+    owner = owner_of(pod)
+    if owner is not None and owner[0] == "StatefulSet":
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is not None:
+                yield f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
 
 
 def is_replaced(pod: Pod) -> bool:

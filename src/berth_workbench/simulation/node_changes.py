@@ -250,7 +250,7 @@ def _put_follower(site: Site, pod: Pod, like: str, node_name: str) -> None:
     if is_mirror(pod):
         site.cluster.put(msgspec.structs.replace(fresh, spec=msgspec.structs.replace(pod.spec, node_name=node_name)))
     else:
-        site.cluster.put(pinned(fresh, node_name))
+        site.cluster.create([pinned(fresh, node_name)])
 
 
 def _put_daemon(site: Site, manifest: WorkloadManifest, node: Node) -> None:

@@ -23,12 +23,13 @@ from berth_workbench.simulation.scale import (
     find_by_key,
     note_manifests,
     note_replicas,
+    owning_kind,
     scale,
     surplus,
     with_revision,
 )
-from berth_workbench.simulation.site import Broken, Departure, Site
-from berth_workbench.simulation.workloads import POD_MAKERS, Expansion, WorkloadManifest, expand
+from berth_workbench.simulation.site import REFUSED, Broken, Departure, Site
+from berth_workbench.simulation.workloads import POD_MAKERS, Expansion, WorkloadManifest, decoded, expand
 from berth_workbench.snapshot.documents import Document
 from berth_workloads.deployments import (
     DEFAULT_SHARE,
@@ -43,6 +44,8 @@ from berth_workloads.deployments import (
 from berth_workloads.stateful_sets import rollout_order
 
 ROLLOUT_STUCK = "RolloutStuck"
+MADE_AS_OBJECTS = ("Pod", "PersistentVolumeClaim", "ResourceClaim")
+"""Kinds that the cluster admits itself, one by one as they are made."""
 KEPT_AS_THEY_ARE = ("PersistentVolumeClaim", "PersistentVolume", "ResourceClaim")
 """Kinds whose objects in the cluster know more than a manifest does: what they are bound to."""
 _ROLLED_OUT = ("Deployment", "StatefulSet", "DaemonSet")
@@ -57,15 +60,18 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
     fresh: list[Document] = []
     manifests: list[WorkloadManifest] = []
     running: list[tuple[RunningWorkload, WorkloadManifest]] = []
-    for document in site.cluster.add_followed(documents, namespace):
+    given = site.cluster.add_followed(documents, namespace)
+    for document in site.cluster.admission.take(given, namespace):
         if document.kind not in POD_MAKERS:
-            fresh.append(document)
+            if document.kind in MADE_AS_OBJECTS or not _is_refused(site, document, namespace):
+                fresh.append(document)
             continue
         manifest = WorkloadManifest(document, namespace)
         manifests.append(manifest)
         found = find_by_key(site, manifest.kind, manifest.key)
         if found is None or not found.pods:
-            fresh.append(document)
+            if found is not None or not _is_refused(site, document, namespace):
+                fresh.append(document)
         else:
             running.append((found, manifest))
     note_manifests(site, manifests)
@@ -93,6 +99,19 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
     return expansion
 
 
+def _is_refused(site: Site, document: Document, namespace: str) -> bool:
+    """Whether the API server refuses a new object that is neither pod nor claim; then that is noted as broken."""
+    if document.kind == "Namespace":
+        site.cluster.put(decoded(document))  # at once, since what comes after it may be in it
+    namespace = document.namespace or namespace
+    if (document.kind, f"{namespace}/{document.name}") in site.cluster.objects:
+        return False
+    why = site.cluster.admission.note_made(document, namespace)
+    if why:
+        site.broken.append(Broken(document.kind, f"{namespace}/{document.name}", REFUSED, f"is refused: {why}"))
+    return bool(why)
+
+
 def _is_kept(site: Site, obj: Any) -> bool:
     kind = type(obj).__name__
     return kind in KEPT_AS_THEY_ARE and (kind, f"{obj.metadata.namespace}/{obj.metadata.name}") in site.cluster.objects
@@ -101,7 +120,7 @@ def _is_kept(site: Site, obj: Any) -> bool:
 def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> None:
     """Bring a running workload to what its new manifest says."""
     wanted = site.replicas.get((running.kind, running.key), manifest.replicas)
-    if running.kind not in _ROLLED_OUT or not _has_changed(running, manifest):
+    if running.kind not in _ROLLED_OUT or not _has_changed(site, running, manifest):
         if wanted is not None:
             scale(site, running, wanted, f"scaling of {running.kind} {running.key}")
         return
@@ -117,11 +136,12 @@ def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -
         _roll_deployment(site, running, manifest, wanted, by)
 
 
-def _has_changed(running: RunningWorkload, manifest: WorkloadManifest) -> bool:
+def _has_changed(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> bool:
     """Whether the template is another one; pods that run say so where the cluster's own manifest is not known."""
     if running.manifest is not None:
         return running.manifest.template != manifest.template
-    return _comparable(running.pods[-1].spec) != _comparable(manifest.template.spec)
+    template, why = site.cluster.admission.complete(manifest.template)
+    return bool(why) or _comparable(running.pods[-1].spec) != _comparable(template.spec)
 
 
 def _comparable(spec: PodSpec) -> PodSpec:
@@ -158,6 +178,7 @@ def _roll_deployment(site: Site, running: RunningWorkload, manifest: WorkloadMan
     coming = list(manifest.pods(wanted, taken=site.cluster.pods))
     old: list[Pod] = list(running.pods)
     new: list[Pod] = []
+    site.cluster.forget_refused((owning_kind(running.kind), owner) for owner in running.owners)
     strategy = _mapping(manifest.spec.get("strategy"))
     bounds = _rolling_bounds(_mapping(strategy.get("rollingUpdate")), wanted)
     if strategy.get("type") == "Recreate":
@@ -166,11 +187,9 @@ def _roll_deployment(site: Site, running: RunningWorkload, manifest: WorkloadMan
         old = []
     while True:
         more = min(len(coming), new_set_size(bounds, len(old) + len(new), len(new)) - len(new))
-        for pod, claims in coming[: max(more, 0)]:
-            complete, own = made_claims(pod, site.templates)
-            site.cluster.create([*claims, *own, complete])
-            new.append(complete)
-        del coming[: max(more, 0)]
+        made = _make_all(site, coming[: max(more, 0)])
+        new += made
+        del coming[: len(made)]
         site.settle()
         old, new = _now(site, old), _now(site, new)
         leaving = _leaving(running, bounds, old, new)
@@ -179,12 +198,23 @@ def _roll_deployment(site: Site, running: RunningWorkload, manifest: WorkloadMan
         old = _now(site, old)
         if not coming and not old:
             return
-        if more <= 0 and not leaving:
+        if not made and not leaving:
             placed = sum(map(is_healthy, new))
-            _note_stuck(
-                site, running, f"{placed} of {wanted} new pods have a node, and {len(old)} old pods may not go", new
-            )
+            how = f"{placed} of {wanted} new pods have a node, and {len(old)} old pods may not go"
+            _note_stuck(site, running, how, [*new, *(pod for pod, _ in coming)])
             return
+
+
+def _make_all(site: Site, coming: Iterable[tuple[Pod, tuple[Struct, ...]]]) -> list[Pod]:
+    """Make pods up to the first that is refused, with which a controller begins the next time; return those made."""
+    made = []
+    for pod, claims in coming:
+        complete, own = made_claims(pod, site.templates)
+        site.cluster.create([*claims, *own, complete])
+        if pod.key in site.cluster.refused:
+            break
+        made.append(complete)
+    return made
 
 
 def _leaving(running: RunningWorkload, bounds: RolloutBounds, old: Sequence[Pod], new: Sequence[Pod]) -> list[Pod]:
@@ -211,7 +241,9 @@ def _mapping(given: Any) -> Mapping[str, Any]:
 
 def _note_stuck(site: Site, running: RunningWorkload, how: str, new: Sequence[Pod]) -> None:
     pending = next((pod.key for pod in new if not pod.spec.node_name), "")
-    why = f"; pod {pending}: {site.cluster.messages.get(pending, 'is not placed')}" if pending else ""
+    refused = site.cluster.refused.get(pending)
+    said = refused.why if refused is not None else site.cluster.messages.get(pending, "is not placed")
+    why = f"; pod {pending}: {said}" if pending else ""
     site.broken.append(Broken(running.kind, running.key, ROLLOUT_STUCK, f"the rollout is stuck: {how}{why}"))
 
 

@@ -57,6 +57,11 @@ def find_by_key(site: Site, kind: str, key: str) -> RunningWorkload | None:
     return None if owners is None else _running(site, kind, key, owners, by_owner)
 
 
+def owning_kind(kind: str) -> str:
+    """Return the kind of what owns the pods of a workload of some kind."""
+    return "ReplicaSet" if kind == "Deployment" else kind
+
+
 def _pods_by_owner(site: Site) -> dict[tuple[str, str], list[Pod]]:
     found: dict[tuple[str, str], list[Pod]] = {}
     for pod in site.cluster.of(Pod):
@@ -69,7 +74,7 @@ def _pods_by_owner(site: Site) -> dict[tuple[str, str], list[Pod]]:
 def _running(
     site: Site, kind: str, key: str, owners: Sequence[str], by_owner: Mapping[tuple[str, str], Sequence[Pod]]
 ) -> RunningWorkload:
-    owning = "ReplicaSet" if kind == "Deployment" else kind
+    owning = owning_kind(kind)
     pods = [pod for owner in owners for pod in by_owner.get((owning, owner), ())]
     return RunningWorkload(kind, key, tuple(pods), tuple(owners), site.manifest(kind, key))
 
@@ -161,6 +166,7 @@ def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
     running = msgspec.structs.replace(running, pods=active)
     site.count_new(replicas - len(running.pods), by)
     site.replicas[running.kind, running.key] = replicas
+    site.cluster.forget_refused((owning_kind(running.kind), owner) for owner in running.owners)
     if replicas < len(running.pods):
         for pod in surplus(running, len(running.pods) - replicas):
             if pod.spec.node_name:
@@ -184,7 +190,7 @@ def note_replicas(site: Site, kind: str, key: str) -> None:
     now = find_by_key(site, kind, key)
     if now is None:
         return
-    owning = "ReplicaSet" if kind == "Deployment" else kind
+    owning = owning_kind(kind)
     has = Counter(owner_of(pod) for pod in now.pods if _counts(kind, pod))
     for owner in now.owners:
         found = site.cluster.objects.get((owning, owner))
@@ -362,7 +368,8 @@ def delete_workload(site: Site, running: RunningWorkload) -> None:
     site.forget(running.kind, running.key)
     for pod in running.pods:
         site.cluster.delete("Pod", pod.key)
-    owning = "ReplicaSet" if running.kind == "Deployment" else running.kind
+    owning = owning_kind(running.kind)
+    site.cluster.forget_refused((owning, owner) for owner in running.owners)
     for key in running.owners:
         site.forget(owning, key)
         if (owning, key) in site.cluster.objects:

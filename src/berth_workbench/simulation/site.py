@@ -8,6 +8,7 @@ import msgspec
 from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.framework.setup import Setup
+from berth_workbench.simulation.admission import OF_ADMISSION
 from berth_workbench.simulation.budgets import follows_its_node, is_active, owner_of
 from berth_workbench.simulation.changes import ChangeError, Scale
 from berth_workbench.simulation.claims import ClaimTemplate
@@ -47,6 +48,7 @@ LOST = "PodLost"
 DRAIN_BLOCKED = "DrainBlocked"
 EVICTION_REFUSED = "EvictionRefused"
 UPGRADE_STOPPED = "UpgradeStopped"
+REFUSED = "Refused"
 
 
 class Site:
@@ -100,6 +102,7 @@ class Site:
             loaded = _loaded(snapshot, watch)
             cluster = SimulatedCluster(loaded, config=config, registry=registry, seed=seed, memos=memos, **options)
             cluster.add_followed(snapshot.of(*(each.kind for each in cluster.core.resources)))
+            cluster.admission.take(snapshot.of(*OF_ADMISSION))
             return cls(cluster, snapshot.of(*OF_WORKLOADS), watch=watch)
 
     def again(self, pods: Iterable[Pod]) -> "Site":

@@ -94,7 +94,7 @@ ROLES: Mapping[Field, Role] = MappingProxyType(
         **_of(Role.DROPPED, meta.Condition, "message"),
         **_of(Role.REQUIREMENTS, node_selector.NodeSelectorTerm, "match_expressions", "match_fields"),
         # pods
-        **_of(Role.NAME, pod.PodSpec, "node_name", "scheduler_name", "priority_class_name"),
+        **_of(Role.NAME, pod.PodSpec, "node_name", "scheduler_name", "priority_class_name", "runtime_class_name"),
         **_of(Role.LABELS, pod.PodSpec, "node_selector"),
         **_of(Role.TOLERATIONS, pod.PodSpec, "tolerations"),
         **_of(Role.RESOURCE_AMOUNTS, pod.PodSpec, "overhead"),

@@ -112,9 +112,8 @@ _LOCAL_VOLUMES = Each({"emptyDir": {}, "hostPath": {}})
 _POD_SPEC = _merged(
     struct_shape(PodSpec),
     {
-        "runtimeClassName": Leaf(Role.NAME),
         "volumes": _LOCAL_VOLUMES,
-        **_kept("restartPolicy", "activeDeadlineSeconds"),
+        **_kept("restartPolicy"),
     },
 )
 _SELECTOR = struct_shape(LabelSelector)
@@ -193,7 +192,13 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
             "scheduling": {"nodeSelector": Leaf(Role.LABELS), "tolerations": Leaf(Role.TOLERATIONS)},
         },
         "ResourceQuota": {
-            "spec": {"hard": Leaf(Role.QUOTA_AMOUNTS), **_kept("scopes")},
+            "spec": {
+                "hard": Leaf(Role.QUOTA_AMOUNTS),
+                "scopeSelector": {
+                    "matchExpressions": Each({"values": Each(Leaf(Role.NAME)), **_kept("scopeName", "operator")})
+                },
+                **_kept("scopes"),
+            },
             "status": {name: Leaf(Role.QUOTA_AMOUNTS) for name in ("hard", "used")},
         },
         "LimitRange": {

@@ -92,7 +92,8 @@ def test_where_new_pods_go_and_why_one_does_not(run):
 def test_a_drain_tells_what_moved_what_was_lost_and_who_sent_it_away(run):
     cluster = [node("n0"), node("n1"), pod("web-0", "n0"), pod("bare", "n0", owner="")]
     found = read(run("whatif", "--drain", "n0", "-o", "json", cluster=cluster))
-    assert found["pods"] == [{"pod": "default/web-0", "node": "n1", "message": "", "before": "n0", "isNew": False}]
+    outcome = {"pod": "default/web-0", "node": "n1", "message": "", "before": "n0"}
+    assert found["pods"] == [{**outcome, "isNew": False, "isRefused": False}]
     assert [(each["pod"], each["by"]) for each in found["evicted"]] == [
         ("default/bare", "drain of n0"),
         ("default/web-0", "drain of n0"),
@@ -320,8 +321,24 @@ def test_flags_and_manifests_that_cannot_be_read_end_with_one_line(run):
     del broken["spec"]["template"]["spec"]["containers"]
     result = run("whatif", cluster=[node("n0")], manifests=[broken], code=1)
     assert "Deployment default/web: spec.template.spec.containers is missing or empty" in result.stderr
-    result = run("whatif", cluster=[node("n0")], manifests=[web(priorityClassName="gold")], code=1)
-    assert "no PriorityClass with name gold was found" in result.stderr
+
+
+def test_what_the_api_server_refuses_is_not_placed(run):
+    """The words are those of the admission plugins Priority and ResourceQuota."""
+    found = run("whatif", cluster=[node("n0")], manifests=[web(priorityClassName="gold")]).stdout
+    assert "No: the API server refuses 3 of 3 new pods: no PriorityClass with name gold was" in found
+    quota = {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": "default"},
+        "spec": {"hard": {"pods": "1"}},
+    }  # fmt: skip
+    result = run("whatif", "--fail-on-broken", cluster=[node("n0"), quota], manifests=[web()], code=1)
+    told = " ".join(result.stdout.split())
+    why = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
+    assert f"No: the API server refuses 2 of 3 new pods: {why}. 3 new pods: 1 placed, 2 refused." in told
+    found = read(run("whatif", "-o", "json", cluster=[node("n0"), quota], manifests=[web()]))
+    assert [(each["node"], each["message"], each["isRefused"]) for each in found["pods"]] == [
+        ("n0", "", False), (None, why, True), (None, why, True)
+    ]  # fmt: skip
 
 
 def test_help_names_every_change():

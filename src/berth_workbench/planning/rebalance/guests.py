@@ -18,7 +18,7 @@ from berth.engine.verdicts import Mask
 from berth_workbench.planning.rebalance.board import Mover, mover_of
 from berth_workbench.planning.rebalance.movability import workload_of as controller_of
 from berth_workbench.planning.rebalance.request import PLACING, RebalanceRequest
-from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.admission import AdmissionGate
 from berth_workbench.simulation.budgets import is_active, workload_of
 from berth_workbench.simulation.claims import ClaimTemplate
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -98,7 +98,8 @@ def guests_of(cluster: SimulatedCluster, request: RebalanceRequest, named: Seque
     if request.goal not in PLACING:
         return Guests()
     pending = [mover_of(cluster.core, pod, controller_of(pod)) for pod in _waiting(cluster)]
-    asked = [_known(cluster, pod) for pod in (*request.pods, *named)]
+    gate = AdmissionGate(cluster.admission)
+    asked = [_known(cluster, gate, pod) for pod in (*request.pods, *named)]
     if request.manifests and not asked:
         raise GuestError("-f: no pod is to be made that the cluster does not run already")
     new = [mover_of(cluster.core, pod, controller_of(pod)) for pod in asked if ("Pod", pod.key) not in cluster.objects]
@@ -118,13 +119,13 @@ def _waiting(cluster: SimulatedCluster) -> Iterable[Pod]:
     return sorted(found, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.key))
 
 
-def _known(cluster: SimulatedCluster, pod: Pod) -> Pod:
+def _known(cluster: SimulatedCluster, gate: AdmissionGate, pod: Pod) -> Pod:
     """Return a pod as the cluster has it, or as it would be admitted."""
-    known: Pod | None = cluster.objects.get(("Pod", pod.key))
-    try:
-        found = known or with_priority(pod, cluster.priority_classes)
-    except ValueError as error:
-        raise GuestError(str(error)) from None
+    found: Pod | None = cluster.objects.get(("Pod", pod.key))
+    if found is None:
+        found, why = gate.let_in(pod)
+        if why:
+            raise GuestError(f"-f: the API server refuses pod {pod.key}: {why}")
     if found.spec.scheduler_name not in cluster.core.profiles:
         raise GuestError(f"pod {pod.key} is for the scheduler {found.spec.scheduler_name}, which is another")
     return found
