@@ -6,6 +6,7 @@ same snapshot, steps, configuration and seed give the same result.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
-from berth_workbench.simulation.budgets import is_daemon
+from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.gangs import gangs_of
@@ -94,6 +95,17 @@ class StepOutcome(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods have no node after it."""
 
 
+class GonePods(msgspec.Struct, frozen=True, rename="camel"):
+    """How many pods that had a node are not there any more, none in their place; those that are refused not counted."""
+
+    with_their_nodes: int = 0
+    """Of DaemonSets and of kubelets themselves, on nodes that are gone; those that had ended are among them."""
+    lost: int = 0
+    """Without a controller that would make others."""
+    deleted: int = 0
+    """By a change, such as fewer replicas."""
+
+
 class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
     """A cluster before and after some changes."""
 
@@ -112,6 +124,10 @@ class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
     """False where it was stopped before the end."""
     gangs: tuple[GangOutcome, ...] = ()
     """Those that have fewer pods with a node in the end than they need."""
+    gone: GonePods = GonePods()
+    """Pods on nodes before, less these and those without a node now, plus those placed, are the pods after."""
+    returned: tuple[str, ...] = ()
+    """The pods that have left their nodes and are back on them."""
 
     @property
     def unplaced(self) -> tuple[PodOutcome, ...]:
@@ -132,14 +148,15 @@ def what_if(situation: Situation, pool_label: str = "", watch: WorkWatch = UNWAT
 class WhatIfRun:
     """Carries steps out on a cluster, and remembers what it was like before."""
 
-    __slots__ = ("_before", "_cluster", "_left", "_measured", "_notes", "_pool_label", "_ran", "_seen", "_site",
-                 "_steps", "_strained")  # fmt: skip
+    __slots__ = ("_before", "_cluster", "_followers", "_left", "_measured", "_notes", "_pool_label", "_ran", "_seen",
+                 "_site", "_steps", "_strained")  # fmt: skip
 
     def __init__(self, site: Site, pool_label: str = "") -> None:
         self._cluster = cluster = site.cluster
         self._site = site
         self._pool_label = pool_label
         self._before = cluster.placements
+        self._followers = {pod.key for pod in cluster.of(Pod) if follows_its_node(pod) or not is_active(pod)}
         self._measured = measure(cluster, pool_label=pool_label)
         cluster.publish_budgets()
         self._strained = {key for key, _ in cluster.budgets.violated()}
@@ -173,7 +190,8 @@ class WhatIfRun:
     def _note_passed_over(self, names: Sequence[str]) -> None:
         if names:
             some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-            self._notes.append(f"decisions do not depend on {len(names)} objects of the manifests: {some}")
+            what = "1 object" if len(names) == 1 else f"{len(names)} objects"
+            self._notes.append(f"decisions do not depend on {what} of the manifests: {some}")
 
     def _note_groups(self, pods: Iterable[Pod]) -> None:
         """Say so where pods name a group and nothing looks at groups."""
@@ -234,6 +252,8 @@ class WhatIfRun:
                 *self._cluster.admission.unchecked(each.pod.partition("/")[0] for each in outcomes if each.is_new),
             ),
             is_complete=is_complete,
+            gone=self._gone(),
+            returned=tuple(sorted({each.pod for each in self._left if self._is_back(each.pod)})),
             gangs=gangs,
         )
 
@@ -261,6 +281,19 @@ class WhatIfRun:
             yield PodOutcome(key, node or None, message, before or None, key not in self._before)
         for key, refused in self._cluster.refused.items():
             yield PodOutcome(key, None, refused.why, self._before.get(key), key not in self._before, is_refused=True)
+
+    def _is_back(self, key: str) -> bool:
+        pod = self._cluster.objects.get(("Pod", key))
+        return pod is not None and bool(pod.spec.node_name) and pod.spec.node_name == self._before.get(key)
+
+    def _gone(self) -> GonePods:
+        lost = {each.name for each in self._site.broken if each.reason == LOST}
+        there = self._cluster.objects
+        keys = [key for key, node in self._before.items() if node and ("Pod", key) not in there]
+        keys = [key for key in keys if key not in self._cluster.refused]
+        alone = sum(key in lost for key in keys)
+        with_their_nodes = sum(key in self._followers and key not in lost for key in keys)
+        return GonePods(with_their_nodes, alone, len(keys) - alone - with_their_nodes)
 
     def _circles(self) -> Iterator[Broken]:
         for pod, by in self._cluster.circles:
@@ -349,8 +382,11 @@ class WhoIsWhere(NamedTuple):
             tuple(each for each in pods if each.before is None and not each.is_new),
         )
 
-    def sentences(self) -> list[str]:
-        """Say in a sentence each what became of them; nothing about those that there are none of."""
+    def sentences(self, result: WhatIfResult) -> list[str]:
+        """Say in a sentence each what became of the pods of a result; nothing about those that there are none of.
+
+        Together they account for every pod that is not where it was, and for every time that one left a node.
+        """
         told = []
         for outcomes, one, several, placed, unplaced in (
             (self.left, "pod left its node", "pods left their nodes", "with another", "with none"),
@@ -362,6 +398,22 @@ class WhoIsWhere(NamedTuple):
             parts = [f"{count:,} {what}" for count, what in counts if count]
             if outcomes:
                 told.append(f"{len(outcomes):,} {one if len(outcomes) == 1 else several}: {', '.join(parts)}")
+        gone = result.gone
+        again, returned = {each.pod for each in (*self.new, *self.waited)}, set(result.returned)
+        times = Counter(each.pod for each in result.evicted)
+        for count, one, several in (
+            (sum(pod in again for pod in times), "pod left a node again that it was given in between",
+             "pods left nodes again that they were given in between"),
+            (sum(pod in returned for pod in times),
+             "pod left its node and is back on it", "pods left their nodes and are back on them"),
+            (sum(count > 1 for count in times.values()), "of them left more than once", "of them left more than once"),
+            (gone.with_their_nodes, "pod of a DaemonSet or the like went with its node",
+             "pods of DaemonSets and the like went with their nodes"),
+            (gone.lost, "pod is gone, and nothing makes another", "pods are gone, and nothing makes others"),
+            (gone.deleted, "pod was deleted", "pods were deleted"),
+        ):  # fmt: skip
+            if count:
+                told.append(f"{count:,} {one if count == 1 else several}")
         return told or ["every pod stays where it is"]
 
 

@@ -38,7 +38,7 @@ def moves_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) -> M
     scarcest = before.scarcest_by_pool | after.scarcest_by_pool
     drawn = sorted(((*pair, count) for pair, count in moves.items()), key=lambda move: -move[2])[:MOST_MOVES]
     return Moves(
-        " ".join(WhoIsWhere.of(result.pods).sentences()),
+        " ".join(WhoIsWhere.of(result.pods).sentences(result)),
         names,
         _group([_group_of(columns, "pools") for columns in (after, before)], names),
         _group([_group_of(columns, "zones") for columns in (after, before)], names),

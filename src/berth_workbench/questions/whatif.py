@@ -64,7 +64,7 @@ def told(trial: PicturedTrial) -> Iterator[Section]:
         yield _what_breaks(found)
         yield _steps(found)
         return
-    for sentence in who.sentences():
+    for sentence in who.sentences(found):
         yield Sentence(f"{sentence[0].upper()}{sentence[1:]}.")
     if found.broken:
         yield Sentence(f"{len(found.broken):,} broken.")

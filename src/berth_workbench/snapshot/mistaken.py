@@ -22,9 +22,19 @@ _KINDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             | {"PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController"}
             | {"ResourceQuota", "Secret", "Service", "ServiceAccount"}
         ),
+        "autoscaling": frozenset({"HorizontalPodAutoscaler", "Scale"}),
+        "policy": frozenset({"Eviction", "PodDisruptionBudget", "PodSecurityPolicy"}),
+        "extensions": frozenset({"DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "ReplicaSet"}),
     }
 )
-"""All kinds of the groups that pods, nodes and workloads are in. Other groups have kinds that nobody knows here."""
+"""All kinds of the groups without a dot. Other groups have kinds that nobody knows here."""
+_ELSEWHERE: Final = frozenset(
+    {"APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    | {"EndpointSlice", "FlowSchema", "Ingress", "IngressClass", "MutatingWebhookConfiguration", "NetworkPolicy"}
+    | {"PriorityLevelConfiguration", "ResourceClaimTemplate", "Role", "RoleBinding", "RuntimeClass", "IPAddress"}
+    | {"ServiceCIDR", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"}
+)
+"""Kinds of Kubernetes' own groups with a dot that no decision depends on, for objects without a version."""
 _DECIDED_ABOUT = frozenset(
     {*_KINDS_OF["apps"], *_KINDS_OF["batch"], "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod"}
     | {"ReplicationController", "Service"}
@@ -33,6 +43,9 @@ _DECIDED_ABOUT = frozenset(
 USUAL_KINDS = frozenset(KINDS).union(*_KINDS_OF.values())
 """Kinds about which `refuse_unknown_kind` need not be asked."""
 
+_LISTED_AT_MOST = 6
+_KUBECONFIG = ("Config", "v1")
+"""What stands beside objects in people's directories and is none."""
 _ACTION = re.compile(rb"\{\{-?[ \t]*(?:[.$\"(]|/\*|[a-z])")
 """How an action of Go's templates begins."""
 
@@ -40,19 +53,18 @@ _ACTION = re.compile(rb"\{\{-?[ \t]*(?:[.$\"(]|/\*|[a-z])")
 def refuse_unknown_kind(kind: str, api_version: str, where: str) -> None:
     """Raise `SnapshotError` for a kind that its group does not have, as an API server would.
 
-    Where no version is given, and among the core kinds, of which a stranger may have more, only what looks like one
-    that decisions are about is refused.
+    Of other groups, which may have custom resources, or be those of a tool's own file, every kind is possible. An
+    object that does not say its version is of one of Kubernetes' own kinds.
     """
-    if kind.endswith("List"):
+    known = _KINDS_OF.get(api_version.rpartition("/")[0]) if api_version else USUAL_KINDS | _ELSEWHERE
+    if known is None or kind in known or kind.endswith("List") or (kind, api_version) == _KUBECONFIG:
         return
-    group = api_version.rpartition("/")[0]
-    known = _KINDS_OF.get(group)
-    if known is None or kind in known:
-        return
-    near = nearest(kind, known & _DECIDED_ABOUT if group else _DECIDED_ABOUT)
-    if near or group:
-        said = f"{api_version} has no kind {kind!r}" if api_version else f"there is no kind {kind!r}"
-        raise SnapshotError(f"{where}: {said}{near or '; it has ' + ', '.join(sorted(known))}")
+    near = nearest(kind, (known & _DECIDED_ABOUT if api_version else _DECIDED_ABOUT) or known)
+    if not api_version:
+        hint = near or "; a custom resource says its apiVersion"
+        raise SnapshotError(f"{where}: there is no kind {kind!r}{hint}")
+    listed = "" if len(known) > _LISTED_AT_MOST else f"; it has {', '.join(sorted(known))}"
+    raise SnapshotError(f"{where}: {api_version} has no kind {kind!r}{near or listed}")
 
 
 def refuse_template(content: bytes, source: str, line: int) -> None:

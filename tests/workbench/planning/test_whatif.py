@@ -1,9 +1,13 @@
 """What an answer says beside where pods are: who keeps room for itself while others are told that they do not fit."""
 
+import random
+
 import msgspec
+import pytest
 
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
+from berth_workbench.planning.whatif import WhoIsWhere
 from berth_workbench.simulation.changes import RemoveNodes
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
@@ -60,3 +64,28 @@ def test_a_daemon_that_was_pending_before_is_not_broken_by_a_change():
     result = what_if(snapshot, [RemoveNodes("n1")])
     assert result.broken == ()
     assert {each.pod: each.node for each in result.pods} == {"default/daemon": None, "default/web": "n2"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_numbers_of_an_answer_add_up(seed):
+    """Who was on a node is on one now, has none, or is among those that are gone; nobody else has come."""
+    rng = random.Random(seed)
+    owners = (("ReplicaSet", "web"), ("DaemonSet", "agent"), None)
+    made = [make_node(f"n{number}").capacity(cpu="4", memory="8Gi", pods="9") for number in range(4)]
+    for number in range(16):
+        pod, owner = make_pod(f"p{number}").request(cpu=rng.choice(["1", "2"])), rng.choice(owners)
+        pod = pod if owner is None else pod.owned_by(*owner)
+        made.append(pod.node(rng.choice(["n0", "n1", "n2", "n3", ""])))
+    made.append(make_pod("done").owned_by("Job", "j").node("n0").phase("Succeeded"))
+    snapshot = Snapshot(
+        [Document(each.document["kind"], msgspec.json.encode(each.document), "a test") for each in made]
+    )
+    result = what_if(snapshot, [RemoveNodes("n0")])
+    gone = result.gone.with_their_nodes + result.gone.lost + result.gone.deleted
+    homeless = sum(each.before is not None and each.node is None for each in result.pods)
+    placed = sum(each.before is None and each.node is not None for each in result.pods)
+    assert result.before.pods - gone - homeless + placed == result.after.pods
+    assert result.gone.lost == sum(each.reason == "PodLost" for each in result.broken)
+    told = " ".join(WhoIsWhere.of(result.pods).sentences(result))
+    for count, what in ((result.gone.with_their_nodes, "went with"), (result.gone.lost, "gone, and nothing makes")):
+        assert (what in told) is bool(count)

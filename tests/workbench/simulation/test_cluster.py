@@ -133,7 +133,8 @@ def test_a_pod_of_a_class_that_is_gone_stays_in_its_cluster_and_a_new_one_is_ref
     cluster = SimulatedCluster([*nodes(1), pod])
     cluster.settle()
     assert cluster.placements == {"default/old": "n0"} and cluster.pods["default/old"].spec.priority == 0
-    with pytest.raises(ValueError, match="no PriorityClass with name gone"):
-        cluster.create([make_pod("new").set_spec(priorityClassName="gone").build()])
+    cluster.create([make_pod("new").set_spec(priorityClassName="gone").build()])
+    assert cluster.refused["default/new"].why == "no PriorityClass with name gone was found"
+    assert "default/new" not in cluster.pods
     with pytest.raises(ValueError, match="'Secret'"):
         admitted({"kind": "Secret", "metadata": {"name": "s"}})
