@@ -29,15 +29,22 @@ def made(kind, name, uid="", owner="", labels=None, namespace="default", node=""
 
 
 WEB, OTHER = {"app": "web"}, {"app": "other"}
+REFUSED = {
+    "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+    "message": 'pods "few-1-x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1',
+}  # fmt: skip
 OBJECTS = {
     "deployments": [
         made("Deployment", "web", "D", selector={"matchLabels": WEB}),
         made("Deployment", "empty", selector={"matchLabels": {"app": "none"}}),
+        made("Deployment", "few", "F", namespace="tight", selector={"matchLabels": {"app": "few"}}, replicas=3)
+        | {"status": {"conditions": [REFUSED]}},
     ],
     "replicasets": [
         made("ReplicaSet", "web-1", "R1", "D", WEB),
         made("ReplicaSet", "web-2", "R2", "D", WEB),
         made("ReplicaSet", "like-web", "R3", "X", WEB),
+        made("ReplicaSet", "few-1", "R4", "F", {"app": "few"}, namespace="tight"),
     ],
     "statefulsets": [made("StatefulSet", "db", "S", selector={"matchLabels": {"app": "db"}})],
     "pods": [
@@ -47,6 +54,7 @@ OBJECTS = {
         made("Pod", "bare", labels=WEB, node="n2"),
         made("Pod", "db-0", owner="S", labels={"app": "db"}, node="n2"),
         made("Pod", "far", labels=OTHER, namespace="far", node="n2"),
+        made("Pod", "few-1-a", owner="R4", labels={"app": "few"}, namespace="tight", node="n1"),
     ],
 }
 
@@ -97,7 +105,7 @@ class Cluster:
 
     async def placed(self, request):
         pods = [each for each in OBJECTS["pods"] if each["spec"].get("nodeName")]
-        spaces = ["default", "far"]
+        spaces = ["default", "far", "tight"]
         workloads = ["", "Deployment/web"]
         return web.json_response(
             {
@@ -188,6 +196,15 @@ async def test_the_table_is_capped_and_only_what_it_shows_is_asked_for(explain, 
 async def test_up_to_three_pods_are_told_whole(explain):
     said = (await explain("-l", "app=db")).stdout
     assert said.startswith("default/db-0 goes to n1: 2 of 3 nodes fit")
+
+
+async def test_a_workload_whose_pods_the_api_server_refuses_says_so_first(explain):
+    first, _, then = (await explain("deploy/few", "-n", "tight")).stdout.partition("\n\n")
+    assert first == (
+        "Deployment tight/few has 1 of its 3 pods: the API server refuses more: "
+        'pods "few-1-x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1.'
+    )
+    assert then.startswith("tight/few-1-a goes to n1")
 
 
 async def test_a_pod_that_the_scheduler_does_not_know_is_told_from_the_cluster(explain):

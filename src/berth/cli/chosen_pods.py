@@ -74,12 +74,15 @@ class Chosen(NamedTuple):
         """Whether the API server has to be asked which pods these are."""
         return bool(self.workloads or self.selector)
 
-    def pods(self, access: "ClusterAccess") -> list[ChosenPod]:
-        """Return the pods: those that were named, then those without a node, by name. Raises `ClickException`."""
+    def pods(self, access: "ClusterAccess", missing: list[str] | None = None) -> list[ChosenPod]:
+        """Return the pods: those that were named, then those without a node, by name. Raises `ClickException`.
+
+        To `missing` a sentence is added for each workload of which the API server refuses pods.
+        """
         from berth.api.errors import TransportError
 
         try:
-            found = asyncio.run(_looked_up(access, self))
+            found = asyncio.run(_looked_up(access, self, [] if missing is None else missing))
         except TransportError as error:
             raise click.ClickException(f"the pods cannot be looked up in the cluster: {error}") from None
         by_key = {pod.key: pod for pod in sorted(found, key=lambda pod: (bool(pod.node), pod.key))}
@@ -104,7 +107,7 @@ def chosen_by(names: Iterable[str], namespace: str, selector: str = "", *, every
     return Chosen(tuple(pods), tuple(workloads), selector, "" if everywhere else namespace or "default")
 
 
-async def _looked_up(access: "ClusterAccess", chosen: Chosen) -> list[ChosenPod]:
+async def _looked_up(access: "ClusterAccess", chosen: Chosen, missing: list[str]) -> list[ChosenPod]:
     from berth.kube.http.client import HttpTransport
 
     transport = HttpTransport(access)
@@ -113,7 +116,7 @@ async def _looked_up(access: "ClusterAccess", chosen: Chosen) -> list[ChosenPod]
         if chosen.selector:
             found += await _listed(transport, RESOURCES["Pod"], chosen.namespace, chosen.selector)
         for resource, namespace, name in chosen.workloads:
-            found += await _of_workload(transport, resource, namespace, name)
+            found += await _of_workload(transport, resource, namespace, name, missing)
         return [_chosen(manifest) for manifest in found]
     finally:
         await transport.close()
@@ -124,7 +127,9 @@ def _chosen(manifest: Json) -> ChosenPod:
     return ChosenPod(metadata.get("namespace", ""), metadata["name"], manifest)
 
 
-async def _of_workload(transport: "HttpTransport", resource: Resource, namespace: str, name: str) -> list[Json]:
+async def _of_workload(
+    transport: "HttpTransport", resource: Resource, namespace: str, name: str, missing: list[str]
+) -> list[Json]:
     from berth.api.errors import ApiError
 
     try:
@@ -143,7 +148,18 @@ async def _of_workload(transport: "HttpTransport", resource: Resource, namespace
         sets = await _listed(transport, RESOURCES["ReplicaSet"], namespace, selector)
         owners = {each["metadata"].get("uid") for each in sets if _controller(each) in owners}
     pods = await _listed(transport, RESOURCES["Pod"], namespace, selector)
-    return [pod for pod in pods if _controller(pod) in owners]
+    pods = [pod for pod in pods if _controller(pod) in owners]
+    if why := _refusal(workload):
+        wanted = (workload.get("spec") or {}).get("replicas", 1)
+        missing.append(f"{resource.kind} {namespace}/{name} has {len(pods)} of its {wanted} pods: {why}")
+    return pods
+
+
+def _refusal(workload: Json) -> str:
+    """Return what the API server says to the controller that makes the pods, where it refuses them."""
+    conditions = (workload.get("status") or {}).get("conditions") or ()
+    found = (each for each in conditions if each.get("type") == "ReplicaFailure" and each.get("status") == "True")
+    return next((f"the API server refuses more: {each.get('message') or each.get('reason')}" for each in found), "")
 
 
 def _few(resource: Resource, names: list[str], namespace: str) -> str:

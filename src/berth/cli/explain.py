@@ -64,6 +64,8 @@ class _Found(NamedTuple):
     """Pods that the table has no room for."""
     hints: tuple[str, ...] = ()
     """What was typed and is not there, in sentences."""
+    missing: tuple[str, ...] = ()
+    """A sentence for each workload of which the API server refuses pods."""
 
 
 @click.command("explain", short_help="Why a pod went where it went, or why it is pending.")
@@ -150,7 +152,8 @@ def command(
             return look_at_shadows(scheduler, chosen)
         if chosen.is_anything:
             most = None if output != "table" else ROWS_SHOWN
-            return explainer.look_at(pods_of(chosen, scheduler), most)
+            missing: list[str] = []
+            return explainer.look_at(pods_of(chosen, scheduler, missing), most)._replace(missing=tuple(missing))
         if output == "name":
             return _Found(scheduler.ask("/debug/queue", "what is pending"))
         path = f"/debug/pending?{urlencode({'namespace': namespace})}"
@@ -166,6 +169,8 @@ def command(
 
             show_shadows(found.value, console_for(output), [pod.key for pod in chosen.names])
         elif chosen.is_anything:
+            for message in found.missing:
+                click.echo(f"{legible(message)}.\n")
             _print_reports(found, output)
         else:
             from berth.cli.explain_output import show_pending
@@ -212,13 +217,18 @@ def look_at_shadows(scheduler: SchedulerInUse, chosen: Chosen) -> _Found:
     return _Found(scheduler.ask(f"/debug/shadows?{urlencode({'pod': pod})}", "its shadow profiles"))
 
 
-def pods_of(chosen: Chosen, scheduler: SchedulerInUse) -> Sequence[ChosenPod]:
-    """Return the pods that are meant. Raises `click.ClickException` where there are none."""
+def pods_of(chosen: Chosen, scheduler: SchedulerInUse, missing: list[str]) -> Sequence[ChosenPod]:
+    """Return the pods that are meant; `missing` is as with `Chosen.pods`.
+
+    Raises `click.ClickException` where there are none.
+    """
     if not chosen.asks_the_cluster:
         return chosen.names
-    pods = chosen.pods(scheduler.access)
+    pods = chosen.pods(scheduler.access, missing)
     if pods:
         return pods
+    if missing:
+        raise click.ClickException("; ".join(missing))
     where = f" in namespace {chosen.namespace}" if chosen.namespace else ""
     if chosen.selector:
         also = "; -A looks into all namespaces" if where else ""

@@ -295,18 +295,37 @@ def _of_workload(site: "Site", kind: str, key: str) -> "Pod | Help":
             if owner is not None:
                 pods.setdefault(owner, []).append(pod)
     made = pods.get((kind, key), ())
+    refusal = _refusal(site, kind, key, len(made))
+    if not made and refusal:
+        raise click.ClickException(f"{kind} {key} has no pods: {refusal}")
     if not made:
         hint = nearest(key, [name for of_kind, name in pods if of_kind == kind])
         raise click.ClickException(f"{kind} {key} has no pods in the cluster{hint or '; -f asks about its manifest'}")
     pending = next((pod for pod in made if not pod.spec.node_name), None)
     if pending is not None:
+        if refusal:
+            warn(f"{kind} {key}: {refusal}")
         return pending
     manifest = site.manifest(kind, key)
     wanted = 0 if manifest is None else manifest.replicas or 0
     message = "all that its controller has made run, and need no help"
-    if wanted > len(made):
-        message += f"; it has made {len(made)} of {wanted}, and its events say why not more, such as a quota"
+    if refusal:
+        message = f"{refusal}; {message}"
+    elif wanted > len(made):
+        message += f"; it has made {len(made)} of {wanted}, and its events say why not more"
     return Help(made[0].key, "runs", message, workload=f"{kind}/{key}", replicas=len(made))
+
+
+def _refusal(site: "Site", kind: str, key: str, made: int) -> str:
+    """Say why the API server refuses the pods that a workload lacks; empty where it lacks none or may make more."""
+    from berth_workbench.simulation.admission import AdmissionGate
+
+    manifest = site.manifest(kind, key)
+    if manifest is None or manifest.replicas is None or manifest.replicas <= made:
+        return ""
+    _, why = AdmissionGate(site.cluster.admission).let_in(manifest.template)
+    lacking = manifest.replicas - made
+    return f"the API server refuses {lacking} of its {manifest.replicas} pods: {why}" if why else ""
 
 
 def _of_manifests(

@@ -114,6 +114,11 @@ def test_a_workload_that_runs(tmp_path):
     code, printed = run("rs/web", "--what-would-help", "--cluster", str(file))
     assert code == 0
     assert "it has made 2 of 3, and its events say why not more" in " ".join(printed.split())
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+    file.write_text(json.dumps({"kind": "List", "items": [node, replica_set, *pods, quota]}))
+    printed = " ".join(run("rs/web", "--what-would-help", "--cluster", str(file))[1].split())
+    why = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"
+    assert f"the API server refuses 1 of its 3 pods: {why}" in printed
 
 
 def test_without_a_name_all_that_stays_pending(shop):
