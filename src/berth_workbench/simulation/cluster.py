@@ -205,19 +205,20 @@ class SimulatedCluster(UndoableCluster):
         """
         given = list(objects)
         claims = [each for each in given if isinstance(each, PersistentVolumeClaim | ResourceClaim)]
-        pods = {each.metadata.uid: each for each in given if isinstance(each, Pod)}
+        pods = [each for each in given if isinstance(each, Pod)]
+        uids = {each.metadata.uid for each in pods}
         own: dict[str, list[Struct]] = {}
         self.add(each for each in given if not isinstance(each, Pod | PersistentVolumeClaim | ResourceClaim))
         lacking: dict[str, tuple[Struct, str]] = {}
         for claim in claims:
-            owner = next((each.uid for each in claim.metadata.owner_references if each.uid in pods), None)
+            owner = next((each.uid for each in claim.metadata.owner_references if each.uid in uids), None)
             if owner is not None:
                 own.setdefault(owner, []).append(claim)
             elif why := self.make_claim(claim):
                 lacking[key_of(claim)] = claim, why
-        for uid, pod in pods.items():
+        for pod in pods:
             missing = [lacking[key] for key in _claims_before(pod) if key in lacking]
-            self._make(pod, own.get(uid, ()), missing)
+            self._make(pod, own.get(pod.metadata.uid, ()), missing)
 
     def _make(self, pod: Pod, own: Sequence[Struct], missing: Sequence[tuple[Struct, str]]) -> None:
         """Make a new pod and then what is its own, unless it is refused or lacks what its controller makes before."""

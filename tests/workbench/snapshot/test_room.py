@@ -53,12 +53,12 @@ def test_many_objects_that_are_none_take_little_more_room_than_their_text(tmp_pa
 
 
 LINES = {
-    "lines": b'{"kind":"A"}\n' * 3000,
-    "a snapshot": HEADER + b'{"kind":"A"}\n' * 3000,
-    "a list": b'{"kind":"List","items":[' + b'{"kind":"A"},' * 3000 + b'{"kind":"A"}]}',
-    "an array": b"[" + b'{"kind":"A"},' * 3000 + b'{"kind":"A"}]',
-    "YAML documents": b"---\nkind: A\n" * 3000,
-    "a YAML list": b"kind: List\nitems:\n" + b"- kind: A\n" * 3000,
+    "lines": b'{"kind":"Pod"}\n' * 3000,
+    "a snapshot": HEADER + b'{"kind":"Pod"}\n' * 3000,
+    "a list": b'{"kind":"List","items":[' + b'{"kind":"Pod"},' * 3000 + b'{"kind":"Pod"}]}',
+    "an array": b"[" + b'{"kind":"Pod"},' * 3000 + b'{"kind":"Pod"}]',
+    "YAML documents": b"---\nkind: Pod\n" * 3000,
+    "a YAML list": b"kind: List\nitems:\n" + b"- kind: Pod\n" * 3000,
 }
 
 
