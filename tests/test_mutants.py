@@ -35,6 +35,11 @@ DIRECTED = "tests/faults/test_directed.py"
 HTTP = "tests/kube/http/test_client.py"
 CURL = "tests/kube/http/test_curl.py"
 
+MINDS = "test_a_filter_that_goes_by_objects_changes_its_mind_and_nothing_else_changes"
+RUNS = "tests/engine/test_alike.py::test_a_run_ends_with"
+ROOM = "test_a_column_that_goes_again_for_one_that_comes_after_it_is_there_for_who_asked_for_both"
+STANDING = "memos.drops, memos.epochs, memos.world, memos.enabled,"
+
 RANDOM_ROW = "rows[self._rng.randrange(len(rows))]"
 OVERDUE = "now >= state.deadline"
 RULES = "msgspec.structs.replace(rules, registry=generation_of(config).registry)"
@@ -127,6 +132,33 @@ MUTANTS = {
         "self._fresh_until_s = self._loop.time() + UNCHECKED_S",
         "pass",
         (f"{CURL}::test_a_kept_connection_that_the_server_has_closed_meanwhile",),
+    ),
+    "rankings: of a mask that was computed anew": Mutant(
+        "if rows is None or found.mask is not mask:",
+        "if rows is None:",
+        (f"tests/engine/remembered/test_lives.py::{MINDS}[by node]",),
+    ),
+    "rankings by domain: of a mask that was computed anew": Mutant(
+        "if rows is None or found.mask is not mask or",
+        "if rows is None or",
+        (f"tests/engine/remembered/test_lives.py::{MINDS}[by zone]",),
+    ),
+    "runs: with columns that were given up": Mutant(
+        STANDING, STANDING.replace("memos.drops, ", ""), (f"{RUNS}[columns are given up]",)
+    ),
+    "runs: with columns that were computed anew": Mutant(
+        STANDING, STANDING.replace("memos.epochs, ", ""), (f"{RUNS}[a column is kept for the first time]",)
+    ),
+    "runs: beside objects that have changed": Mutant(
+        STANDING, STANDING.replace("memos.world, ", ""), (f"{RUNS}[an object changes]",)
+    ),
+    "columns: emptied for later ones": Mutant(
+        "if drops != self.drops:", "if False:", (f"tests/engine/test_memo.py::{ROOM}",)
+    ),
+    "kept rejections: by the places of all": Mutant(
+        "found.sum_key, plan.lasting_plugins, lasting)",
+        "found.sum_key, [verdict.plugin for verdict in verdicts], entries)",
+        ("tests/engine/test_rejections.py::test_pods_that_other_plugins_are_asked_about_are_not_told_their_reasons",),
     ),
     "WithBindTimeoutSeconds: not passed on": Mutant(
         '{"bindTimeoutSeconds": doc.bind_timeout_seconds}', '{"bindTimeoutSeconds": 600}', (BIND_TIME,)

@@ -175,6 +175,8 @@ def test_a_run_of_pods_that_differ_in_labels_takes_those_of_which_the_plugins_re
     assert reading.goes_on()
     from msgspec.structs import force_setattr
 
+    larger = make_pod("larger").label("app", "x").label("tier", "s").owned_by("ReplicaSet", "x").request(cpu="200m")
+    assert not begun.run.takes(begun.core.intake.info(larger.build())), "it differs in more than labels"
     elsewhere = begun.pod()
     force_setattr(elsewhere, "profile_name", "another")
     assert not begun.run.takes(elsewhere)

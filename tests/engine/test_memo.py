@@ -344,3 +344,11 @@ def test_a_column_that_goes_again_for_one_that_comes_after_it_is_there_for_who_a
         entries = kept.memos.refresh(slots, CycleState(), make_pod().info())
         assert [len(entry.column) for entry in entries] == [8, 8, 8]
         assert [entry.is_kept for entry in entries].count(True) <= 1
+
+
+def test_with_memos_off_no_sum_is_kept_whatever_its_key():
+    kept = Kept()
+    sums, entry = Sums(kept.memos), kept.entry()
+    assert sums.passing(MemoKey("p"), [entry]) is sums.passing(MemoKey("p"), [entry])
+    with kept.memos.switched(on=False):
+        assert sums.passing(MemoKey("p"), [entry]) is not sums.passing(MemoKey("p"), [entry])

@@ -55,10 +55,19 @@ def config_of(habits: list[Habits], *, in_tree: bool, percentage: int | None = N
 class Life:
     """One cluster. `at_once` lets it bind pods at once, and so place alike ones in runs."""
 
-    def __init__(self, seed: int, *, at_once: bool = False, habits: list[Habits] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        at_once: bool = False,
+        habits: list[Habits] | None = None,
+        in_tree: bool | None = None,
+        size: int = 0,
+        is_zoned: bool = False,
+    ) -> None:
         self.rng = rng = Random(seed)
         self.habits = habits or some_profile(rng, is_tame=at_once and rng.random() < 0.6)
-        in_tree = options.pop("in_tree", rng.random() < 0.2)
+        in_tree = rng.random() < 0.2 if in_tree is None else in_tree
         checks_all = rng.random() < 0.05
         self.drawn, self.later = Drawn(seed), Later()
         # As guests their answers are looked at more closely, and in one life in ten what they promise, too.
@@ -69,7 +78,6 @@ class Life:
             check_promises=int(is_guest),
             build=partial(build_core, break_ties=lambda _table: self.drawn),
             seed=seed,
-            **options,
         )
         self.at_once = at_once
         if at_once:
@@ -77,7 +85,7 @@ class Life:
         if rng.random() < 0.15:
             internals.have_little_room(self.cluster.core, rng.choice((2000, 6000)))
         self.births, self.decided, self.in_runs = 0, 0, 0
-        self.size, self._unzoned = rng.choice(SIZES), rng.choice((0, 0, 0, 0.1))
+        self.size, self._unzoned = size or rng.choice(SIZES), 0 if is_zoned else rng.choice((0, 0, 0, 0.1))
         self.templates = [self._template() for _ in range(rng.choice((1, 1, 1, 2, 3)))]
         # Few kinds of things happen in one life, so that what is remembered of the rest has time to become wrong.
         self._acts = rng.sample(self._all_acts(), rng.choice((2, 3, 4, 8)))

@@ -2,8 +2,10 @@
 
 import pytest
 
+from berth.framework.promises import Dependency, Objects
 from tests.effort import looks_everywhere
 from tests.engine.remembered.lives import Life
+from tests.engine.remembered.made_up import KINDS, ON_ZONES, ZONES, Habits
 
 LIVES = 10
 """So many lives are one case."""
@@ -22,6 +24,25 @@ def test_whatever_happens_what_is_remembered_is_what_is_worked_out_afresh(at_onc
 def test_so_it_is_in_longer_lives(at_once, case):
     for seed in range(10_000 + case * LIVES, 10_000 + (case + 1) * LIVES):
         Life(seed, at_once=at_once).live(40)
+
+
+ON_NODE, OBJECTS = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE}), Objects(KINDS[:1])
+BY_OBJECTS = Habits("A", filter_on=frozenset({Dependency.NODE, OBJECTS}), filter_forms=frozenset({"columns"}))
+BY_ROW = Habits("B", score_on=ON_NODE, score_forms=frozenset({"columns", "row"}))
+BY_ZONE = Habits("C", score_by="zone", score_on=ON_ZONES, score_forms=ZONES)
+
+
+@pytest.mark.parametrize("habits", [(BY_OBJECTS, BY_ROW), (BY_OBJECTS, BY_ROW, BY_ZONE)], ids=["by node", "by zone"])
+def test_a_filter_that_goes_by_objects_changes_its_mind_and_nothing_else_changes(habits):
+    """Its column is computed as a whole then, and those that are ranked with it are as they were."""
+    for seed in range(4):
+        life = Life(seed, habits=list(habits), in_tree=False, size=9, is_zoned=True)
+        for _ in range(8):
+            for _ in range(3):
+                life.cluster.put(life._born(life.templates[0]))
+                life.decide(1)
+            life._object_changes()
+        assert life.decided > 20
 
 
 def test_lives_are_such_that_something_can_go_wrong():
