@@ -189,6 +189,7 @@ def _notes(site: Site, groups: Sequence[NodeGroup]) -> Iterable[str]:
     if site.cluster.leaves_out_extenders:
         yield EXTENDERS_LEFT_OUT
     yield from missing_resources(site.cluster, _waiting(site.cluster.of(Pod)), (each.model for each in groups))
+    yield from site.cluster.refused_in_words()
     for each in groups:
         if len(each.members) < each.spec.min:
             yield f"group {each.spec.name} has {len(each.members)} nodes, fewer than its min of {each.spec.min}"

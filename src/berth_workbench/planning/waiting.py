@@ -167,6 +167,7 @@ def _answered(
             by_deadlines -= {name for name in by_deadlines if other.places.get(name, (math.inf,))[0] <= places[name][0]}
     waiting = [name for name in names if name not in places]
     notes = list(missing_resources(cluster, (cluster.objects["Pod", name] for name in sorted(waiting))))
+    notes += cluster.refused_in_words()
     because = {name: life.failed[name] for name in waiting if name in life.failed}
     held = {name: what_holds(cluster, cluster.objects["Pod", name]) for name in waiting if name not in because}
     held = {name: why for name, why in held.items() if why}

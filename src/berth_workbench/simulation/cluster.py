@@ -247,6 +247,15 @@ class SimulatedCluster(UndoableCluster):
             self._api_calls.provide(claim)
         return ""
 
+    def refused_in_words(self) -> Iterator[str]:
+        """Yield a sentence for each reason for which the API server refuses pods, for answers that are about others."""
+        keys: dict[str, list[str]] = {}
+        for key, each in self.refused.items():
+            keys.setdefault(each.why, []).append(key)
+        for why, names in keys.items():
+            who = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods such as {names[0]}"
+            yield f"the API server refuses {who}: {why}"
+
     def forget_refused(self, owners: Iterable[tuple[str, str]]) -> None:
         """Have controllers, by kind and `namespace/name`, try no more to make the pods that were refused."""
         kept = set(owners)

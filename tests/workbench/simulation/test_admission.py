@@ -72,6 +72,8 @@ def test_what_is_refused_has_no_place_and_counts_for_nothing():
     assert whys(site) == [FULL.format(3, 3)]
     assert [(each.node is None, each.is_refused) for each in result.pods] == [(False, False)] * 3 + [(True, True)]
     assert result.after.pods == 3
+    told = f"the API server refuses pod {next(iter(site.cluster.refused))}: {FULL.format(3, 3)}"
+    assert list(site.cluster.refused_in_words()) == [told]
 
 
 def test_a_pod_that_is_made_again_may_be_refused_where_the_quota_was_narrowed_since():
