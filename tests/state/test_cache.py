@@ -279,3 +279,15 @@ def counts_of(found):
         )
         for name, row in table.row_of.items()
     } | {"priorities": table.pods_by_priority, "states": sorted(found.states())}
+
+
+def test_room_is_made_once_and_nothing_grows_until_it_is_used_up():
+    cache = Cache(capacity=2)
+    cache.put_node(make_node("n0").build())
+    cache.make_room(5)
+    capacity = cache.table.capacity
+    assert capacity >= 6
+    for at in range(1, 6):
+        cache.put_node(make_node(f"n{at}").build())
+    cache.make_room(0)
+    assert cache.table.capacity == cache.index.capacity == capacity

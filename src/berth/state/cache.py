@@ -107,6 +107,11 @@ class Cache:
         self._match_capacity()
         return row
 
+    def make_room(self, nodes: int) -> None:
+        """Have rows for so many more nodes, so that the table does not grow in the middle of what looks at masks."""
+        self.table.make_room(nodes)
+        self._match_capacity()
+
     def remove_node(self, name: str) -> bool:
         """Forget a node; its pods stay counted until they go. Return whether it was known."""
         if name not in self.table.row_of:

@@ -178,6 +178,12 @@ class WritableNodeTable(NodeTable):
             list.__setitem__(self.names, row, name)
         return row
 
+    def make_room(self, rows: int) -> None:
+        """Have so many rows free, so that masks which are made now still fit once so many nodes have come."""
+        if len(self._free) < rows:
+            self._order = None
+            self._grow(self.capacity + rows - len(self._free))
+
     def remove_node(self, name: str) -> None:
         """Forget what the node object said; with its last pod the row is free for another node."""
         row = self.row_of[name]

@@ -7,7 +7,7 @@ import msgspec
 
 from berth.api.near_names import nearest
 from berth.api.pod import Pod
-from berth_workbench.planning.help.additions import Adding, add_missing_objects
+from berth_workbench.planning.help.additions import MOST_NODES, Adding, add_missing_objects
 from berth_workbench.planning.help.all_needs import gather
 from berth_workbench.planning.help.combinations import Combining
 from berth_workbench.planning.help.consequences import Consequences
@@ -58,6 +58,7 @@ def what_would_help(
     exist.
     """
     prover = ChangeProver(cluster, max_trials, watch)
+    cluster.core.cache.make_room(MOST_NODES)  # what is found of a need is held against what is found later
 
     def searched(question: PodQuestion, consequences: Consequences | None = None) -> Help:
         return _Search(question, prover.ask(question.info), sources, ending, consequences).run()

@@ -106,6 +106,16 @@ def test_a_template_of_claims_that_is_missing_is_told_since_the_scheduler_only_w
     assert World(pod, *nodes()).help(documents=known).missing == ()
 
 
+@pytest.mark.parametrize("count", [62, 63, 64])
+def test_a_search_adds_nodes_whether_or_not_the_table_of_nodes_is_full(count):
+    """What was found of each node's needs is looked at again once nodes were added, of which the table has to grow."""
+    full = [make_pod(f"w{at}").request(cpu="4").node(f"n{at}") for at in range(count)]
+    workload = [make_pod(f"p{at}").request(cpu="3").owned_by("ReplicaSet", "p") for at in range(4)]
+    found = World(workload[0], *nodes(count), *full, *workload[1:]).help()
+    (more,) = (each for each in found.changes if each.kind == "node")
+    assert more.what.startswith("add 4 nodes like n0 ") and more.still_pending == 0
+
+
 def pooled(*names):
     return [make_node(name).label("pool", name[:3]).capacity(cpu="4", memory="8Gi", pods="9") for name in names]
 
