@@ -181,8 +181,10 @@ class MoveSearch:
                 return False
             site.settle()
             set_unschedulable(site, name, unschedulable=False)
-            places = {pod.key: cluster.objects["Pod", pod.key].spec.node_name for pod in leaving}
-            if not all(places.values()):
+            # One that has ended, or that another has preempted for good, is gone: that is no move.
+            again = {pod.key: cluster.objects.get(("Pod", pod.key)) for pod in leaving}
+            places = {key: pod.spec.node_name for key, pod in again.items() if pod is not None}
+            if not all(places.get(pod.key) for pod in leaving):
                 return False
             site.settle()
             if len(cluster.evictions) > preempted or len(self._wanting()) >= waiting:
