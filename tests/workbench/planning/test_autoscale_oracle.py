@@ -349,7 +349,7 @@ def one_fewer(more):
     return [{**counts, name: count - 1} for name, count in counts.items()]
 
 
-@worlds(12)
+@worlds(6)
 def test_what_is_told_is_what_comes_of_it(seeds):
     added = gangs = removed = 0
     for seed in seeds:

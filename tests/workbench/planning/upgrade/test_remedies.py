@@ -1,4 +1,6 @@
-"""What is told to free blocked pods is applied to a fresh cluster and planned anew: they go, and with less they do not.
+"""What is told to free blocked pods is applied to a fresh cluster and planned anew: no budget keeps them any more.
+
+With a little less of it, one does.
 
 Random mixed worlds, with tighter budgets and pods that are not ready. And surge nodes that would stay behind.
 """
@@ -145,7 +147,7 @@ class Untold:
         return list(self._blocked)
 
 
-@worlds(3)
+@worlds(2)
 def test_what_is_told_to_free_a_pod_frees_it_and_less_does_not(seeds, monkeypatch):
     kinds = set()
     for seed in seeds:
@@ -168,10 +170,11 @@ def test_what_is_told_to_free_a_pod_frees_it_and_less_does_not(seeds, monkeypatc
 
 
 def kept_by(plan):
-    return {each.pod for node in plan.blocked for each in node.pods}
+    """The pods that budgets keep; those that have no other place are another matter."""
+    return {each.pod for node in plan.blocked for each in node.pods if each.budget}
 
 
-@worlds(3)
+@worlds(2)
 def test_no_surge_node_stays_behind_where_fewer_at_a_time_leave_none(seeds):
     for seed in seeds:
         world = Guarded(seed)
