@@ -1,9 +1,7 @@
 """What would let the pods go that budgets keep on their nodes, each remedy tried before it is told.
 
-The search asks when its plan is made, with the cluster as it is then: whatever else was in the way has gone by now. A
-remedy changes objects in a trial (pods that become healthy, more replicas, other bounds); then the nodes that were
-blocked are gone through again. Of each kind the least change is told with which the pod can go: a bound in between
-changes nothing, since it is the number of healthy pods that counts.
+A remedy changes objects in a trial (pods that become healthy, more replicas, other bounds). Then it is planned again,
+or the nodes that were blocked are gone through again. Of each kind the least change is told with which the pod can go.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +23,8 @@ REPLICAS_AT_MOST = 3
 """With more replicas than so many more it is not tried."""
 PODS_AT_MOST = 3
 """So many of a budget's pods are tried to become healthy alone; then all of them."""
+BOUNDS_AT_MOST = 4
+"""So many more pods than are healthy are demanded at most by a bound that is tried."""
 NODES_AT_MOST = 100
 """For so many nodes it is looked what would free their pods."""
 
@@ -90,7 +90,8 @@ class BudgetRemedies:
             kept = self._go_through([node.node for node in self._blocked if node.node in names])
             return {(name, pod.pod) for name, pods in kept.items() for pod in pods}
         finally:
-            self._cluster.undo()
+            if self._cluster.is_tried_on:  # who is stopped has taken everything back
+                self._cluster.undo()
 
     # -- the remedies ------------------------------------------------------------------------------------------------
 
@@ -139,13 +140,15 @@ class BudgetRemedies:
         return len(cluster.evictions) == evicted and all(cluster.objects["Pod", key].spec.node_name for key in keys)
 
     def _other_bounds(self, key: str) -> Iterator[_Remedy]:
-        """With as many demanded as are healthy, one that is not may go; with one fewer any."""
+        """With as many demanded as are healthy, one that is not may go; with one fewer any.
+
+        More may be demanded where pods become healthy as their nodes are upgraded.
+        """
         budget: PodDisruptionBudget = self._cluster.objects["PodDisruptionBudget", key]
         status, replace = budget.status, msgspec.structs.replace
         is_least = budget.spec.max_unavailable is None
-        for demanded in (status.current_healthy, status.current_healthy - 1):
-            if not 0 <= demanded < status.desired_healthy:
-                continue
+        most = min(status.desired_healthy - 1, status.current_healthy + BOUNDS_AT_MOST)
+        for demanded in range(most, max(status.current_healthy - 1, 0) - 1, -1):
             bound = demanded if is_least else status.expected_pods - demanded
             spec = (
                 replace(budget.spec, min_available=bound) if is_least else replace(budget.spec, max_unavailable=bound)

@@ -9,6 +9,7 @@ are tried, and the plan is the one that leaves the fewest behind.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated
@@ -38,6 +39,8 @@ from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 
+WHOLE_PLANS_BELOW = 2_000
+"""Where no more evictions were tried for a plan, a remedy is tried with a whole plan."""
 ROUNDS = 4
 """So often a pool is gone through with the surge nodes that were needed the time before."""
 
@@ -73,25 +76,51 @@ def plan_upgrade(situation: Situation, request: UpgradeRequest, watch: WorkWatch
     Raises `ChangeError` for nodes or pools that are not there, `ObjectError`, `ConfigError`, `StuckError`, and
     `StoppedError` where it is stopped before anything was tried.
     """
-    plan = UpgradeSearch(situation.site(watch), request, watch).plan()
+    search = UpgradeSearch(situation.site(watch), request, watch)
+    plan, asked = search.plan(), request
     left = request.effort - plan.tried
     for limit in _fewer(plan.surge) if plan.is_complete else ():
         if not plan.left_behind or left <= 0 or watch.is_stopped:
             break
         fewer = msgspec.structs.replace(request, max_surge=limit, effort=left)
         try:
-            other = UpgradeSearch(situation.site(watch), fewer, watch).plan()
+            other = UpgradeSearch(situation.site(watch), fewer, watch)
+            found = other.plan()
         except StoppedError:
             break
-        left -= other.tried
-        if other.is_complete and len(other.blocked) <= len(plan.blocked):
-            plan = min(plan, other, key=lambda each: len(each.left_behind))
+        left -= found.tried
+        is_better = len(found.left_behind) < len(plan.left_behind) and len(found.blocked) <= len(plan.blocked)
+        if found.is_complete and is_better:
+            search, plan, asked = other, found, fewer
+    with suppress(StoppedError):
+        if plan.blocked and plan.is_complete and plan.tried < request.effort:
+            return msgspec.structs.replace(plan, blocked=tuple(_with_remedies(situation, asked, watch, search, plan)))
     return plan
+
+
+def _with_remedies(
+    situation: Situation, request: UpgradeRequest, watch: WorkWatch, search: "UpgradeSearch", plan: UpgradePlan
+) -> list[BlockedNode]:
+    """Return the blocked nodes with what would free them: by a whole plan for each remedy, where that is quickly made.
+
+    Where it is not, the blocked nodes alone are gone through, on the cluster as it is after the plan.
+    """
+    if plan.tried > WHOLE_PLANS_BELOW:
+        watch.begin("trying what would free the pods of blocked nodes")
+        return BudgetRemedies(search.site, plan.blocked, search.still_blocked).told()
+    site = situation.site(watch)
+    site.settle()
+
+    def again(_names: Sequence[str]) -> Blocked:
+        return {each.node: each.pods for each in UpgradeSearch(site, request, watch).plan().blocked}
+
+    return BudgetRemedies(site, plan.blocked, again).told()
 
 
 def _fewer(surge: int) -> list[int]:
     """Return some smaller numbers of surge nodes, the largest first."""
-    return sorted({limit for limit in (surge - 1, surge // 2, surge // 4, 1) if 0 < limit < surge}, reverse=True)
+    limits = {*range(surge - 4, surge), surge // 2, surge // 4, 1}
+    return sorted((limit for limit in limits if 0 < limit < surge), reverse=True)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -117,7 +146,7 @@ class UpgradeSearch:
 
     def __init__(self, site: Site, request: UpgradeRequest, watch: WorkWatch = UNWATCHED) -> None:
         """Let the scheduler place what it can before the plan begins."""
-        self._site = site
+        self.site = site
         self._cluster = cluster = site.cluster
         self._request = request
         self._watch = watch
@@ -143,9 +172,6 @@ class UpgradeSearch:
                 self._upgrade(pool, names)
             if len(self._pools) > 1:
                 self._upgrade_what_was_blocked()
-            if not self._is_spent:
-                self._watch.begin("trying what would free the pods of blocked nodes")
-                self._blocked = BudgetRemedies(self._site, self._blocked, self._still_blocked).told()
         except StoppedError:
             is_complete = False
             self._cluster.undo_all()
@@ -168,7 +194,7 @@ class UpgradeSearch:
             is_complete=is_complete,
         )
 
-    def _still_blocked(self, names: Sequence[str]) -> Blocked:
+    def still_blocked(self, names: Sequence[str]) -> Blocked:
         """Go through nodes again that were blocked, of whichever pools, and return those that still are."""
         return self._tried("", names, _Run(), may_add=True).blocked
 

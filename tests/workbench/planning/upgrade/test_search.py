@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.planning.upgrade.search import UpgradeRequest
+from berth_workbench.planning.upgrade.search import UpgradeRequest, UpgradeSearch
 from berth_workbench.simulation.changes import ChangeError
+from berth_workbench.simulation.watch import UNWATCHED
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
-from tests.workbench.asking import plan_upgrade
+from tests.workbench.asking import plan_upgrade, situation
 
 SEEDS = range(15)
 
@@ -271,6 +272,15 @@ def test_a_plan_holds_by_plain_counting(seed, at_once):
                 del world.size[name]
         assert not world.overfull()
     assert sum(not name for name in world.on.values()) <= sum(not name for name in Counted(seed).on.values())
+
+
+def test_no_surge_node_stays_behind_where_fewer_at_a_time_leave_none():
+    """In this cluster four at a time fill one another's gaps, so that one has no place to send its pods to."""
+    world = Counted(33)
+    found = situation(Snapshot([Document(each["kind"], each, "a test") for each in world.objects]))
+    assert UpgradeSearch(found.site(UNWATCHED), UpgradeRequest()).plan().left_behind == ("n0-new-1",)
+    plan = plan_of(world.objects)
+    assert (plan.surge, plan.left_behind, plan.blocked, plan.notes) == (3, (), (), ())
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
