@@ -173,6 +173,7 @@ def test_a_plugin_is_asked_about_what_has_changed(point, forms, depends_on):
     for change in CHANGES:
         change(asked)
         assert asked.calls() == calls_expected(point, own, needs, change), change.__name__
+        assert asked.calls() == calls_expected(point, own, needs, nothing), f"{change.__name__}, once more"
 
 
 def calls_expected(point, own, needs, change):
