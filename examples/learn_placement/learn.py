@@ -1,7 +1,7 @@
 """Learns where to put pods on a GPU cluster, on one core in minutes, and says whether that was worth it.
 
     pip install -r requirements.txt  # beside Berth with its extra gym
-    python learn.py --minutes 3
+    python learn.py --generations 40
 
 A policy is a small network that scores each node on which a pod fits; the best one gets the pod. CMA-ES (the library
 `cma`) changes its weights so that pods wait less, over generated days that it has not seen before in each generation.
@@ -92,20 +92,22 @@ def interval(values):
     return float(np.mean(values)), 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
-def learn(seconds, seed=1):
-    """Return the weights that were best on average, and the curve: seconds, and the mean of each generation."""
+def learn(generations, seed=1):
+    """Return the weights that were best on average, and the curve: seconds, and the mean of each generation.
+
+    The budget is in generations, so that what is learned does not depend on how fast the machine is.
+    """
     import cma  # only learning needs it
 
     search = cma.CMAEvolutionStrategy(np.zeros(SIZE), 0.5, {"seed": seed, "verbose": -9, "popsize": 12})
-    began, curve, generation = time.process_time(), [], 0
-    while time.process_time() - began < seconds:
+    began, curve = time.process_time(), []
+    for generation in range(generations):
         tried = search.ask()
         days = (2 * generation + 1, 2 * generation + 2)  # new days each time, the same for all that are compared
         costs = [sum(lived(policy(each), day) for day in days) for each in tried]
         search.tell(tried, costs)
-        generation += 1
         curve.append((time.process_time() - began, float(np.mean(costs)) / len(days)))
-        print(f"generation {generation}: {curve[-1][1]:.1f} hours waited", flush=True)
+        print(f"generation {generation + 1}: {curve[-1][1]:.1f} hours waited", flush=True)
     return search.result.xfavorite, curve
 
 
@@ -191,12 +193,12 @@ profiles:
 def main():
     """Learn, judge, and write what was learned."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=3.0, help="CPU time for learning")
+    parser.add_argument("--generations", type=int, default=40, help="how long it learns: 24 days are lived in each")
     parser.add_argument("--days", type=int, default=60, help="days on which policies are judged")
     parser.add_argument("--curve", type=Path, help="draw how it was learned into this file, .svg or .png")
     parser.add_argument("--out", type=Path, default=Path())
     given = parser.parse_args()
-    vector, curve = learn(60 * given.minutes)
+    vector, curve = learn(given.generations)
     if given.curve:
         draw_curve(curve, given.curve)
     judge(vector, given.days)

@@ -62,14 +62,14 @@ def listed(directory, *arguments, code=0):
 def test_every_block_of_the_tutorial_is_a_file_or_a_command():
     assert set(blocks()) == {
         "quiet_rack.py", "app_limit.py", "by_quota.py", "seats.py", "together.py", "gentle.py",
-        "cool_rack.py", "tests/test_plugins.py", "pyproject.toml", "config.yaml",
+        "cool_rack.py", "stamp.py", "tests/test_plugins.py", "pyproject.toml", "config.yaml",
     }  # fmt: skip
     languages = set(re.findall(r"^```(\w+)$", TUTORIAL, re.MULTILINE))
     assert languages == {"python", "toml", "yaml", "console"}
 
 
 def test_the_tutorials_tests_pass(directory):
-    assert "10 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    assert "11 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
 @pytest.mark.long

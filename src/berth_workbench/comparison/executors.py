@@ -5,6 +5,7 @@ The caller may stop it: what has come by then is kept, all else is given up.
 """
 
 import queue
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ from berth_workbench.simulation.processes import spread
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
 
 LOOK_EVERY_S = 0.2
+MOST_TIMES_AGAIN = 3
+"""So often a run is tried again that the cluster has given up, each time with its load sent anew."""
 """How often is looked whether to stop while nothing comes back."""
 
 
@@ -98,18 +101,25 @@ def _on_dask(inputs: Mapping[str, Path], address: str) -> Iterator[Carry]:
     try:
         # Read first: an OSError below is the cluster's, not a file's.
         given = {name: path.read_bytes() for name, path in inputs.items()}
-        with _lost(address):
-            contents = {name: client.scatter(content) for name, content in given.items()}
+
+        def place(load: str) -> Any:
+            # On all workers, since what lies on one alone is gone with it, and so are all runs of that load.
+            with _lost(address):
+                return client.scatter(given[load], broadcast=True)
+
+        contents = {name: place(name) for name in given}
+
+        def submit(task: TaskDescription, time: int = 0) -> Any:
+            with _lost(address):
+                key = f"berth-{task.key}" + (f"-{time}" if time else "")
+                return client.submit(carry_out, msgspec.json.encode(task), contents[task.load], key=key)
+
+        def again(task: TaskDescription, time: int) -> Any:
+            contents[task.load] = place(task.load)
+            return submit(task, time)
 
         def carry(tasks: Sequence[TaskDescription], done: Done, watch: WorkWatch) -> None:
-            with _lost(address):
-                submitted = {
-                    client.submit(
-                        carry_out, msgspec.json.encode(task), contents[task.load], key=f"berth-{task.key}"
-                    ): task
-                    for task in tasks
-                }
-            _gather(submitted, done, watch)
+            _gather({submit(task): task for task in tasks}, done, watch, again)
 
         yield carry
     finally:
@@ -129,9 +139,18 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _gather(submitted: Mapping[Any, TaskDescription], done: Done, watch: WorkWatch) -> None:
-    """Hand on results as they come; with many tasks, nothing here looks at all of them more than once."""
+def _gather(
+    given: Mapping[Any, TaskDescription],
+    done: Done,
+    watch: WorkWatch,
+    again: Callable[[TaskDescription, int], Any],
+) -> None:
+    """Hand on results as they come; with many tasks, nothing here looks at all of them more than once.
+
+    What the cluster has given up, since the load was gone with all workers that had it, is handed to it `again`.
+    """
     ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    submitted, times = dict(given), Counter[str]()
     for future in submitted:
         future.add_done_callback(ended.put)
     left = len(submitted)
@@ -147,8 +166,17 @@ def _gather(submitted: Mapping[Any, TaskDescription], done: Done, watch: WorkWat
             continue
         left -= 1
         if future.cancelled():
-            if not has_cancelled:
-                done(Finished(submitted[future], b"", "the cluster has given it up"))
+            task = submitted[future]
+            if has_cancelled:
+                continue
+            if times[task.key] == MOST_TIMES_AGAIN:
+                done(Finished(task, b"", "the cluster has given it up"))
+                continue
+            times[task.key] += 1
+            new = again(task, times[task.key])
+            submitted[new] = task
+            new.add_done_callback(ended.put)
+            left += 1
             continue
         error = future.exception()
         done(Finished(submitted[future], b"", _told(error)) if error else Finished(submitted[future], future.result()))

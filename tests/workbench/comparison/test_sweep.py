@@ -1,6 +1,7 @@
 """Sweeps: the same results wherever the runs are carried out, kept when interrupted, and run again when changed."""
 
 import warnings
+from collections import Counter
 
 import msgspec
 import pyarrow.parquet as pq
@@ -258,6 +259,57 @@ def test_a_scheme_that_dask_does_not_have_is_refused_at_once(files, command, mon
     assert "--dask foo://x: no scheme is called 'foo'; there are tcp, tls" in told.stderr
 
 
+class LosingFuture:
+    """A run that the cluster has given up, or that was carried out."""
+
+    def __init__(self, result):
+        self._result = result
+
+    def add_done_callback(self, call):
+        call(self)
+
+    def cancelled(self):
+        return self._result is None
+
+    def exception(self):
+        return None
+
+    def result(self):
+        return self._result
+
+
+@pytest.mark.parametrize(("losses", "failures"), [(1, 0), (3, 0), (4, 8)])
+def test_runs_whose_load_is_gone_with_a_worker_are_tried_again(whole, tmp_path, monkeypatch, losses, failures):
+    """A worker that is killed takes what lies on it along: loads lie on all workers, and are sent anew."""
+    import distributed
+
+    submitted, sent = Counter(), []
+
+    class Client:
+        def __init__(self, address, **how):
+            pass
+
+        def scatter(self, content, broadcast):
+            assert broadcast
+            sent.append(content)
+            return content
+
+        def submit(self, function, task, content, key):
+            submitted[task] += 1
+            return LosingFuture(None if submitted[task] <= losses else function(task, content))
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    if failures:
+        found = carry_out_sweep(sweep(), ResultsDirectory(tmp_path), dask="tcp://h:1")
+        assert found.failed == {"the cluster has given it up": failures}
+    else:
+        assert table(sweep(), tmp_path, dask="tcp://h:1") == whole
+    assert len(sent) == 2 + 8 * min(losses, 3)
+
+
 def test_a_dask_cluster_that_goes_away(tmp_path, monkeypatch):
     import distributed
 
@@ -265,7 +317,7 @@ def test_a_dask_cluster_that_goes_away(tmp_path, monkeypatch):
         def __init__(self, address, **how):
             pass
 
-        def scatter(self, content):
+        def scatter(self, content, broadcast):
             raise TimeoutError
 
         def close(self):
