@@ -285,6 +285,10 @@ class Consequences:
             cluster.withdraw(each.key)
             cluster.put(with_priority(like(after, each, group.pod), cluster.priority_classes))
 
+    def _has_node(self, key: str) -> bool:
+        pod = self._site.cluster.objects.get(("Pod", key))
+        return pod is not None and bool(pod.spec.node_name)
+
     def _replace_by_hand(self, manifest: WorkloadManifest) -> None:
         """Replace the pods that wait, then those that run, one by one, as the controller does whenever it can go on.
 
@@ -300,11 +304,12 @@ class Consequences:
             ordinal = ordinal_of(old.metadata.name, manifest.name)
             if ordinal is None:
                 continue
-            if old in running and any(not cluster.objects["Pod", key].spec.node_name for key in new):
+            if old in running and not all(map(self._has_node, new)):
                 deleted.append(old.key)
             fresh = manifest.numbered(ordinal)
             metadata = msgspec.structs.replace(fresh.metadata, uid=f"{old.metadata.uid}/new")
-            cluster.withdraw(old.key)
+            if ("Pod", old.key) in cluster.objects:  # else it had to make way for others, and was not made again
+                cluster.withdraw(old.key)
             pod, claims = made_claims(msgspec.structs.replace(fresh, metadata=metadata), self._site.templates)
             cluster.create([*claims, pod])
             new.append(pod.key)
