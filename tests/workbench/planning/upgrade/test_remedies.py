@@ -153,12 +153,12 @@ def test_what_is_told_to_free_a_pod_frees_it_and_less_does_not(seeds, monkeypatc
     for seed in seeds:
         world = Guarded(seed)
         plan = world.plan(at_once=1)
-        pods = {}
+        nodes = {}
         for kept in (one for each in plan.blocked for one in each.pods if one.budget):
             for told in filter(None, kept.frees.split(", or ")):
                 if not told.startswith("leave it in"):
-                    pods.setdefault((kept.budget, told), set()).add(kept.pod)
-        for (name, told), freed in pods.items():
+                    nodes.setdefault((kept.budget, told), set()).add((kept.node, kept.pod))
+        for (name, told), freed in nodes.items():
             story = f"seed {seed}: {freed} of {name}: {told}"
             other, less = world.with_remedy(told, name.partition("/")[2])
             with monkeypatch.context() as patched:
@@ -170,8 +170,11 @@ def test_what_is_told_to_free_a_pod_frees_it_and_less_does_not(seeds, monkeypatc
 
 
 def kept_by(plan):
-    """The pods that budgets keep; those that have no other place are another matter."""
-    return {each.pod for node in plan.blocked for each in node.pods if each.budget}
+    """The pods that budgets keep, each with its node, which it may have come to from one that was upgraded.
+
+    Those that have no other place are another matter.
+    """
+    return {(node.node, each.pod) for node in plan.blocked for each in node.pods if each.budget}
 
 
 @worlds(2)
