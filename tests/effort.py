@@ -18,6 +18,11 @@ def looks_everywhere():
     return os.environ.get("HYPOTHESIS_PROFILE", "") in ("all", "soak")
 
 
+def worlds_of(count, in_all):
+    """So many random worlds with `HYPOTHESIS_PROFILE=soak`, for hours, and fewer in `make test-all`."""
+    return count if os.environ.get("HYPOTHESIS_PROFILE", "") == "soak" else in_all
+
+
 def examples(count):
     """So many examples in `make test-all`, and a third of them in `make test`."""
     return count if looks_everywhere() else max(1, count // SHARE)

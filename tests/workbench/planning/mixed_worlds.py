@@ -21,6 +21,7 @@ from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import Header
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.effort import worlds_of
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
@@ -28,8 +29,9 @@ NOW = "2026-01-01T12:00:00Z"
 
 
 def worlds(few):
-    """The seeds of a few worlds, and of three hundred in all."""
-    many = [pytest.param(range(at, min(at + 20, 300)), marks=pytest.mark.long) for at in range(few, 300, 20)]
+    """The seeds of a few worlds, of forty in `make test-all`, and of three hundred where somebody looks for hours."""
+    last = worlds_of(300, in_all=40)
+    many = [pytest.param(range(at, min(at + 20, last)), marks=pytest.mark.long) for at in range(few, last, 20)]
     return pytest.mark.parametrize("seeds", [range(few), *many], ids=lambda seeds: f"{seeds.start}-{seeds.stop}")
 
 

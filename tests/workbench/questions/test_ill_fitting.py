@@ -37,11 +37,12 @@ from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import Manifests
 from berth_workbench.simulation.watch import UNWATCHED
 from berth_workbench.snapshot.documents import parse_manifests
+from tests.effort import worlds_of
 from tests.workbench.planning.mixed_worlds import looks_at_groups, registry
 from tests.workbench.questions.every import QUESTIONS
 from tests.workbench.questions.ill_fitting import OWNERS, IllFittingWorld
 
-WORLDS, A_CASE, QUICK = 1000, 20, 24
+WORLDS, A_CASE, QUICK = worlds_of(1000, in_all=200), 20, 24
 NOT_OF_A_CLUSTER = {"simulate"}
 WEB = b"""
 apiVersion: apps/v1
@@ -67,7 +68,7 @@ DEFAULT = ConfigurationSource("default")
     ids=lambda given: f"{given.start}-{given.stop}" if isinstance(given, range) else f"one in {given}",
 )
 def test_every_question_of_clusters_that_do_not_fit_together(seeds, every):
-    """Of some worlds one question in twenty, of a thousand all of them."""
+    """Of some worlds one question in twenty, of the long cases' all of them."""
     for seed in seeds:
         for what, ask in list(asked(seed))[seed % every :: every]:
             try:
