@@ -50,7 +50,7 @@ class Sound:
     def events_to_register(self):
         return [
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL)),
-            ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE)),
+            ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE | Action.UPDATE_POD_LABEL)),
         ]
 
 
@@ -136,7 +136,7 @@ BROKEN = {
     "explains some rejections only": (
         broken(explain_rejection=half_explained), "explanations", "nothing explains why pod default/"),
     "lets pods wait that would fit": (
-        broken(events_to_register=deaf), "waking", "fits, and was left waiting until"),
+        broken(events_to_register=deaf), "waking", "fits, and was left waiting"),
     "raises where a label is missing": (
         broken(filter=lambda self, state, pod, node: node.labels["rack"] and None), "raises", "KeyError: 'rack'"),
     "answers by how often it was asked": (

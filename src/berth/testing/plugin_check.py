@@ -1,17 +1,21 @@
 """`check_plugin`: holds a plugin to its contract on clusters that live through a random history.
 
 A history is a few dozen changes: nodes, pods and objects that come, change and go, bindings that fail, time that
-passes. It is lived twice, with answers kept and with nothing kept, and both must decide the same. Meanwhile the plugin
-is asked in all its forms (`berth.engine.promise_check`), and what it looks at is held against what it promises. In the
-end the scheduler is started anew: what the plugin says then must be what it said before, and no pod that finds a node
-then may have been left waiting.
+passes. It is lived twice, with answers kept and with nothing kept, and both must decide the same. Every fourth is lived
+on so many nodes that nodes which are alike are asked about together. Meanwhile the plugin is asked in all its forms
+(`berth.engine.promise_check`), what it looks at is held against what it promises, and each of its calls is timed. After
+every other change no pod may be left waiting that finds a node when it is tried. In the end the scheduler is started
+anew: what the plugin says then must be what it said before, and no pod may find a node then that found none.
 """
 
+import operator
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from berth.config.load import document_enabling
 from berth.core.builders import NodeBuilder, PodBuilder, make_node, make_pod
@@ -19,32 +23,49 @@ from berth.core.virtual_cluster import BrokenPromiseError, VirtualCluster
 from berth.cycle.instrument import Instrument
 from berth.framework.blame import contained, described
 from berth.framework.cycle_state import CycleState
+from berth.framework.effects import EvictPod, Request
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, PreFilterResult
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.loader import plugins_given
+from berth.framework.promises import NEVER_KEPT
 from berth.framework.registry import points_of
 from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+from berth.testing.clocks import CallTimes, clocks_set
 from berth.testing.invariants import check
+
+ANSWERS = "its promises, signature or node_signature leave out something that the answers depend on"
+WAKES = "register the event that has helped it (events_to_register), and let its hint return QUEUE"
+ORDERS = "let it compare one key of each pod, which does not change, such as a tuple"
+CLOCKS = "leave the promise out, or note the time when an event comes"
+LATER_S = (1, 3_607, 90 * 86_400 + 2)
+"""So much later the plugin is asked again."""
 
 MakesNode = Callable[[random.Random, str], NodeBuilder]
 MakesPod = Callable[[random.Random, str], PodBuilder]
 MakesObjects = Callable[[random.Random], Iterable[Any]]
 
-NODES = 4
+NODES, MANY_NODES = 4, 24
+"""How many nodes there are, and in every fourth history: more than `berth.engine.node_kinds` asks about one by one."""
 FAREWELLS = 3
 """So many pods leave in the end, while nothing else happens that might wake others."""
 PROBES = 3
 """With so many pods, which never come, it is found out what a plugin says."""
 SETTLING_S = 30.0
 """So long no pod that could run may wait: it is longer than the longest backoff."""
+ROUNDS, MORE_PODS = 3, 2
+"""So often each kind of change is tried by itself, after so many more pods have come."""
+COMPARED = 6
+"""So many pods are compared with each other by a plugin that orders the queue."""
 
 
 class PluginFault(NamedTuple):
     """Something that is wrong with a plugin."""
 
     kind: str
-    """What was found: contract, raises, promise, memos, inputs, state, scores, explanations, waking or what-ifs."""
+    """What was found: contract, raises, time, order, promise, memos, inputs, state, scores, explanations, waking or
+    what-ifs."""
     what: str
 
     def __str__(self) -> str:
@@ -90,9 +111,14 @@ def check_plugin(
     found: dict[str, PluginFault] = {}
     for number in range(histories):
         rng = random.Random(f"{seed} {number}")
-        history = _History(plugin, config, rng, nodes or _some_node, pods or _some_pod, objects, remembers)
+        size = MANY_NODES if number % 4 == 1 else NODES
+        history = _History(
+            plugin, config, rng, nodes or _some_node, pods or _some_pod, objects, remembers, size, number % 4 == 2
+        )
         for fault in history.lived(steps):
             found.setdefault(fault.kind, fault._replace(what=f"{fault.what} (history {number} of seed {seed})"))
+        if "time" in found:  # else a plugin that is slow would keep its author waiting as well
+            break
     if found:
         raise PluginFaultError(plugin.__name__, found.values())
 
@@ -118,6 +144,10 @@ class _Faults(Instrument):
         """Note a bug."""
         self.found.append(PluginFault("raises", f"{method}: {described(bug)}"))
 
+    def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
+        """Note a bug of a hint, which costs no more than an attempt in vain, and is easily overlooked."""
+        self.found.append(PluginFault("raises", f"the hint for {event}: {described(error)}"))
+
 
 class _History:
     """One history, lived with kept answers and without."""
@@ -131,29 +161,45 @@ class _History:
         make_pod: MakesPod,
         make_objects: MakesObjects,
         remembers: bool,
+        size: int,
+        tries_changes: bool,
     ) -> None:
         self._name: str = plugin.name  # type: ignore[attr-defined]
         self._rng = rng
         self._remembers = remembers
         self._make_node, self._make_pod, self._make_objects = make_node, make_pod, make_objects
+        self._size, self._tries_changes = size, tries_changes
+        self._since: list[str] = []
+        """What has changed since it was last looked for pods that were left waiting."""
+        self._plugin = plugin
         self._raised = _Faults()
-        plugins = {self._name: plugin}
-        self._kept = VirtualCluster(plugins=plugins, config=config, instrument=self._raised)
+        self._calls = CallTimes(plugin)
+        plugins = {self._name: self._calls.timed}
+        self._kept = VirtualCluster(plugins=plugins, config=config, instrument=self._raised, stopwatch=lambda: 0.0)
         self._fresh = VirtualCluster(plugins=plugins, config=config, memos=False, check_promises=0)
         self._handed_out: dict[tuple[str, str], tuple[Any, str]] = {}
 
     def lived(self, steps: int) -> Iterator[PluginFault]:
         """Live it, and yield what is wrong."""
-        for number in range(NODES):
+        for number in range(self._size):
             self._put(self._make_node(self._rng, f"n{number}"))
         self._put_objects()
         for step in range(steps):
             self._change(step)
             yield from self._told()
-            if self._kept.nodes_of() != self._fresh.nodes_of():
-                yield PluginFault("memos", f"with nothing kept it decides otherwise: {self._difference()}")
+            if slow := self._calls.fault():
+                yield PluginFault("time", slow)
                 return
-        yield from self._in_the_end()
+            if self._kept.nodes_of() != self._fresh.nodes_of():
+                yield PluginFault("memos", f"with nothing kept it decides otherwise: {self._difference()}; {ANSWERS}")
+                return
+            if self._rng.random() < 0.5:
+                yield from self._left_waiting()
+        yield from self._order()
+        if self._tries_changes:
+            yield from self._after_each_kind_of_change()
+        else:
+            yield from self._in_the_end()
 
     # -- what happens --
 
@@ -183,19 +229,29 @@ class _History:
     def _change(self, step: int) -> None:
         rng, act = self._rng, self._rng.random()
         names = sorted(name for kind, name in self._kept.objects if kind == "Node")
-        if act < 0.1:
-            self._put(self._make_node(rng, f"n{rng.randrange(NODES)}"))
-        elif act < 0.13 and len(names) > NODES // 2:
+        if act < 0.12:
+            self._put(self._make_node(rng, f"n{rng.randrange(self._size)}"))
+            self._since.append("a node came or changed")
+        elif act < 0.15 and len(names) > self._size // 2:
             name = rng.choice(names)
             self._both(lambda cluster: cluster.delete("Node", name))
+            self._since.append("a node was deleted")
         elif act < 0.28:
             self._pod_leaves()
-        elif act < 0.4:
+            self._since.append("a pod was deleted")
+        elif act < 0.36:
+            self._pod_changes()
+            self._since.append("the labels of a pod changed")
+        elif act < 0.46:
             self._put_objects()
-        elif act < 0.45:
+            self._since.append("objects changed")
+        elif act < 0.5:
             self._both(lambda cluster: cluster.refuse("the API server is busy"))
         else:
-            self._put(self._make_pod(rng, f"p{step}"))
+            # On many nodes so many that they do not all find an empty one.
+            for number in range(max(1, self._size // 8)):
+                self._put(self._make_pod(rng, f"p{step}-{number}"))
+            self._since.append("a pod came")
         seconds = rng.choice((0.0, 0.0, 2.0, 15.0))
         self._both(lambda cluster: cluster.advance(seconds))
 
@@ -203,7 +259,23 @@ class _History:
         pods = sorted(key for kind, key in self._kept.objects if kind == "Pod")
         if pods:
             key = self._rng.choice(pods)
-            self._both(lambda cluster: cluster.delete("Pod", key))
+            self._both(lambda cluster: cluster.delete("Pod", key) if ("Pod", key) in cluster.objects else None)
+
+    def _pod_changes(self) -> None:
+        """Give a pod, wherever it is, the labels and annotations of another."""
+        pods = sorted(key for kind, key in self._kept.objects if kind == "Pod")
+        if not pods:
+            return
+        key = self._rng.choice(pods)
+        other = self._make_pod(self._rng, "other").build().metadata
+
+        def relabel(cluster: VirtualCluster) -> None:
+            pod = cluster.objects.get(("Pod", key))
+            if pod is not None:
+                metadata = replace(pod.metadata, labels=other.labels, annotations=other.annotations)
+                cluster.put(replace(pod, metadata=metadata))
+
+        self._both(relabel)
 
     def _difference(self) -> str:
         kept, fresh = self._kept.nodes_of(), self._fresh.nodes_of()
@@ -228,6 +300,93 @@ class _History:
                     elif not explained and _Answers(self._kept, self._name, queued.pod).rejects:
                         yield PluginFault("explanations", f"nothing explains why pod {queued.pod.key} was rejected")
 
+    def _after_each_kind_of_change(self) -> Iterator[PluginFault]:
+        """See who is left waiting after one change at a time, with pods that wait for it."""
+        changes: dict[str, Callable[[], None]] = {
+            "a node came or changed": lambda: self._put(
+                self._make_node(self._rng, f"n{self._rng.randrange(self._size)}")
+            ),
+            "the labels of a pod changed": self._pod_changes,
+            "a pod was deleted": self._pod_leaves,
+            "objects changed": self._put_objects,
+        }
+        for number in range(ROUNDS):
+            for what, change in changes.items():
+                for more in range(MORE_PODS):
+                    self._put(self._make_pod(self._rng, f"w{number}-{len(what)}-{more}"))
+                self._both(lambda cluster: cluster.advance(SETTLING_S))
+                self._since = [what]
+                change()
+                found = list(self._left_waiting())
+                yield from found
+                if any(fault.kind == "waking" for fault in found):
+                    return
+                if self._kept.nodes_of() != self._fresh.nodes_of():
+                    told = f"with nothing kept it decides otherwise: {self._difference()}; {ANSWERS}"
+                    yield PluginFault("memos", told)
+                    return
+
+    def _left_waiting(self) -> Iterator[PluginFault]:
+        """Try the pods that the plugin has rejected once all has settled: none may find a node just like that.
+
+        Where one evicts others for it, or a pod waits for Permit, nothing can be said.
+        """
+        since, self._since = self._since, []
+        self._both(lambda cluster: cluster.advance(SETTLING_S))
+        yield from self._told()
+        pending = self._kept.core.queue.unschedulable.values()
+        rejected = [q.pod for q in pending if self._name in q.unschedulable_plugins and not q.is_gated]
+        if not rejected or len(self._kept.core.waiting):
+            return
+        told = len(self._kept.effects)
+
+        def activate(cluster: VirtualCluster) -> None:
+            for pod in rejected:
+                cluster.core.queue.activate(pod.uid, cluster.now)
+            cluster.run()
+
+        self._both(activate)
+        yield from self._told()
+        requests = [effect for effect in self._kept.effects[told:] if isinstance(effect, Request)]
+        if any(isinstance(request.effect, EvictPod) for request in requests):
+            return
+        nodes = self._kept.nodes_of()
+        late = next((pod for pod in rejected if nodes.get(pod.name)), None)
+        if late is not None:
+            what = " and ".join(dict.fromkeys(since)) or "time has passed"
+            yield PluginFault("waking", f"pod {late.name} fits, and was left waiting although {what}: {WAKES}")
+
+    def _order(self) -> Iterator[PluginFault]:
+        """Hold an order of the queue against what a strict weak order is, and against the keys beside it."""
+        plugin = _record(self._kept, self._name)
+        if plugin.queue_sort is None:
+            return
+        made = [self._make_pod(self._rng, f"order-{number}").info() for number in range(COMPARED)]
+        queued = [QueuedPod(pod, self._kept.now + self._rng.randrange(3)) for pod in made]
+        less = {(a, b): _called(plugin.queue_sort.less, queued[a], queued[b]) for a, b in _pairs()}
+        again = {(a, b): _called(plugin.queue_sort.less, queued[a], queued[b]) for a, b in _pairs()}
+        broke = next((said for said in less.values() if isinstance(said, PluginFault)), None)
+        if broke is not None:
+            yield broke
+            return
+        if less != again:
+            yield PluginFault("order", f"less says another thing when it is asked again: {ORDERS}")
+            return
+        yield from _disorder(less, lambda place: made[place].name)
+        if plugin.sort_key is None:
+            return
+        keys = [_called(plugin.sort_key.sort_key, each) for each in queued]
+        for a, b in _pairs():
+            before = _called(operator.lt, keys[a], keys[b])
+            if isinstance(before, PluginFault):
+                told = f"what sort_key returns of two pods does not compare ({before.what}): return keys of one type"
+                yield PluginFault("order", told)
+                return
+            if bool(before) != less[a, b]:
+                told = f"of pods {made[a].name} and {made[b].name} less says {less[a, b]}, and sort_key the contrary"
+                yield PluginFault("order", f"{told}: the queue goes by sort_key, so let less compare the keys")
+                return
+
     def _in_the_end(self) -> Iterator[PluginFault]:
         self._both(lambda cluster: cluster.advance(SETTLING_S))
         yield from self._told()
@@ -243,6 +402,7 @@ class _History:
         said = [_Answers(self._kept, self._name, probe) for probe in probes]
         for each in said:
             yield from each.faults
+        yield from self._by_the_clock(probes, said)
         yield from self._what_ifs(probes)
         is_settled = not len(self._kept.core.waiting)
         before = self._kept.nodes_of()
@@ -257,7 +417,22 @@ class _History:
         late = [name for name, node in self._kept.nodes_of().items() if node and not before.get(name)]
         if late and is_settled:
             told = f"pod {late[0]} fits, and was left waiting until the scheduler was started anew"
-            yield PluginFault("waking", f"{told}: its events or hints do not tell of what has helped it")
+            yield PluginFault("waking", f"{told}: {WAKES}")
+
+    def _by_the_clock(self, probes: Iterable[PodInfo], said: "Iterable[_Answers]") -> Iterator[PluginFault]:
+        """Ask once more as if it were later: answers that are kept must not go by a clock."""
+        promises = _record(self._kept, self._name).promises
+        if promises.filter_depends_on & NEVER_KEPT and promises.score_depends_on & NEVER_KEPT:
+            return
+        for later_s in LATER_S:
+            with clocks_set(later_s, sys.modules.get(self._plugin.__module__)):
+                now = [_Answers(self._kept, self._name, probe) for probe in probes]
+            for old, new in zip(said, now, strict=True):
+                if old.by_node != new.by_node:
+                    where = next(each for each in old.by_node if old.by_node[each] != new.by_node.get(each))
+                    told = f"of {where} it said {old.by_node[where]}, and {later_s} s later {new.by_node.get(where)}"
+                    yield PluginFault("promise", f"it reads a clock: {told}, though nothing had changed; {CLOCKS}")
+                    return
 
     def _what_ifs(self, probes: Iterable[PodInfo]) -> Iterator[PluginFault]:
         """Hold what it says as if a pod were gone against what it says once it is."""
@@ -277,7 +452,8 @@ class _History:
         for probe in probes:
             now = _Answers(cluster, self._name, probe)
             found = now.by_node.get(table.names[row], ("",))[0] if now.is_searched else names[probe.key]
-            if names[probe.key] is not None and found != names[probe.key]:
+            # The verdict counts: in what-ifs nobody reads the words, in which upstream's plugins count pods, too.
+            if names[probe.key] is not None and _verdict(found) != _verdict(names[probe.key]):
                 told = f"without pod {gone} it would say {names[probe.key]} of its node, but once it was gone, {found}"
                 yield PluginFault("what-ifs", told)
 
@@ -347,6 +523,25 @@ class _Answers:
         return scores
 
 
+def _pairs() -> list[tuple[int, int]]:
+    return [(a, b) for a in range(COMPARED) for b in range(COMPARED)]
+
+
+def _disorder(less: Mapping[tuple[int, int], bool], name: Callable[[int], str]) -> Iterator[PluginFault]:
+    """Yield where an order is no strict weak one, which a queue needs to be sorted at all."""
+    for a, b in _pairs():
+        if less[a, b] and less[b, a]:
+            told = f"less says that {name(a)} comes before {name(b)}, and {name(b)} before {name(a)}"
+            yield PluginFault("order", f"{told}: {ORDERS}")
+            return
+        for c in range(COMPARED):
+            is_between = not (less[a, c] or less[c, b])
+            if less[a, b] and is_between:
+                told = f"less says that {name(a)} comes before {name(b)}, but {name(c)} is neither after the one nor"
+                yield PluginFault("order", f"{told} before the other: {ORDERS}")
+                return
+
+
 def _record(cluster: VirtualCluster, name: str) -> LoadedPlugin:
     profiles = cluster.core.profiles.values()
     return next(plugin for profile in profiles for plugin in profile.plugins if plugin.name == name)
@@ -363,6 +558,11 @@ def _words(said: Any) -> str:
     if isinstance(said, PluginFault):
         return str(said)
     return "Success" if said is None or is_success(said) else f"{said.code.label}: {said.message}"
+
+
+def _verdict(words: Any) -> str:
+    """Return how what `_words` returns begins: with a code, or with a kind of fault."""
+    return str(words).partition(":")[0]
 
 
 def _without(plugin: LoadedPlugin, pod: PodInfo, node: Any, other: PodInfo) -> str | None:
