@@ -136,7 +136,10 @@ def test_the_embedding_page_names_every_field_of_a_result() -> None:
 @pytest.mark.parametrize("module", [berth.plugin, berth.plugin.advanced], ids=lambda module: module.__name__)
 def test_every_name_for_plugins_is_there_and_documented(module: types.ModuleType) -> None:
     text = (
-        (ROOT / "docs/plugins.md").read_text().partition(f"## What {module.__name__} offers")[2].partition("\n## ")[0]
+        (ROOT / "docs/plugins-cookbook.md")
+        .read_text()
+        .partition(f"## What {module.__name__} offers")[2]
+        .partition("\n## ")[0]
     )
     documented = re.findall(r"^\| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
     assert [name for name, _ in documented] == module.__all__ == sorted(set(module.__all__), key=_as_ruff)
@@ -160,7 +163,10 @@ FOR_OTHERS = {"berth", "berth.plugin", "berth.plugin.advanced", "berth.testing"}
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "docs/plugins.md", ROOT / "docs/plugin-forms.md", *sorted((ROOT / "examples").glob("*.py"))],
+    [
+        *(ROOT / "docs" / page for page in ("plugins.md", "plugins-cookbook.md", "plugin-forms.md")),
+        *sorted((ROOT / "examples").glob("*.py")),
+    ],
     ids=lambda path: path.name,
 )
 def test_plugins_and_embedders_are_shown_stable_modules_only(path: Path) -> None:

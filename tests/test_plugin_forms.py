@@ -1,5 +1,9 @@
-"""The page about the forms of a plugin: its blocks run, all forms say the same, and the promises count."""
+"""The page about the forms of a plugin: its blocks run, all forms say the same, and the promises count.
 
+The tables of this page and of docs/plugins.md name what the code has.
+"""
+
+import inspect
 import random
 import re
 from itertools import pairwise
@@ -9,9 +13,13 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
+from berth.framework import interface
 from berth.framework.cycle_state import CycleState
+from berth.framework.handle import Handle
 from berth.framework.interface import RowLoad
 from berth.framework.loaded import forms_of
+from berth.framework.promises import Dependency, Promises
+from berth.framework.registry import METHODS
 from tests.paths import DOCS
 from tests.plugins.support import handle_of
 from tests.support import document
@@ -104,3 +112,47 @@ def test_the_plugin_decides_the_same_in_every_form(page, kind):
     assert [found.core.cache.table.requested[0, row].item() for row in (0, 1)] == [1800, 600]
     pending = found.core.queue.find("default/p3")
     assert pending is None or pending.unschedulable_plugins
+
+
+def column(page, title, cell):
+    """The cells of one column of the table in a section, without its head; what is empty is as in the row before."""
+    section = (DOCS / page).read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    cells = []
+    for line in re.findall(r"^\|.*\|$", section, re.MULTILINE)[2:]:
+        cells.append(line.split("|")[cell].strip() or cells[-1])
+    return cells
+
+
+def test_the_table_of_extension_points_has_every_method_of_the_contract_with_its_parameters():
+    signatures = {
+        name: ", ".join([*inspect.signature(method).parameters][1:])
+        for kind in vars(interface).values()
+        if isinstance(kind, type) and interface.Plugin in kind.__mro__
+        for name, method in vars(kind).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
+    points = column("plugins.md", "Extension points", 1)
+    methods = [re.findall(r"`(\w+)\((.*?)\)`", each) for each in column("plugins.md", "Extension points", 2)]
+    assert sorted(method for row in methods for method in row) == sorted(signatures.items())
+    expected = {f"{point[0].upper()}{point[1:]}": names for point, names in METHODS.items()}
+    assert list(dict.fromkeys(points)) == [*expected, "any"]
+    there = {(point, name) for point, row in zip(points, methods, strict=True) for name, _ in row}
+    assert {(point, name) for point, names in expected.items() for name in names} <= there
+
+
+def test_the_tables_of_promises_and_dependencies_name_all_there_are():
+    named = [
+        name
+        for cell in column("plugin-forms.md", "What each promise means", 1)
+        for name in re.findall(r"`(\w+)`", cell)
+    ]
+    assert sorted(named) == sorted(Promises.__struct_fields__)
+    dependencies = column("plugins.md", "What the answers depend on", 1)
+    assert [each for each in dependencies if "Objects" not in each] == [f"`{each}`" for each in Dependency]
+
+
+@pytest.mark.parametrize("page", ["plugins.md", "plugins-cookbook.md"])
+def test_what_the_pages_name_of_the_handle_is_there(page):
+    named = set(re.findall(r"\bhandle\.(\w+)", (DOCS / page).read_text()))
+    assert named
+    assert named <= set(dir(Handle))

@@ -2,7 +2,7 @@
 
 Kept stable, like `berth.plugin`. `StatusController` is the contract; a class that keeps to it is offered by an entry
 point of the group `berth.controllers`. `berth up` runs all that are installed, and `run_controllers` is what a command
-of the package calls to run them against any cluster. `docs/plugins.md` has an example.
+of the package calls to run them against any cluster. `docs/plugins/controllers.md` has an example.
 """
 
 import asyncio

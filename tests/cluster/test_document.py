@@ -29,7 +29,7 @@ from tests.runtime.world import configuration, scheduling
 from tests.waiting import until
 
 TEXT = (ROOT / "docs/embedded-cluster.md").read_text()
-PLUGINS = (ROOT / "docs/plugins.md").read_text()
+PLUGINS = (ROOT / "docs/plugins-cookbook.md").read_text()
 HOSTNAME = "kubernetes.io/hostname"
 
 

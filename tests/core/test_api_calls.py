@@ -1,6 +1,6 @@
 """What plugins ask of the API server while a pod is on its way, answered by a cluster in memory.
 
-Expectations: the API's own verbs (a merge patch is RFC 7386), and docs/plugins.md ("Waiting for something outside").
+Expectations: the API's own verbs (a merge patch is RFC 7386), and docs/plugins.md ("Calling the API server").
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""The tutorial in docs/plugins.md, done as it says: its files written, tested, installed, run and removed."""
+"""The tutorial in docs/plugins.md and the cookbook beside it: their files written, tested, installed, run, removed."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.e2e.processes import Api
 from tests.paths import ROOT
 from tests.waiting import WAIT_S, eventually
 
-TUTORIAL = (ROOT / "docs/plugins.md").read_text()
+TUTORIAL = "\n".join((ROOT / "docs" / page).read_text() for page in ("plugins.md", "plugins-cookbook.md"))
 NODES, PODS = RESOURCES["Node"], RESOURCES["Pod"]
 PLUGINS = {"QuietRack", "AppLimit", "Seats", "Together", "CoolRack"}
 
@@ -24,7 +24,7 @@ def blocks():
     """The tutorial's files: those that begin with their name in a comment, and what is said to go on."""
     files = {}
     for _, text in re.findall(r"```(python|toml|yaml)\n(.*?)```", TUTORIAL, re.DOTALL):
-        name, goes_on = re.fullmatch(r"# ([\w./]+)(, the class goes on)?", text.partition("\n")[0]).groups()
+        name, goes_on = re.fullmatch(r"# ([\w./]+)(,(?: the class)? goes on)?", text.partition("\n")[0]).groups()
         files[name] = files[name] + text if goes_on else text
     return files
 
@@ -62,14 +62,15 @@ def listed(directory, *arguments, code=0):
 def test_every_block_of_the_tutorial_is_a_file_or_a_command():
     assert set(blocks()) == {
         "quiet_rack.py", "app_limit.py", "by_quota.py", "seats.py", "together.py", "gentle.py",
-        "cool_rack.py", "stamp.py", "tests/test_plugins.py", "pyproject.toml", "config.yaml",
+        "cool_rack.py", "stamp.py", "tests/test_quiet_rack.py", "tests/test_plugins.py", "pyproject.toml",
+        "config.yaml",
     }  # fmt: skip
     languages = set(re.findall(r"^```(\w+)$", TUTORIAL, re.MULTILINE))
     assert languages == {"python", "toml", "yaml", "console"}
 
 
 def test_the_tutorials_tests_pass(directory):
-    assert "11 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    assert "12 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
 @pytest.mark.long

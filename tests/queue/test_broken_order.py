@@ -1,6 +1,6 @@
 """QueueSort plugins that break: the pod at fault is told why, the others go on, and nobody is lost.
 
-Expectations follow from docs/plugins.md ("When something is wrong") and from the queue's own rule that a pod is in
+Expectations follow from docs/plugins.md ("When something goes wrong") and from the queue's own rule that a pod is in
 exactly one place.
 """
 

@@ -1,7 +1,7 @@
 """What most plugins import: with `berth.plugin.advanced` and `berth.testing`, all that is kept stable for them.
 
-`docs/plugins.md` is the tutorial, and has a line for each name in `__all__`, which a test checks. What is not
-here may change from release to release.
+`docs/plugins.md` is the tutorial, and `docs/plugins-cookbook.md` has a line for each name in `__all__`, which a test
+checks. What is not here may change from release to release.
 """
 
 from berth.api.custom import CustomObject, CustomResource

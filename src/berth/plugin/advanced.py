@@ -1,6 +1,6 @@
 """What few plugins import: faster forms of what a filter or score says, pod groups and their placements, types.
 
-It is kept stable as `berth.plugin` is, and has a table of its own in `docs/plugins.md`.
+It is kept stable as `berth.plugin` is, and has a table of its own in `docs/plugins-cookbook.md`.
 """
 
 from berth.framework.custom_resources import WebDocument
