@@ -118,7 +118,7 @@ def test_it_ends_at_once_with_the_part_so_far(name, is_out_of_time, whole, capsy
         if found is None:
             continue
         document = msgspec.to_builtins(QUESTIONS[name].document(found))
-        if name == "rebalance" and not found.plan.is_complete:  # a shorter plan is a plan
+        if name == "rebalance" and found.plan.moves and not found.plan.is_complete:  # a shorter plan is a plan
             assert found.is_complete and "stopped" in found.notes[0]
         elif found.is_complete:
             assert document == msgspec.to_builtins(QUESTIONS[name].document(complete))
