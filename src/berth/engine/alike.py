@@ -261,7 +261,9 @@ def run_after(
     if any(asked):
         ranking = AskedTotals(profile, state, asked, shares.total(kept_mask))
     codes = [entry for slot, entry in zip(filter_plan.slots, filter_plan.set.entries, strict=True) if slot.key]
-    if ranking is None:
+    # A filter's column may have made room for a score's in the same attempt, and nobody brings it up to date any more.
+    # What is dropped from here on ends the run.
+    if ranking is None or not all(entry.is_kept for entry in (*codes, *(each for each, _ in shares.lasting))):
         return None
     kept = [slot for slot in (*filter_plan.slots, *score_plan.slots) if slot.key] if others else None
     return AlikeRun(profile, pod, state, ranking, codes, shares.lasting, moving, kept)

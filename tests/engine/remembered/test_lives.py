@@ -45,6 +45,12 @@ def test_a_filter_that_goes_by_objects_changes_its_mind_and_nothing_else_changes
         assert life.decided > 20
 
 
+@pytest.mark.parametrize(("seed", "steps"), [(10_364, 40)])
+def test_a_column_that_made_room_in_the_same_attempt_is_in_no_run(seed, steps):
+    """A filter's column was dropped for a score's, and the run began with what was left of it."""
+    Life(seed, at_once=True).live(steps)
+
+
 def test_lives_are_such_that_something_can_go_wrong():
     """Pods are placed in runs, nodes are full and others are not, and there are several that are best."""
     lives = [Life(seed, at_once=True).live(12) for seed in range(30)]
