@@ -13,6 +13,7 @@ MAY_SLEEP = {
     "waiting.py": "until something outside of the test is so",
     "kube/test_reflector.py": "in virtual time: the waits of reflectors are what it gives them",
     "testing/test_virtual_loop.py": "in virtual time: what sleeping does there is what it tests",
+    "testing/blind_plugins.py": "plugins that keep the scheduler waiting, for the check that finds them",
 }
 
 
@@ -45,6 +46,7 @@ MAY_LOOK_AT_CLOCKS = {
     "effort.py": "to compare two sizes of the same work",
     "workbench/page/test_time_to_answer.py": "the same, in a browser",
     "cluster/test_chaos.py": "what must take a while, however fast the machine",
+    "testing/blind_plugins.py": "a plugin that works for too long, for the check that finds it",
 }
 CLOCKS = ("process_time", "thread_time", "perf_counter", "monotonic()")
 

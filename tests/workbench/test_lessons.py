@@ -301,7 +301,9 @@ def the_nominated_node_lost_one(shown):
 
 def the_story_tells_of_both(shown):
     node = node_of("urgent", shown)
-    says("preempts default/batch-", f"attempt 2: goes to {node}")(shown)
+    says("preempts default/batch-")(shown)
+    # How many attempts it takes depends on how soon the victim is gone.
+    assert re.search(rf"attempt [2-9]: goes to {node}$", shown, re.MULTILINE), shown
 
 
 def four_of_batch_and_one_pending(shown):
@@ -477,7 +479,7 @@ CLAIMS = {
     "It costs one pod, on the node to which `urgent` was nominated.": {
         "berth explain urgent": the_nominated_node_lost_one
     },
-    "The story tells which one was preempted, and that the second attempt put `urgent` onto that node.": {
+    "The story tells which one was preempted, and that a later attempt put `urgent` onto that node.": {
         "berth explain urgent": the_story_tells_of_both
     },
     "The Deployment has made another pod in its place, and still has four; that one is pending, with nobody of lower "
