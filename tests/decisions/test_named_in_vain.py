@@ -6,6 +6,7 @@ from berth.api.codec import decode
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.decisions.named_in_vain import in_sentences, named_in_vain
+from berth.framework.work_budget import WorkBudget
 
 NODES = [
     make_node("web-0").label("pool", "web").label("kubernetes.io/arch", "amd64").capacity(cpu="4"),
@@ -101,3 +102,14 @@ def test_a_label_of_a_node_that_is_gone_is_missing():
     cluster.delete("Node", "big-0")
     (missing,) = named_in_vain(cluster.core, selecting(pool="big").info())
     assert missing.sentence == "no node has the label pool=big"
+
+
+def test_without_work_left_what_is_missing_is_told_without_a_hint():
+    core = VirtualCluster(*(node.build() for node in NODES), claim("data")).core
+    pods = [make_pod("p").claim("dta").info(), make_pod("q").claim("dat").info()]
+    work = WorkBudget(15)
+    told = [each.sentence for pod in pods for each in named_in_vain(core, pod, work)]
+    assert told == [
+        "the PersistentVolumeClaim dta does not exist; did you mean data?",
+        "the PersistentVolumeClaim dat does not exist",
+    ]

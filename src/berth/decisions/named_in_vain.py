@@ -5,15 +5,21 @@ first: lists of pending pods, `berth explain` and what would help.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
-
-import numpy as np
 
 from berth.api.near_names import nearest
 from berth.api.pools import ARCH, OS
 from berth.core.core import Core
+from berth.framework.work_budget import STEPS_TO_TELL, OutOfBudgetError, WorkBudget
 from berth.state.pod_info import PodInfo
-from berth.state.table import NodeTable
+
+NAMES_COMPARED = 2000
+"""What was meant is looked for among so many names."""
+STEPS_TO_COMPARE = 10
+"""What it counts in a budget of work to compare a name with another; an object that only has to be read counts 1."""
+HINTS = "hints"
+"""What spends it."""
 
 
 class NamedInVain(NamedTuple):
@@ -26,67 +32,89 @@ class NamedInVain(NamedTuple):
     """Without a full stop: `the StorageClass fast of the claim data does not exist; did you mean faster?`."""
 
 
-def named_in_vain(core: Core, pod: PodInfo) -> Iterator[NamedInVain]:
-    """Yield what a pod names of the objects that the scheduler follows, and the cluster does not have."""
+def named_in_vain(core: Core, pod: PodInfo, work: WorkBudget | None = None) -> Iterator[NamedInVain]:
+    """Yield what a pod names of the objects that the scheduler follows, and the cluster does not have.
+
+    What may have been meant is told as long as `work` has anything left: whoever asks about several pods gives them one
+    budget together.
+    """
+    look = _Look(core, work or WorkBudget(STEPS_TO_TELL))
     if next(core.objects.list("Namespace"), None) is not None:
-        yield from _lacking(core, "Namespace", pod.namespace)
-    yield from _of_volumes(core, pod)
-    yield from _of_devices(core, pod)
+        yield from look.for_object("Namespace", pod.namespace)
+    yield from _of_volumes(look, pod)
+    yield from _of_devices(look, pod)
     group = pod.spec.scheduling_group
     if core.schedules_groups and group is not None and group.pod_group_name:
-        yield from _lacking(core, "PodGroup", group.pod_group_name, pod.namespace)
+        yield from look.for_object("PodGroup", group.pod_group_name, pod.namespace)
     for key, value in pod.spec.node_selector.items():
-        yield from _of_label(core.cache.table, key, value)
+        yield from look.for_label(key, value)
 
 
-def _of_volumes(core: Core, pod: PodInfo) -> Iterator[NamedInVain]:
+def _of_volumes(look: "_Look", pod: PodInfo) -> Iterator[NamedInVain]:
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is None:
             continue
         name = volume.persistent_volume_claim.claim_name
-        claim = core.objects.get("PersistentVolumeClaim", name, pod.namespace)
+        claim = look.core.objects.get("PersistentVolumeClaim", name, pod.namespace)
         if claim is None:
-            yield from _lacking(core, "PersistentVolumeClaim", name, pod.namespace)
+            yield from look.for_object("PersistentVolumeClaim", name, pod.namespace)
         elif claim.spec.volume_name:
             of = f", which {name} is bound to,"
-            yield from _lacking(core, "PersistentVolume", claim.spec.volume_name, of=of)
+            yield from look.for_object("PersistentVolume", claim.spec.volume_name, of=of)
         elif claim.spec.storage_class_name:
-            yield from _lacking(core, "StorageClass", claim.spec.storage_class_name, of=f" of the claim {name}")
+            yield from look.for_object("StorageClass", claim.spec.storage_class_name, of=f" of the claim {name}")
 
 
-def _of_devices(core: Core, pod: PodInfo) -> Iterator[NamedInVain]:
+def _of_devices(look: "_Look", pod: PodInfo) -> Iterator[NamedInVain]:
     for use in pod.spec.resource_claims:
         name = use.resource_claim_name or ""
-        claim = core.objects.get("ResourceClaim", name, pod.namespace) if name else None
+        claim = look.core.objects.get("ResourceClaim", name, pod.namespace) if name else None
         if name and claim is None:
-            yield from _lacking(core, "ResourceClaim", name, pod.namespace)
+            yield from look.for_object("ResourceClaim", name, pod.namespace)
         for request in claim.spec.devices.requests if claim is not None else ():
             of_class = request.exactly.device_class_name if request.exactly is not None else ""
             if of_class:
-                yield from _lacking(core, "DeviceClass", of_class, of=f" of the claim {name}")
+                yield from look.for_object("DeviceClass", of_class, of=f" of the claim {name}")
 
 
-def _of_label(table: NodeTable, key: str, value: str) -> Iterator[NamedInVain]:
-    """Look in the column that the filter has made: no node is looked at where one has the label."""
-    rows = table.rows()
-    column = table.label(key)
-    values = [column.values[each] for each in np.unique(column.ids[rows]).tolist() if each >= 0]
-    if not len(rows) or value in values:
-        return
-    if key in (ARCH, OS):  # that a node is of another kind is no slip
-        hint = ""
-    elif values:
-        hint = nearest(value, values).replace("did you mean ", f"did you mean {key}=")
-    else:
-        hint = nearest(key, {other for row in rows.tolist() for other in table.node(row).metadata.labels})
-    yield NamedInVain("label", f"{key}={value}", f"no node has the label {key}={value}{hint}")
+class _Look(NamedTuple):
+    """A look for things by their names."""
 
+    core: Core
+    work: WorkBudget
 
-def _lacking(core: Core, kind: str, name: str, namespace: str = "", *, of: str = "") -> Iterator[NamedInVain]:
-    if core.objects.get(kind, name, namespace) is None:
-        known = [each.metadata.name for each in core.objects.list(kind, namespace or None)]
-        word = "namespace" if kind == "Namespace" else kind
-        yield NamedInVain(kind, name, f"the {word} {name}{of} does not exist{nearest(name, known)}")
+    def for_object(self, kind: str, name: str, namespace: str = "", *, of: str = "") -> Iterator[NamedInVain]:
+        objects = self.core.objects
+        if objects.get(kind, name, namespace) is None:
+            known = (each.metadata.name for each in objects.list(kind, namespace or None))
+            word = "namespace" if kind == "Namespace" else kind
+            hint = self._hint(name, known, objects.count(kind))
+            yield NamedInVain(kind, name, f"the {word} {name}{of} does not exist{hint}")
+
+    def for_label(self, key: str, value: str) -> Iterator[NamedInVain]:
+        """Look in the column that the filter has made: no node is looked at where one has the label."""
+        table = self.core.cache.table
+        values = table.label_values(key)
+        if not len(table) or value in values:
+            return
+        if key in (ARCH, OS):  # that a node is of another kind is no slip
+            hint = ""
+        elif values:
+            hint = self._hint(value, values, 0).replace("did you mean ", f"did you mean {key}=")
+        else:
+            rows = table.rows()[:NAMES_COMPARED].tolist()
+            hint = self._hint(key, {other for row in rows for other in table.node(row).metadata.labels}, len(rows))
+        yield NamedInVain("label", f"{key}={value}", f"no node has the label {key}={value}{hint}")
+
+    def _hint(self, name: str, known: Iterable[str], objects: int) -> str:
+        """Say what may have been meant of the names of so many objects; nothing where that would take too long."""
+        try:
+            self.work.spend(HINTS, objects)
+            names = list(islice(known, NAMES_COMPARED))
+            self.work.spend(HINTS, STEPS_TO_COMPARE * len(names))
+        except OutOfBudgetError:
+            return ""
+        return nearest(name, names)
 
 
 def in_sentences(missing: Iterable[str]) -> str:

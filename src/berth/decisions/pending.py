@@ -18,6 +18,7 @@ from berth.decisions.placements import workload_of
 from berth.decisions.reasons import what_is_missing
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.decisions.waits import Members, WallTime, members_of, queued_pods
+from berth.framework.work_budget import STEPS_TO_TELL, WorkBudget
 from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 
@@ -26,8 +27,6 @@ PODS_NAMED = 20
 PODS_LOOKED_AT = 10
 """At how many pods of a group it is looked at what they lack."""
 SHORTFALLS = 4
-SHAPES_ASKED = 50
-"""Of so many pods that differ it is looked for what devices they lack."""
 NOT_TRIED = "not tried yet"
 _HEAD = re.compile(r"\d+/\d+ nodes are available: ")
 _BETWEEN = re.compile(r", (?=\d+ )")
@@ -92,22 +91,27 @@ class OnePending(NamedTuple):
 
 
 def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], namespace: str = "") -> PendingReport:
-    """Return what is pending in one namespace, or in all. `told` is what a pod's last failure was, by uid."""
+    """Return what is pending in one namespace, or in all. `told` is what a pod's last failure was, by uid.
 
-    asked = set[int]()
+    Nothing is scheduled meanwhile: of many groups that lack devices, or name what is not there, some are told only the
+    reason.
+    """
+    work = WorkBudget(STEPS_TO_TELL)
+    asked = set[tuple[object, int]]()
 
     def lacks(one: OnePending) -> Iterator[Shortfall]:
         decision = core.trace.get(one.pod.key)
         if decision is None or not one.message or decision.chosen is not None or decision.pod.uid != one.pod.uid:
             return iter(())
-        # Devices are looked for among all nodes, which takes a while: of pods that are alike once, and not of too many.
-        is_new = id(one.pod.shape) not in asked and len(asked) < SHAPES_ASKED
-        asked.add(id(one.pod.shape))
-        return shortfalls(decision, core.cache.table, core.profiles.get(decision.profile) if is_new else None)
+        # Devices are looked for among all nodes, which takes a while: once for the pods of a group that are alike.
+        alike = _key(one), id(one.pod.shape)
+        profile = None if alike in asked else core.profiles.get(decision.profile)
+        asked.add(alike)
+        return shortfalls(decision, core.cache.table, profile, work)
 
     pending = _all_pending(core, wall_time, told)
     wanted = (one for one in pending if namespace in ("", one.pod.namespace))
-    return report_of(wanted, lacks, lambda pod: named_in_vain(core, pod))
+    return report_of(wanted, lacks, lambda pod: named_in_vain(core, pod, work))
 
 
 def report_of(
@@ -122,8 +126,8 @@ def report_of(
     groups: dict[tuple[str, str, bytes], list[OnePending]] = {}
     for one in pending:
         groups.setdefault(_key(one), []).append(one)
-    made = sorted((_group(pods, lacks, in_vain) for pods in groups.values()), key=_worst_first)
-    return PendingReport(sum(group.pods for group in made), tuple(made))
+    worst_first = sorted(groups.values(), key=_rank)
+    return PendingReport(sum(map(len, worst_first)), tuple(_group(pods, lacks, in_vain) for pods in worst_first))
 
 
 def _key(one: OnePending) -> tuple[str, str, bytes]:
@@ -235,5 +239,5 @@ def _lacking(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shor
                 yield lack
 
 
-def _worst_first(group: PendingGroup) -> tuple[int, int, str]:
-    return -group.pods, -group.priority, group.since
+def _rank(pods: list[OnePending]) -> tuple[int, int, str]:
+    return -len(pods), -max(one.pod.priority for one in pods), min(one.since for one in pods)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from berth.api.pod_resources import CPU, PODS
 from berth.cycle.decision import Decision
 from berth.engine.profile import Profile
+from berth.framework.work_budget import STEPS_TO_TELL, WorkBudget
 from berth.plugins.dra.plugin import DynamicResources
 from berth.state.table import NodeTable
 
@@ -75,10 +76,13 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self._need}; {free}" + ("; that would do now" if self.fits_now else "")
 
 
-def shortfalls(decision: Decision, table: NodeTable, profile: Profile | None) -> Iterator[Shortfall]:
+def shortfalls(
+    decision: Decision, table: NodeTable, profile: Profile | None, work: WorkBudget | None = None
+) -> Iterator[Shortfall]:
     """Yield what the nodes that a decision rejected lack, in the order of the reasons; nothing where one has room.
 
-    The plugins of the profile that made the decision are asked what devices there are.
+    The plugins of the profile that made the decision are asked what devices there are, as long as `work` has anything
+    left: whoever asks about several pods gives them one budget together.
     """
     if decision.is_held_back:
         return
@@ -91,16 +95,16 @@ def shortfalls(decision: Decision, table: NodeTable, profile: Profile | None) ->
         if found is not None:
             yield found
     if not decision.beside:  # what members of its group would take of devices is not known any more
-        yield from _devices(decision, table, profile)
+        yield from _devices(decision, table, profile, work or WorkBudget(STEPS_TO_TELL))
 
 
-def _devices(decision: Decision, table: NodeTable, profile: Profile | None) -> Iterator[Shortfall]:
+def _devices(decision: Decision, table: NodeTable, profile: Profile | None, work: WorkBudget) -> Iterator[Shortfall]:
     for plugin in () if profile is None else profile.plugins:
         if not isinstance(plugin.plugin, DynamicResources):
             continue
         rows = [row for status, part in decision.rejected if status.plugin == plugin.name for row in part.tolist()]
         nodes = [table.node(row) for row in _there(decision, table, rows)]
-        for each in plugin.plugin.shortages(decision.pod, nodes) if nodes else ():
+        for each in plugin.plugin.shortages(decision.pod, nodes, work) if nodes else ():
             free, of = str(each.room.free), str(each.room.matching)
             resource = f"{DEVICES}{each.device_class}"
             count, request = str(each.needed), each.request

@@ -24,6 +24,9 @@ DEFAULT_STEPS = 2_000_000
 STEPS_PER_SECOND = 1_000_000
 """What a limit in seconds counts as, so that it holds at the same place on every machine."""
 
+STEPS_TO_TELL = STEPS_PER_SECOND // 10
+"""What it may take to find out what to tell people, as nothing is scheduled meanwhile."""
+
 STEPS_PER_NODE = 2
 """What the engine spends for a call of a plain form about one node, the view of the node included."""
 

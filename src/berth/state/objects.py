@@ -75,6 +75,10 @@ class ObjectStore:
         objects: Iterable[Any] = self._objects.get(kind, {}).values()
         return (obj for obj in objects if namespace is None or obj.metadata.namespace == namespace)
 
+    def count(self, kind: str) -> int:
+        """Return how many objects of a kind there are."""
+        return len(self._objects.get(kind, ()))
+
     def order(self) -> dict[str, tuple[str, ...]]:
         """Return the keys of the objects of each kind, in the order in which they came."""
         for kind, objects in self._objects.items():

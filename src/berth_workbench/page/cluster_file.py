@@ -25,6 +25,7 @@ from berth.decisions.plugin_views import figure_reports
 from berth.decisions.pod_report import DecisionLine, PodReport
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.decisions.waits import PendingPod
+from berth.framework.work_budget import WorkBudget
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
 from berth_workbench.page.source import PluginViews
@@ -85,8 +86,10 @@ class ClusterFileSource:
         """Pending pods by workload."""
         judged = {each.pending.pod.key: each for each in await self._all_judged()}
         pending = (each.pending for each in judged.values() if namespace in ("", each.pending.pod.namespace))
-        core = self._cluster.core
-        report = report_of(pending, lambda one: judged[one.pod.key].shortfalls, lambda pod: named_in_vain(core, pod))
+        core, work = self._cluster.core, WorkBudget()
+        report = report_of(
+            pending, lambda one: judged[one.pod.key].shortfalls, lambda pod: named_in_vain(core, pod, work)
+        )
         pods = sum(namespace in ("", pod.metadata.namespace) for pod in self._unplaced)
         return msgspec.structs.replace(report, pods=pods)
 
@@ -132,7 +135,7 @@ class ClusterFileSource:
     async def _all_judged(self) -> "list[_Judged]":
         async with self._asking:
             if self._judged is None:
-                self._judged = await asyncio.to_thread(lambda: [self._line(pod) for pod in self._unplaced[:MAX_JUDGED]])
+                self._judged = await asyncio.to_thread(self._judge_all)
             return self._judged
 
     # -- asking the core ---------------------------------------------------------------------------------------------
@@ -168,7 +171,11 @@ class ClusterFileSource:
         """Ask filters and scores about a pod that is on no node."""
         return decision_of(self._cluster.core, choose(self._cluster.core, pod))
 
-    def _line(self, pod: Pod) -> "_Judged":
+    def _judge_all(self) -> "list[_Judged]":
+        work = WorkBudget()
+        return [self._line(pod, work) for pod in self._unplaced[:MAX_JUDGED]]
+
+    def _line(self, pod: Pod, work: WorkBudget) -> "_Judged":
         decision = self._decide(pod)
         fits = f"fits on {len(decision.feasible)} of {decision.node_count} nodes, and had not been placed yet"
         outcome = "fits" if decision.chosen is not None else decision.outcome
@@ -177,12 +184,12 @@ class ClusterFileSource:
             outcome = "unschedulable"
         line = DecisionLine(pod.key, outcome, None, message or fits, 0, _since(pod))
         core = self._cluster.core
-        lacks = tuple(shortfalls(decision, core.cache.table, profile_of(core, pod))) if decision.chosen is None else ()
+        lacks = shortfalls(decision, core.cache.table, profile_of(core, pod), work) if decision.chosen is None else ()
         reason = reasons_of(message) if message else FITS_NOW
         queue = "unschedulable" if message else "active"
         info = core.intake.info(pod)
         group = group_in(core, info)
-        return _Judged(OnePending(info, queue, reason, message or FITS_NOW, line.time, group=group), line, lacks)
+        return _Judged(OnePending(info, queue, reason, message or FITS_NOW, line.time, group=group), line, tuple(lacks))
 
     def _held_back(self, pod: Pod) -> str:
         """Say why a pod that fits would not be placed: it is gated, or there is no room for enough of its group."""

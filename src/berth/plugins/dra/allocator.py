@@ -126,19 +126,28 @@ class Allocator:
             raise InvalidPoolsError(INVALID_POOLS)
         return None
 
-    def room_for(self, node: Node, pools: Pools, claim: ResourceClaim, request: DeviceRequest) -> DeviceRoom:
-        """Return how many devices one request of a claim would get on a node if it asked for nothing else.
+    def most_for(self, node: Node, pools: Pools, claim: ResourceClaim, request: DeviceRequest) -> DeviceRoom:
+        """Return what one request of a claim could get on a node at most: what is free, up to what it asks for.
 
-        No more than it asks for. What the search confirms counts, not what is free: devices may share what they are
-        made of, or have to match. Raises as `allocate` does.
+        Raises as `allocate` does.
         """
         assert request.exactly is not None, "asked of a request without alternatives"
-        of_it = _alone(claim, request, request.exactly.count)
-        free, matching = _Search(self, node, pools, [of_it]).free_and_matching()
-        most = min(free, request.exactly.count)
-        while most and self.allocate(node, pools, [_alone(claim, request, most)]) is None:
-            most -= 1
-        return DeviceRoom(most, matching)
+        count = request.exactly.count
+        free, matching = _Search(self, node, pools, [_alone(claim, request, count)]).free_and_matching()
+        return DeviceRoom(min(free, count), matching)
+
+    def room_for(
+        self, node: Node, pools: Pools, claim: ResourceClaim, request: DeviceRequest, most: DeviceRoom
+    ) -> DeviceRoom:
+        """Return how many devices one request would get if its claim asked for nothing else; `most` is of `most_for`.
+
+        What the search confirms counts, not what is free: devices may share what they are made of, or have to match.
+        Raises as `allocate` does.
+        """
+        free = most.free
+        while free and self.allocate(node, pools, [_alone(claim, request, free)]) is None:
+            free -= 1
+        return DeviceRoom(free, most.matching)
 
     def available(self, pool: Pool) -> Counters:
         """Return what is left of a pool's counters before this pod takes anything."""
@@ -386,6 +395,7 @@ class _Search:
     def free_and_matching(self) -> tuple[int, int]:
         """Return how many devices the first request accepts, of those that nobody has, and of all."""
         ask = self._asks[0][0][0]
+        self._spend(STEPS_TO_TAKE + len(self._candidates))
         accepted = [
             device
             for _, device in self._candidates

@@ -110,9 +110,6 @@ NO_ALLOCATION = "claim allocation not found for node"
 MIN_BINDING_TIMEOUT_S = 1.0
 DEFAULT_FILTER_TIMEOUT, DEFAULT_BINDING_TIMEOUT = Duration(10), Duration(600)
 
-STEPS_TO_TELL = STEPS_PER_SECOND // 10
-"""What it may cost to tell people of devices: about a tenth of a second, in which nothing is scheduled."""
-
 FILTER_TIMEOUT_GATE = "DRASchedulerFilterTimeout"
 BINDING_TIMEOUT_GATES = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
 
@@ -437,14 +434,14 @@ class DynamicResources(
             pod_state.outcomes.by_node[node.metadata.name] = outcome
         return _told(outcome)
 
-    def shortages(self, pod: PodInfo, nodes: Sequence[Node]) -> list[DeviceShortage]:
+    def shortages(self, pod: PodInfo, nodes: Sequence[Node], work: WorkBudget) -> list[DeviceShortage]:
         """Return the requests of a pod's claims that none of these nodes has enough devices for, and the best of them.
 
-        For people: as things are now, and by the search itself. Nothing where that would take too long.
+        For people: as things are now, and by the search itself. Nothing where that would take more work than is left.
         """
         try:
             claims = [claim for claim in claims_of(pod, self._ledger) if claim.status.allocation is None]
-            allocator = self._allocator(WorkBudget(STEPS_TO_TELL))
+            allocator = self._allocator(work)
             asked = [(claim, request) for claim in claims for request in claim.spec.devices.requests]
             told = (self._shortage(allocator, claim, request, nodes) for claim, request in asked)
             return [each for each in told if each is not None]
@@ -454,23 +451,30 @@ class DynamicResources(
     def _shortage(
         self, allocator: Allocator, claim: ResourceClaim, request: DeviceRequest, nodes: Sequence[Node]
     ) -> DeviceShortage | None:
-        asked, best = request.exactly, None
+        asked = request.exactly
         if asked is None or asked.allocation_mode != EXACT_COUNT:
             return None
-        for node in nodes:
+        pools = self._inventory.pools
+        at_most = [(allocator.most_for(node, pools(node), claim, request), node) for node in nodes]
+        best: tuple[DeviceRoom, Node] | None = None
+        # From the most promising node on: once one has as much as the next could have at most, none has more.
+        for most, node in sorted(at_most, key=lambda each: each[0], reverse=True):
+            if best is not None and best[0] >= most:
+                break
             try:
-                room = allocator.room_for(node, self._inventory.pools(node), claim, request)
+                room = allocator.room_for(node, pools(node), claim, request, most)
             except InvalidPoolsError:
                 continue
             if room.free >= asked.count:
                 return None
-            if best is None or room > best[1]:
-                best = node, room
+            if best is None or room > best[0]:
+                best = room, node
         if best is None:
             return None
+        room, node = best
         texts = tuple(each.cel.expression for each in asked.selectors if each.cel is not None)
         name = f"{claim_key(claim)}/{request.name}"
-        return DeviceShortage(name, asked.device_class_name, texts, asked.count, best[0].metadata.name, best[1])
+        return DeviceShortage(name, asked.device_class_name, texts, asked.count, node.metadata.name, room)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis

@@ -8,6 +8,7 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth.core.questions import judge
+from berth.decisions import pending
 from berth.decisions.pending import pending_report
 from berth_workbench.planning.help.search import what_would_help
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -123,3 +124,11 @@ def test_what_was_tried_with_a_claim_leaves_nothing_behind():
         site.settle()
         assert cluster.placements["default/p"] == "n0"
     assert judge(cluster.core, cluster.pods["default/p"]).node_names == []
+
+
+def test_of_many_groups_that_lack_devices_the_largest_is_told_first(monkeypatch):
+    monkeypatch.setattr(pending, "STEPS_TO_TELL", 50)  # enough for one group on three nodes
+    cluster, _ = cluster_of(*alone(3), *of_template("a", 3), *of_template("b", 3))
+    cluster.settle()
+    groups = pending_report(cluster.core, str, lambda _uid: "").groups
+    assert [(each.workload, bool(each.shortfalls)) for each in groups] == [("Job/train", True), ("", False)]

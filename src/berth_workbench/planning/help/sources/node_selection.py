@@ -153,9 +153,7 @@ def _meant_labels(question: PodQuestion, key: str, value: str) -> Iterator[PodEd
     """Yield other values of a label that no node has, where they look as if one of them was meant."""
     if is_fact(key):
         return
-    table = question.table
-    column = table.label(key)
-    present = {column.values[each] for each in np.unique(column.ids[table.rows()]).tolist() if each >= 0}
+    present = question.table.label_values(key)
     for other in alike(value, present) if value not in present else ():
         what = f"ask for {key}={other} instead of {key}={value}"
         yield PodEdit("nodeSelector", what, setting("spec", "nodeSelector", key, to=other), SLIP_COST)
