@@ -12,6 +12,7 @@ from berth.api.near_names import nearest
 from berth.api.pools import ARCH, OS
 from berth.core.core import Core
 from berth.framework.work_budget import STEPS_TO_TELL, OutOfBudgetError, WorkBudget
+from berth.state.label_index import values_at
 from berth.state.pod_info import PodInfo
 
 NAMES_COMPARED = 2000
@@ -94,7 +95,7 @@ class _Look(NamedTuple):
     def for_label(self, key: str, value: str) -> Iterator[NamedInVain]:
         """Look in the column that the filter has made: no node is looked at where one has the label."""
         table = self.core.cache.table
-        values = table.label_values(key)
+        values = values_at(table.label(key), table.rows())
         if not len(table) or value in values:
             return
         if key in (ARCH, OS):  # that a node is of another kind is no slip

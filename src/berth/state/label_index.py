@@ -72,6 +72,11 @@ class LabelColumn:
         return np.array([*verdicts, requirement.accepts(None)], dtype=np.bool_)
 
 
+def values_at(column: LabelColumn, rows: NDArray[np.intp]) -> list[str]:
+    """Return the values that some rows have of a label, each once."""
+    return [column.values[each] for each in np.unique(column.ids[rows]).tolist() if each != ABSENT]
+
+
 class LabelIndex:
     """Columns of the label keys that were asked for most recently."""
 

@@ -20,7 +20,7 @@ from berth.api.read_only import ReadOnlyDict, ReadOnlyList, make_read_only
 from berth.api.taints import Taint
 from berth.state.change_log import ChangeLog
 from berth.state.image_index import ImageIndex
-from berth.state.label_index import ABSENT, LabelColumn, LabelIndex, Mask
+from berth.state.label_index import LabelColumn, LabelIndex, Mask
 from berth.state.node_tree import NodeTree, Zones
 from berth.state.node_view import NodeView
 from berth.state.ordering import put_in_order
@@ -100,11 +100,6 @@ class NodeTable:
     def label(self, key: str) -> LabelColumn:
         """Return the column of a label key."""
         return self.labels.column(key, self.capacity)
-
-    def label_values(self, key: str) -> list[str]:
-        """Return the values that nodes have of a label, each once."""
-        column = self.label(key)
-        return [column.values[each] for each in np.unique(column.ids[self.rows()]).tolist() if each != ABSENT]
 
     def view(self, row: int) -> NodeView:
         """Return one node with its pods as plain objects, as of now; the same one until the row changes."""

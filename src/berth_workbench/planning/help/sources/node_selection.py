@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from berth.api.near_names import alike
 from berth.api.node import Node
+from berth.state.label_index import values_at
 from berth_workbench.planning.help.needs import (
     NODE_COST,
     POD_COST,
@@ -153,7 +154,7 @@ def _meant_labels(question: PodQuestion, key: str, value: str) -> Iterator[PodEd
     """Yield other values of a label that no node has, where they look as if one of them was meant."""
     if is_fact(key):
         return
-    present = question.table.label_values(key)
+    present = values_at(question.table.label(key), question.table.rows())
     for other in alike(value, present) if value not in present else ():
         what = f"ask for {key}={other} instead of {key}={value}"
         yield PodEdit("nodeSelector", what, setting("spec", "nodeSelector", key, to=other), SLIP_COST)
