@@ -18,6 +18,14 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
+_IN_TREE = "berth.plugins"
+
+
+def is_in_tree(module: str) -> bool:
+    """Say whether a module, by its name, holds plugins of Berth's own."""
+    return module.startswith(f"{_IN_TREE}.")
+
+
 class Named(Protocol):
     """A plugin, or what stands for one."""
 
@@ -149,7 +157,7 @@ def place_among(frames: Iterable[tuple[FrameType, int]]) -> str:
     own, found = "", ""
     for frame, line in frames:
         module = str(frame.f_globals.get("__name__", ""))
-        package = _IN_TREE if module.startswith(f"{_IN_TREE}.") else module.partition(".")[0]
+        package = _IN_TREE if is_in_tree(module) else module.partition(".")[0]
         own = own or (package if package != "berth" else "")
         if package == own:
             found = place_in(frame.f_code.co_filename, module, line)
@@ -160,9 +168,6 @@ def _frames_of(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
-
-
-_IN_TREE = "berth.plugins"
 
 
 def place_in(file: str, module: str, line: int) -> str:

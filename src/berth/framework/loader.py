@@ -23,6 +23,7 @@ import msgspec
 from berth.api.near_names import looks_like, nearest
 from berth.framework import interface
 from berth.framework.answers import shown
+from berth.framework.blame import is_in_tree
 from berth.framework.loaded import contradictions
 from berth.framework.plugin_code import SourceLoader
 from berth.framework.promises import NEVER_KEPT, promises_of
@@ -197,7 +198,7 @@ def _never_kept(plugin: type) -> Iterable[str]:
 
     Berth's own plugins make such promises for what-ifs, which others need not know of.
     """
-    if fills(plugin, "signature") or plugin.__module__.startswith("berth.plugins."):
+    if fills(plugin, "signature") or is_in_tree(plugin.__module__):
         return
     for name, depends_on in (
         ("filter_depends_on", promises_of(plugin).filter_depends_on),

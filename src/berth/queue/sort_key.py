@@ -12,19 +12,17 @@ time that it is queued, so this ends.
 from collections.abc import Callable
 from typing import Any
 
-from berth.framework.blame import PluginBrokenError, contained, place_of, place_of_function
+from berth.framework.blame import PluginBrokenError, contained, is_in_tree, place_of, place_of_function
 from berth.framework.loaded import LoadedPlugin
 from berth.state.queued_pod import QueuedPod
 
 Report = Callable[[str, str, Exception], None]
 """`report(plugin, method, bug)`: a plugin broke in a way that the guard of its methods does not see."""
 
-_IN_TREE = "berth.plugins."
-
 
 def sort_key_of(plugin: LoadedPlugin, report: Report = lambda _plugin, _method, _bug: None) -> Callable[..., Any]:
     """Return what makes keys that sort pods in the plugin's order, a `QueueOrder` unless the plugin is in-tree."""
-    if plugin.sort_key is not None and type(plugin.plugin).__module__.startswith(_IN_TREE):
+    if plugin.sort_key is not None and is_in_tree(type(plugin.plugin).__module__):
         return plugin.sort_key.sort_key
     return QueueOrder(plugin, report)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from berth.core.intake import ObjectEvent
 from berth.engine.profile import Profile
-from berth.framework.blame import place_among, place_in
+from berth.framework.blame import is_in_tree, place_among, place_in
 from berth.framework.loaded import FORMS
 from berth.queue.hints import Registered
 from berth.state.pod_info import PodInfo
@@ -58,7 +58,7 @@ def position_of(frame: FrameType, profiles: Iterable[Profile]) -> WorkPosition:
     """Say where the work is whose innermost frame this is."""
     loaded_plugins = [loaded for profile in profiles for loaded in profile.plugins]
     names = {id(loaded.plugin): loaded.name for loaded in loaded_plugins}
-    in_tree = {loaded.name for loaded in loaded_plugins if type(loaded.plugin).__module__.startswith("berth.plugins.")}
+    in_tree = {loaded.name for loaded in loaded_plugins if is_in_tree(type(loaded.plugin).__module__)}
     walk = list(dropwhile(_is_outside, list(traceback.walk_stack(frame))[::-1])) or [(frame, frame.f_lineno)]
     plugin = point = subject = ""
     for outer, _ in walk:
