@@ -147,6 +147,7 @@ class Process:
             extenders=self.history.extender_client(self),
             runner=SlowRunner(self),
             build=self._build_core,
+            call_off=self.wire.call_off,
         )
         await self.scheduler.run(self.stop)
 

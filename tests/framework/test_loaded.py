@@ -41,7 +41,6 @@ NOT_ON_PLUGINS = {
     ("several.py", "each"),  # an instrument
     ("faces.py", "kind"),  # a class of the scheduler's
     ("faces.py", "self._of"),  # an object of it
-    ("scheduler.py", "type(transport)"),  # what sends requests
     ("lookups.py", "self._of"),  # what a handle gives out
     ("timed_runner.py", "result"),
     ("read_only.py", "kind"),  # a struct

@@ -379,6 +379,7 @@ async def _schedule(
         build=_builder(settings),
         writes=settings.observing is None,
         refused=transport.refusals.problem,
+        call_off=transport.call_off,
     )
     metrics.observe(scheduler)
     _debug_on_signal(scheduler)

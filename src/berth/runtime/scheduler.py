@@ -103,6 +103,7 @@ class LiveScheduler:
         report: Report | None = None,
         writes: bool = True,
         refused: Callable[[], str] = str,
+        call_off: Callable[[], object] = lambda: None,
     ) -> None:
         """`extenders` calls those of the configuration, over HTTP unless something else is given.
 
@@ -111,7 +112,7 @@ class LiveScheduler:
         each core, with the arguments of `build_core`: a recorder's makes one that is recorded. `report` is told what
         keeps kinds from being followed, by default the log. Without `writes` nothing is written, whatever happens: the
         cores that `build` makes look on (`berth.agreement`), and what acts has nothing to do. `refused` says what the
-        API server has refused for a while.
+        API server has refused for a while. `call_off` has a transport that holds writes back for a while send no more.
         """
         self.refused = refused
         """Says what the API server has refused for a while, and why; empty where it refuses nothing."""
@@ -173,7 +174,7 @@ class LiveScheduler:
             pod_written=self.following.expect_pods, resources=lambda: self.core.resources,
         )  # fmt: skip
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
-        self._drain = GracefulStop(self._work, self._arrivals, self._effects, _calling_off(transport))
+        self._drain = GracefulStop(self._work, self._arrivals, self._effects, call_off)
         self._reconfiguration = Reconfiguration(
             InForce(config, registry), self._work, self._arrivals, self._effects, self.following, make_core,
             extenders_for, clock, self._recorder,
@@ -385,13 +386,6 @@ class LiveScheduler:
     def _known_pod(self, pod: PodRef) -> Pod | None:
         found: Pod | None = self.following.find("Pod", pod.namespace, pod.name)
         return found if found is not None and found.metadata.uid == pod.uid else None
-
-
-def _calling_off(transport: Transport) -> Callable[[], object]:
-    """Return what has a transport send no more writes: one that holds them back for a while has a way to do that."""
-    # By the class, not the instance: stand-ins in tests take any name for a verb.
-    found: Callable[[Transport], None] | None = getattr(type(transport), "call_off", None)
-    return (lambda: None) if found is None else partial(found, transport)
 
 
 def _installed_plugins() -> Registry:
