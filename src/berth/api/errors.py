@@ -68,6 +68,11 @@ class ApiError(TransportError):
         return self.status == 401
 
     @property
+    def is_forbidden(self) -> bool:
+        """The user may not do this (403)."""
+        return self.status == 403
+
+    @property
     def is_of_all_requests(self) -> bool:
         """Credentials that are not accepted, and a server (or its etcd) that says that it ran out of time."""
         return self.is_unauthorized or "timed out" in self.message

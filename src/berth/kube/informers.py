@@ -123,7 +123,7 @@ class Informer:
             try:
                 found = await self._discovery.first_served(self._versions)
             except TransportError as error:
-                if isinstance(error, ApiError) and error.status == 403:
+                if isinstance(error, ApiError) and error.is_forbidden:
                     return self._next_to_try()
                 delay_s = self._backoff.next_delay_s()
                 plural = self._versions[0].plural

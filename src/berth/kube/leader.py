@@ -353,7 +353,7 @@ class LeaderElector:
 
 
 def _remedy(error: Exception) -> str:
-    if isinstance(error, ApiError) and error.status == 403:
+    if isinstance(error, ApiError) and error.is_forbidden:
         return "; the RBAC role needs get, create and update on leases.coordination.k8s.io"
     if isinstance(error, ApiError) and error.status == 404:
         return "; does the namespace exist?"

@@ -19,9 +19,9 @@ from berth_workbench.simulation.processes import spread
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
 
 LOOK_EVERY_S = 0.2
+"""How often it is looked whether to stop while nothing comes back."""
 MOST_TIMES_AGAIN = 3
-"""So often a run is tried again that the cluster has given up, each time with its load sent anew."""
-"""How often is looked whether to stop while nothing comes back."""
+"""A run that the cluster has given up is tried again so often, each time with its load sent anew."""
 
 
 class Finished(NamedTuple):

@@ -59,8 +59,6 @@ PROTOBUF_OR_JSON = f"{PROTOBUF}, application/json"
 _DELETE_OPTIONS = b'{"apiVersion":"v1","kind":"DeleteOptions"}'
 
 
-FORBIDDEN = 403
-
 _LENGTH = struct.Struct(">I")
 _NO_RESOURCE = Resource("", "", "", "", namespaced=False)
 
@@ -360,7 +358,7 @@ class HttpTransport:
     def _note_refusal(self, request: _Request, error: ApiError) -> None:
         if error.is_unauthorized:
             self.refusals.unknown(str(error))
-        elif error.status == FORBIDDEN:
+        elif error.is_forbidden:
             self.refusals.forbidden(request.what, str(error))
         else:
             self.refusals.accepted(request.what)

@@ -153,7 +153,7 @@ class StatusPatcher(Generic[Patch]):
         if not (refused or is_last):
             return False
         if not (isinstance(error, ApiError) and (error.is_not_found or error.is_conflict)):
-            is_forbidden = isinstance(error, ApiError) and error.status == 403
+            is_forbidden = isinstance(error, ApiError) and error.is_forbidden
             remedy = f"; the RBAC role needs patch on {self.resource.plural}/status" if is_forbidden else ""
             self._report(f"status of {self.noun} {'/'.join(place)} not written: {error}{remedy}")
         return True

@@ -58,9 +58,8 @@ CLUSTER_HEADER = "Berth-Cluster"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
 CORE_TIMEOUT_S = 8.0
-"""How long a question waits for the cycle under way: commands give up after ten seconds. Who has asked comes next, so
-that only a cycle that takes longer by itself keeps a question from being answered."""
-"""How long a request waits for the core to be between two cycles; well below what probes and scrapers wait."""
+"""How long a request waits for the core to be between two cycles: commands, and scrapers by default, give up after ten
+seconds. Whoever has asked comes next, so only a cycle that takes longer by itself keeps a question unanswered."""
 LIMITS = ConnectionLimits(total=256, on_trial=128, head_bytes=32 * 1024)  # tokens of many groups are long
 MAX_BODY_BYTES = 64 * 1024
 
