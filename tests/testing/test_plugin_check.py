@@ -110,6 +110,10 @@ def deaf(self):
     return [ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE), lambda pod, old, new: QueueingHint.SKIP)]
 
 
+def yields_words(self, state, pod, node_name):
+    yield "a word"
+
+
 def in_turn(self, state, pod, node):
     self.turn = getattr(self, "turn", 0) + 1
     return self.turn % 7
@@ -141,6 +145,9 @@ BROKEN = {
         broken(filter=lambda self, state, pod, node: node.labels["rack"] and None), "raises", "KeyError: 'rack'"),
     "answers by how often it was asked": (
         broken(score=in_turn), "promise", "was kept, but now it says"),
+    "yields what is no effect": (
+        broken(pre_bind=yields_words), "raises",
+        f"(tests/testing/test_plugin_check.py:{yields_words.__code__.co_firstlineno + 1}), but an ApiCall or"),
     "has no such method": (
         broken(filter=lambda self, pod, node: None), "contract", "has the method filter(self, pod, node), but it is"),
 }  # fmt: skip

@@ -48,29 +48,10 @@ class CallTimes:
         def timed(*arguments: Any) -> Any:
             with self._watched(name, method):
                 answer = method(*arguments)
-            return self._steps(name, method, answer) if isinstance(answer, Generator) else answer
+            is_stepwise = isinstance(answer, Generator)
+            return _TimedSteps(answer, lambda: self._watched(name, method)) if is_stepwise else answer
 
         return timed
-
-    def _steps(
-        self, name: str, method: Callable[..., Any], steps: Generator[Any, Any, Any]
-    ) -> Generator[Any, Any, Any]:
-        value: Any = None
-        thrown: BaseException | None = None
-        while True:
-            try:
-                with self._watched(name, method):
-                    effect = steps.send(value) if thrown is None else steps.throw(thrown)
-            except StopIteration as end:
-                return end.value
-            value = thrown = None
-            try:
-                value = yield effect
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as into:
-                thrown = into
 
     @contextlib.contextmanager
     def _watched(self, name: str, method: Callable[..., Any]) -> Iterator[None]:
@@ -89,6 +70,25 @@ class CallTimes:
                         "things out beforehand (pod_added, handle.follow), or let a method that may wait yield an "
                         "ApiCall"
                     )
+
+
+class _TimedSteps(Generator[Any, Any, Any]):
+    """A plugin's generator with each of its steps watched."""
+
+    def __init__(
+        self, steps: Generator[Any, Any, Any], watched: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
+        self._watched = watched
+        self.gi_yieldfrom = steps
+        """Under the name by which it is found where a generator waits."""
+
+    def send(self, value: Any) -> Any:
+        with self._watched():
+            return self.gi_yieldfrom.send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        with self._watched():
+            return self.gi_yieldfrom.throw(*raised)
 
 
 def _gave_way() -> int:
