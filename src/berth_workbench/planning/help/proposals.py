@@ -171,11 +171,7 @@ def of_device_claims(
     patch_type, patch = patch_of(before, after)
     of_kind, namespace = "ResourceClaimTemplate" if template else "ResourceClaim", claims[0].metadata.namespace
     name = template or claims[0].metadata.name
-    command = (
-        f"kubectl -n {quote(namespace)} get {of_kind.lower()} {quote(name)} -o yaml > claim.yaml; "
-        f"kubectl patch --local -f claim.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
-        "kubectl replace --force -f new.yaml"
-    )
+    command = made_anew_command(of_kind.lower(), quote(namespace), quote(name), patch_type, patch)
     if template:
         names = " ".join(quote(each.metadata.name) for each in pods)
         command += f" && kubectl -n {quote(namespace)} delete pod {names}"
