@@ -1,4 +1,4 @@
-"""The kinds of the core group other than pods and volumes: namespaces, nodes, services, secrets."""
+"""Namespaces, nodes, services and secrets, of the core group; leases and runtime classes, of groups of their own."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.checks import Check, always, at_least, both, chosen, given, may, one_of
+from berth_cluster.strategies.checks import Check, always, at_least, both, chosen, given, may, need, one_of
 from berth_cluster.strategies.pod_checks import EFFECTS, PROTOCOLS, check_amount
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -216,3 +216,6 @@ SECRET = RESTStrategy(
     complete=_encode_texts,
     amend=lambda new, _old, view: _encode_texts(new, view),
 )
+
+# Handlers are part of file names. A class stays what it is, since pods have been admitted by it.
+RUNTIME_CLASS = RESTStrategy(check=need("handler", names.check_label_name), fixed=("handler",))

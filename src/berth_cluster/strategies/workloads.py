@@ -235,12 +235,12 @@ def _next_generation(new: Object, old: Object, _view: ClusterView) -> None:
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(number)
 
 
-# The selector may be left out, but then it selects nothing.
 def _daemons_selected(selector: Object, field: str, errors: FieldErrors) -> None:
     if not any(selector.values()):
         errors.invalid(field, selector, "empty selector is invalid for daemonset")
 
 
+# The selector may be left out, but then it selects nothing.
 _DAEMON_SET = always(
     "spec",
     given("selector", names.check_selector),
