@@ -30,7 +30,7 @@ from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSour
 from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
 from berth_workbench.page.source import PluginViews
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
-from berth_workbench.simulation.gangs import declared_gang
+from berth_workbench.simulation.gangs import declared_gang, gang_of
 from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -196,20 +196,19 @@ class ClusterFileSource:
         core = self._cluster.core
         if pod.spec.scheduling_gates:
             return "waits for its scheduling gates: " + ", ".join(each.name for each in pod.spec.scheduling_gates)
-        gang = declared_gang(self._cluster, pod)
-        if gang is None:
+        declared = declared_gang(self._cluster, pod)
+        if declared is None:
             return ""
-        if gang.key not in self._with_place:
-            members = [each for each in self._cluster.of(Pod) if gang.has(each)]
-            pending = [each for each in members if not each.spec.node_name and not each.spec.scheduling_gates]
+        key, needed = declared.key, declared.needed
+        if key not in self._with_place and (gang := gang_of(self._cluster, pod)) is not None:
+            pending = [each for each in gang.members if not each.spec.node_name and not each.spec.scheduling_gates]
             with Trial(core) as trial:
                 tried = [trial.place(each) for each in pending]
-            placed = sum(node is not None for node, _ in tried) + sum(bool(each.spec.node_name) for each in members)
+            placed = sum(node is not None for node, _ in tried) + gang.placed
             why = next((f"; for the next one, {message}" for node, message in tried if node is None), "")
-            self._with_place[gang.key] = placed, why
-        found, why = self._with_place[gang.key]
-        told = f"{found} of the {gang.needed} pods that group {gang.key} needs have a place{why}"
-        return told if found < gang.needed else ""
+            self._with_place[key] = placed, why
+        found, why = self._with_place[key]
+        return f"{found} of the {needed} pods that group {key} needs have a place{why}" if found < needed else ""
 
     def _pending(self, pod: Pod, decision: Decision) -> PendingPod:
         plugins = sorted({status.plugin for status, _ in decision.rejected if status.plugin and not decision.chosen})
