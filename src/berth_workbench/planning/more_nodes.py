@@ -31,6 +31,7 @@ from berth.engine.verdicts import Mask
 from berth.framework.status import Code
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo
+from berth.state.table import Int64, NodeTable
 from berth_workbench.simulation.budgets import owner_of
 from berth_workbench.simulation.gangs import COSCHEDULING_LABEL, declared_gang
 from berth_workbench.simulation.measures import is_pending, used_rows
@@ -396,11 +397,9 @@ class _Trials:
             for at in kinds:
                 others = sum(count for other, count in self.added.items() if other != at)
                 fails = -1 if enough else max(least - others - 1, -1)
-                nearly = self.added[at] - 1  # mostly the one that fails
+                tried = self.added[at] - 1  # mostly the one that fails
                 while fails < self.added[at] - 1:
-                    middle = nearly if nearly == self.added[at] - 1 else (fails + self.added[at]) // 2
-                    nearly = -1
-                    fewer = Counter({**self.added, at: middle})
+                    fewer = Counter({**self.added, at: tried})
                     try:
                         if not self._may_try(fewer):
                             return False
@@ -410,7 +409,8 @@ class _Trials:
                     if does:
                         self.added, is_changed = fewer, True
                     else:
-                        fails = middle
+                        fails = tried
+                    tried = (fails + self.added[at]) // 2
         return True
 
     def _may_try(self, added: Counter[int]) -> bool:
@@ -616,8 +616,7 @@ class _Free:
         table = core.cache.table
         self._valid = table.valid.copy()
         self._valid[without] = False
-        self._amounts = {name: table.allocatable[at] - table.requested[at] for name, at in table.resource_index.items()}
-        self._amounts[PODS] = table.allowed_pods - table.pod_count
+        self._amounts = _free_on(table)
         self._noted: dict[int, Mask] = {}
         """By room, the nodes that are counted in it."""
 
@@ -642,6 +641,13 @@ class _Free:
         noted |= mask
         for name, amounts in self._amounts.items():
             room.amounts[name] += int(np.maximum(amounts, 0)[mask].sum())
+
+
+def _free_on(table: NodeTable) -> dict[str, Int64]:
+    """Return, by resource, what is free on each row, which is less than nothing on a node that has become smaller."""
+    free = {name: table.allocatable[at] - table.requested[at] for name, at in table.resource_index.items()}
+    free[PODS] = table.allowed_pods - table.pod_count
+    return free
 
 
 def _chosen(kinds: Sequence[NodeKind], wish: _Wish, *, by_price: bool) -> tuple[int, int]:
@@ -711,8 +717,7 @@ def fewest_nodes(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod], mov
 def _room(site: Site, wanting: Sequence[PodInfo], placed: Sequence[PodInfo]) -> dict[str, int]:
     """Return what these pods could take of the nodes that are there, with all of them off, at most."""
     table = site.cluster.core.cache.table
-    free = {name: table.allocatable[at] - table.requested[at] for name, at in table.resource_index.items()}
-    free[PODS] = table.allowed_pods - table.pod_count
+    free = _free_on(table)
     leaving = [(pod, table.row_of[pod.node_name]) for pod in placed]
     priorities = [pod.priority for pod in (*wanting, *placed) if pod.spec.preemption_policy != "Never"]
     strongest = max(priorities, default=None)
