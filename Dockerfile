@@ -1,4 +1,5 @@
-# The scheduler's image: Python, the locked dependencies, and Berth; no compiler, no pip of its own, no development tools.
+# The scheduler's image: Python, the locked dependencies, and Berth; no compiler, no pip of its own, and of development tools
+# only flit_core, which has built the wheels and which nothing comes with.
 # It runs as an unprivileged numeric user, and writes nowhere but to /tmp, so that its root file system may be read-only.
 # The image of the page has NiceGUI, too: docker build --build-arg LOCK=requirements-page.lock
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
@@ -6,14 +7,12 @@ ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
 ARG LOCK=requirements.lock
 WORKDIR /src
-COPY requirements.lock requirements-page.lock requirements-build.lock ./
+COPY requirements.lock requirements-page.lock ./
 RUN python -m venv --without-pip /opt/berth
 RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --require-hashes --only-binary :all: --requirement ${LOCK}
-RUN python -m pip install --no-cache-dir --require-hashes --only-binary :all: --requirement requirements-build.lock
-COPY pyproject.toml README.md LICENSE ./
-COPY src ./src
-RUN python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
-RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --no-deps --no-index --find-links /wheels berth-scheduler
+COPY packages ./packages
+RUN set -e; for house in scheduler workloads workbench cluster; do /opt/berth/bin/python -m flit_core.wheel --outdir /wheels packages/$house; done
+RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
 COPY --chmod=755 deploy/image/kube-scheduler /opt/berth/bin/kube-scheduler
 
 FROM ${PYTHON_IMAGE}

@@ -4,6 +4,10 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 DEMO    := $(VENV)/.demo
+HOUSES  := scheduler workloads workbench cluster
+PROJECTS := $(wildcard packages/*/pyproject.toml)
+# Berth itself, from this clone: the dependencies are there by their lock.
+INSTALL := $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation $(HOUSES:%=--editable packages/%)
 
 # Tests start some forty processes: these read compiled modules, as those of an installation do.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,10 +18,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(STAMP)
 
-$(STAMP): requirements-dev.lock pyproject.toml
+$(STAMP): requirements-dev.lock $(PROJECTS)
 	$(PY) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(INSTALL)
 	touch $@
 
 # Debian's Chromium, in which tests look at the page. Without it, and without the right to install it, they are skipped.
@@ -33,13 +37,13 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO))
 	@echo "==> berth demo"
 	@$(BIN)/berth demo
 
-$(DEMO): requirements.lock requirements-build.lock pyproject.toml
+$(DEMO): requirements.lock $(PROJECTS)
 	@echo "==> 1 of 3: a virtual environment in $(VENV)"
 	@$(PY) -m venv $(VENV)
 	@echo "==> 2 of 3: what the demo needs, some 50 packages, into $(VENV); this is done once"
-	@$(BIN)/python -m pip install --require-hashes --requirement requirements.lock --requirement requirements-build.lock
+	@$(BIN)/python -m pip install --require-hashes --requirement requirements.lock
 	@echo "==> 3 of 3: Berth itself, from this clone"
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(INSTALL)
 	@touch $@
 
 test: lint types contracts unit
@@ -59,41 +63,39 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -n 2 --dist worksteal --histories 300 --share -m "not long" --ignore tests/soak tests plugins/tests
+	$(BIN)/pytest -n 2 --dist worksteal --histories 300 --share -m "not long" --ignore tests/soak packages tests
 
 unit-all: setup browser
-	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests plugins/tests
+	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak packages tests
 
 # Draws the pictures of the documents anew.
 pictures: setup browser
-	$(BIN)/python -m tests.workbench.pictures
+	$(BIN)/python -m packages.workbench.tests.pictures
 
 soak: setup
-	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak tests/state tests/framework tests/queue tests/plugins tests/cycle
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak \
+	  $(addprefix packages/scheduler/tests/,state framework queue plugins cycle)
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
 
-# Needs uv (pip install uv); run it after changing a dependency.
+# Needs uv (pip install uv); run it after changing a dependency. What ships is a part of what is tested, to the version.
 COMPILE = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
-          --python-version 3.11 --custom-compile-command "make lock" pyproject.toml
+          --python-version 3.11 --custom-compile-command "make lock" --no-emit-package berth-scheduler-plugins \
+          $(HOUSES:%=--no-emit-package berth-%)
+SHIPPED = $(COMPILE) packages/scheduler/pyproject.toml --extra cluster --extra workbench --extra uvloop --extra otel \
+          --group pyproject.toml:build --constraint requirements-dev.lock
 lock:
-	$(COMPILE) --group dev --extra uvloop --output-file requirements-dev.lock
-	$(COMPILE) --extra cluster --extra uvloop --extra otel --constraint requirements-dev.lock --output-file requirements.lock
-	$(COMPILE) --extra cluster --extra uvloop --extra otel --extra ui --constraint requirements-dev.lock --output-file requirements-page.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --python-version 3.11 --custom-compile-command "make lock" --group build \
-	  --constraint requirements-dev.lock --output-file requirements-build.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --python-version 3.11 --custom-compile-command "make lock" --group supply --output-file requirements-supply.lock
+	$(COMPILE) $(PROJECTS) --all-extras --group pyproject.toml:dev --output-file requirements-dev.lock
+	$(SHIPPED) --output-file requirements.lock
+	$(SHIPPED) --extra ui --output-file requirements-page.lock
 
 # What ships, as CycloneDX: read off an environment into which nothing but the shipped lock is installed.
-sbom: build/supply/.installed
+sbom: setup
 	rm -rf build/shipped
 	$(PY) -m venv --without-pip build/shipped
-	build/supply/bin/python -m pip --python build/shipped/bin/python install --quiet --require-hashes \
-	  --requirement requirements.lock
-	build/supply/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+	$(BIN)/python -m pip --python build/shipped/bin/python install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/cyclonedx-py environment --pyproject packages/scheduler/pyproject.toml --mc-type application --output-reproducible \
 	  --spec-version 1.6 --output-format JSON --output-file build/sbom.cdx.json build/shipped/bin/python
 	@echo "build/sbom.cdx.json is written"
 
@@ -107,7 +109,7 @@ release-check: setup
 	$(BIN)/python deploy/release.py try $(RELEASE)
 	$(BIN)/python deploy/release.py chart $(RELEASE) $(STRICT)
 	$(if $(SBOM),$(MAKE) $(SBOM))
-	$(if $(SBOM),build/supply/bin/python deploy/release.py parts build/sbom.cdx.json && cp build/sbom.cdx.json $(RELEASE)/)
+	$(if $(SBOM),$(BIN)/python deploy/release.py parts build/sbom.cdx.json && cp build/sbom.cdx.json $(RELEASE)/)
 	$(BIN)/python deploy/release.py sums $(RELEASE)
 
 # Publishes what release-check has made, to REGISTRY; DRY=--dry-run only says how.
@@ -116,13 +118,8 @@ release:
 
 # Needs the network. DATABASE=pypi asks PyPI instead of OSV. Ends with 3 where not every package could be audited.
 DATABASE ?= osv
-audit: build/supply/.installed
-	build/supply/bin/python deploy/audit.py $(DATABASE) requirements.lock requirements-page.lock requirements-build.lock requirements-dev.lock
-
-build/supply/.installed: requirements-supply.lock
-	$(PY) -m venv build/supply
-	build/supply/bin/python -m pip install --quiet --require-hashes --requirement requirements-supply.lock
-	touch $@
+audit: setup
+	$(BIN)/python deploy/audit.py $(DATABASE) requirements.lock requirements-page.lock requirements-dev.lock
 
 clean:
-	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .berth
+	rm -rf build $(VENV) packages/*/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .berth

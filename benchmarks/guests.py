@@ -32,7 +32,7 @@ from berth_workbench.bench import long_lived
 
 Json = dict[str, Any]
 
-PLUGINS = Path(__file__).parents[1] / "plugins"
+PLUGINS = Path(__file__).parents[1] / "packages/plugins"
 FASTER_FORMS = (
     "filter_columns", "filter_row", "score_columns", "score_row", "signature", "promises", "is_affected_by",
 )  # fmt: skip

@@ -4,7 +4,7 @@
 What is published is a list of commands here, so that `--dry-run` can show them without a registry.
 
     release.py versions [--tag vX.Y.Z]      every place that names the version names the same one
-    release.py build DIR                    wheel and sdist of the scheduler and of plugins/, the same bytes each time
+    release.py build DIR                    wheel and sdist of each house under packages/, the same bytes each time
     release.py try DIR [--here]             install them in an empty environment, and run what is installed
     release.py chart DIR [--strict]         pack the chart, where Helm is
     release.py parts SBOM                   the list of parts is valid CycloneDX and names all that ships
@@ -36,8 +36,15 @@ CHART = ROOT / "deploy/helm/berth"
 PLATFORMS = "linux/amd64,linux/arm64"
 IMAGES: Mapping[str, str] = {"berth-scheduler": "requirements.lock", "berth-scheduler-page": "requirements-page.lock"}
 """The images, and the lock file of each."""
-DISTRIBUTIONS: Mapping[str, str] = {"berth_scheduler": ".", "berth_scheduler_plugins": "plugins"}
-"""The Python distributions, and where their `pyproject.toml` is."""
+DISTRIBUTIONS: Mapping[str, str] = {
+    "berth_scheduler": "packages/scheduler",
+    "berth_workloads": "packages/workloads",
+    "berth_workbench": "packages/workbench",
+    "berth_cluster": "packages/cluster",
+    "berth_scheduler_plugins": "packages/plugins",
+}
+"""The Python distributions, and where their `pyproject.toml` is; the guests come last."""
+GUESTS = "berth_scheduler_plugins"
 
 
 class Wrong(Exception):  # noqa: N818 - said to people, as the last line
@@ -108,7 +115,7 @@ def run(*command: object, cwd: Path = ROOT, **environment: str) -> str:
 
 def version() -> str:
     """The version of the scheduler."""
-    return str(project(".")["version"])
+    return str(project("packages/scheduler")["version"])
 
 
 def project(directory: str) -> dict[str, Any]:
@@ -118,7 +125,7 @@ def project(directory: str) -> dict[str, Any]:
 
 
 PLACES: Sequence[tuple[str, str]] = (
-    ("src/berth/__init__.py", r'^__version__ = "(.+)"$'),
+    ("packages/scheduler/src/berth/__init__.py", r'^__version__ = "(.+)"$'),
     ("deploy/helm/berth/Chart.yaml", r"^(?:version|appVersion): (.+)$"),
     ("deploy/kustomize/base/kustomization.yaml", r"newTag: (.+)$"),
     ("deploy/kustomize/components/page/kustomization.yaml", r"newTag: (.+)$"),
@@ -133,7 +140,12 @@ PLACES: Sequence[tuple[str, str]] = (
 def named_versions() -> Iterator[tuple[str, str]]:
     """Yield each place and the version that it names."""
     for directory in DISTRIBUTIONS.values():
-        yield f"{directory}/pyproject.toml".removeprefix("./"), project(directory)["version"]
+        path = f"{directory}/pyproject.toml"
+        yield path, project(directory)["version"]
+        # A house names the others in its own version.
+        yield from (
+            (path, each) for each in re.findall(r'"berth-[a-z]+(?:\[\w+\])?==(.+?)"', (ROOT / path).read_text())
+        )
     for path, words in PLACES:
         found = re.findall(words, (ROOT / path).read_text(), re.MULTILINE)
         if not found:
@@ -145,7 +157,7 @@ def check_versions(tag: str) -> None:
     """Raise `Wrong` where two places differ, or where a tag is not that of the version."""
     wanted = version()
     if others := sorted({f"{path} says {named}" for path, named in named_versions() if named != wanted}):
-        raise Wrong(f"pyproject.toml says {wanted}, but {', '.join(others)}")
+        raise Wrong(f"packages/scheduler/pyproject.toml says {wanted}, but {', '.join(others)}")
     if tag and tag != f"v{wanted}":
         raise Wrong(f"the tag is {tag}, and the version {wanted}")
     if tag:
@@ -174,11 +186,20 @@ def build(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as again:
         for target in (directory, Path(again)):
             for source in DISTRIBUTIONS.values():
-                run(sys.executable, "-m", "hatchling", "build", "-d", target, cwd=ROOT / source)
+                build_wheel(ROOT / source, target)
+                run(sys.executable, "-c", BUILD_SDIST, target, cwd=ROOT / source)
         for path in sorted(directory.iterdir()):
             if path.read_bytes() != (Path(again) / path.name).read_bytes():
                 raise Wrong(f"{path.name} is not the same when it is built again")
             print(path.name)
+
+
+BUILD_SDIST = "import sys; from flit_core.buildapi import build_sdist; build_sdist(sys.argv[1])"
+
+
+def build_wheel(source: Path, directory: Path) -> None:
+    """Write the wheel of the house in `source`. Raises `Wrong`."""
+    run(sys.executable, "-m", "flit_core.wheel", "--outdir", directory, source)
 
 
 def built(directory: Path, name: str, ending: str) -> Path:
@@ -225,23 +246,28 @@ def try_out(directory: Path, *, is_offline: bool) -> None:
             )
         # What is borrowed is somebody else's: it is neither taken for what is to be installed, nor removed.
         without_index = ("--no-index", "--no-deps", "--ignore-installed")
-        environment.install(*without_index, built(directory, "berth_scheduler", ".whl"))
+        environment.install(*without_index, *houses(directory))
         said = environment.berth("--version")
         expect(said.startswith(f"berth {version()} "), f"berth --version says {said}")
         expect("demo" in environment.berth("demo", "--help"), "berth demo --help says nothing")
         where = run(environment.python, "-c", "import berth; print(berth.__file__)", cwd=Path(place), PYTHONPATH="")
         expect(where.startswith(str(environment.directory)), f"berth is taken from {where}")
-        environment.install(*without_index, built(directory, "berth_scheduler_plugins", ".whl"))
+        environment.install(*without_index, built(directory, GUESTS, ".whl"))
         check_plugins(json.loads(environment.berth("plugins", "-o", "json")))
     for name in DISTRIBUTIONS:
         check_sdist(directory, name)
     print("the wheels install, and run")
 
 
+def houses(directory: Path) -> list[Path]:
+    """The wheels of all that an image has: of every house but the guests'."""
+    return [built(directory, name, ".whl") for name in DISTRIBUTIONS if name != GUESTS]
+
+
 def check_plugins(told: list[dict[str, Any]]) -> None:
-    """Raise `Wrong` unless every plugin of plugins/ is listed, and works."""
+    """Raise `Wrong` unless every plugin of the guests is listed, and works."""
     listed = {each["name"]: each for each in told}
-    for name in project("plugins")["entry-points"]["berth.plugins"]:
+    for name in project(DISTRIBUTIONS[GUESTS])["entry-points"]["berth.plugins"]:
         expect(name in listed, f"berth plugins does not list {name}")
         expect(listed[name]["healthy"], f"{name}: {listed[name]['problems']}")
 
@@ -253,7 +279,7 @@ def check_sdist(directory: Path, name: str) -> None:
             safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.2 has it not
             packed.extractall(place, **safely)
         (source,) = Path(place).iterdir()
-        run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=source)
+        build_wheel(source, Path(place))
         wheel = built(directory, name, ".whl")
         expect((Path(place) / wheel.name).read_bytes() == wheel.read_bytes(), f"{name}: sdist and wheel differ")
 

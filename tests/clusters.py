@@ -2,7 +2,7 @@
 
 A test that shares one has a namespace of its own, takes back what it does to nodes and to kube-system, and counts only
 what is its own. What is about how a cluster begins or ends, or about all that a cluster holds, has one of its own.
-`tests/conftest.py` makes the fixtures known to all tests.
+`conftest.py` makes the fixtures known to all tests.
 """
 
 import itertools

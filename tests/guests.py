@@ -1,4 +1,4 @@
-"""The guest plugins of `plugins/`, by the entry points that their distribution offers, without installing it."""
+"""The guests of `packages/plugins`, by the entry points that their distribution offers, without installing it."""
 
 import tomllib
 from importlib.metadata import EntryPoint
@@ -6,14 +6,12 @@ from importlib.metadata import EntryPoint
 from berth.framework.loader import ENTRY_POINT_GROUP, installed_plugins
 from berth.framework.registry import Registry
 from berth.plugins.registry import in_tree_registry
-from tests.paths import ROOT
-
-PLUGINS = ROOT / "plugins"
+from tests.paths import GUESTS
 
 
 def entry_points() -> dict[str, str]:
     """Return what the distribution offers: the class behind the name of each plugin."""
-    with (PLUGINS / "pyproject.toml").open("rb") as file:
+    with (GUESTS / "pyproject.toml").open("rb") as file:
         found: dict[str, str] = tomllib.load(file)["project"]["entry-points"][ENTRY_POINT_GROUP]
     return found
 

@@ -1,7 +1,7 @@
 """Pods, lists and watch events of JSON written in Kubernetes' protobuf format, for servers of tests that speak it.
 
 The messages are those that `berth.api.protobuf_pods` reads, so this says nothing about the numbers of fields: what
-`tests/api/recorded_pods.json` has from a kube-apiserver does.
+`tests/recorded_pods.json` has from a kube-apiserver does.
 """
 
 import json

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from berth_workbench.cli import COMMANDS
-from tests.paths import DOCS, ROOT, SRC
+from tests.paths import DOCS, GUESTS, ROOT, SOURCES, package
 from tests.test_docs import DOCUMENTS
 
 PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster")
@@ -17,17 +17,17 @@ NO_MODULES = {"berth.commands", "berth.controllers", "berth.dev", "berth.yaml"}
 """Groups of entry points, the domain of our annotations, and a file."""
 OF_EARLIER_RELEASES = {"CHANGELOG.md": {"berth.cluster"}}
 PLACES = [
-    SRC,
-    ROOT / "plugins/src/berth_plugins",
-    *(SRC / package for package in PACKAGES),
-    *(each for each in SRC.glob("*/*") if each.is_dir()),
+    *SOURCES,
+    GUESTS / "src/berth_plugins",
+    *(package(name) for name in PACKAGES),
+    *(each for house in SOURCES for each in house.glob("*/*") if each.is_dir()),
 ]
 
 
-def _rooms_told(package: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the rows of a package's table in architecture.md: the rooms that they are about, and what these hold."""
-    text = (DOCS / "architecture.md").read_text()
-    _, _, rest = text.partition(f"of `{package}` | ")
+def _rooms_told(name: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the rows of the table in the README of a house: the rooms that they are about, and what these hold."""
+    text = (package(name).parents[1] / "README.md").read_text()
+    _, _, rest = text.partition(f"of `{name}` | ")
     for line in rest.split("\n\n")[0].splitlines()[2:]:
         _, rooms, held, _ = line.split("|")
         yield re.findall(r"`([\w./]+)`", rooms), held
@@ -42,16 +42,16 @@ def _rooms_there(directory: Path) -> Iterator[str]:
             yield path.name
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_room_stands_in_the_architecture_once(package: str) -> None:
-    told = Counter(room for rooms, _ in _rooms_told(package) for room in rooms)
-    assert told == Counter(_rooms_there(SRC / package))
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_room_stands_once_in_the_readme_of_its_house(name: str) -> None:
+    told = Counter(room for rooms, _ in _rooms_told(name) for room in rooms)
+    assert told == Counter(_rooms_there(package(name)))
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_within_a_room_is_told_with_it_once(package: str) -> None:
-    for rooms, held in _rooms_told(package):
-        inner = [path for room in rooms if room.endswith("/") for path in (SRC / package / room).rglob("__init__.py")]
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_package_within_a_room_is_told_with_it_once(name: str) -> None:
+    for rooms, held in _rooms_told(name):
+        inner = [path for room in rooms if room.endswith("/") for path in (package(name) / room).rglob("__init__.py")]
         there = Counter(f"{path.parent.name}/" for path in inner if f"{path.parent.name}/" not in rooms)
         assert Counter(re.findall(r"`(\w+/)`", held)) == there, rooms
 
@@ -63,11 +63,11 @@ def test_the_architecture_leads_to_every_decision_record() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_module_that_a_document_names_exists(document: Path) -> None:
-    """Dotted, as a path below src/, or as a path within a package, as in `core/intake.py`."""
+    """Dotted, as a path below packages/, or as a path within a package, as in `core/intake.py`."""
     text = document.read_text()
     dotted = set(re.findall(r"(?<![\w./-])(berth(?:_\w+)?(?:\.\w+)+)", text)) - NO_MODULES
     dotted -= OF_EARLIER_RELEASES.get(document.name, set())
-    paths = set(re.findall(r"(?<![\w./-])src/[\w./-]*\w", text))
+    paths = set(re.findall(r"(?<![\w./-])packages/\w+/src/[\w./-]*\w", text))
     within = set(re.findall(r"`((?:\w+/)+\w+\.py|(?:\w+/){2,})`", text))
     missing = [name for name in dotted if not _is_there(name)]
     missing += [path for path in paths if not (ROOT / path).exists()]
@@ -95,7 +95,7 @@ def test_what_does_not_exist_is_noticed() -> None:
 
 @pytest.mark.parametrize("tour", ["tour.md", "tools-tour.md"])
 def test_tours_name_files(tour: str) -> None:
-    assert len(re.findall(r"`src/[\w./]+\.py`", (DOCS / tour).read_text())) > 20
+    assert len(re.findall(r"`packages/[\w./]+\.py`", (DOCS / tour).read_text())) > 20
 
 
 def test_the_tour_of_the_tools_says_of_each_command_where_it_lives() -> None:
@@ -109,7 +109,7 @@ def test_the_tour_of_the_tools_says_of_each_command_where_it_lives() -> None:
         told |= zip(names, re.findall(r"`(\w+)\.py`", modules), strict=True)
         rooms = re.findall(r"`([\w./]+)`", work)
         assert rooms
-        assert [room for room in rooms if not (SRC / "berth_workbench" / room).exists()] == []
+        assert [room for room in rooms if not (package("berth_workbench") / room).exists()] == []
     there = {name: entry.module for name, entry in COMMANDS.commands.items()} | COMMANDS.extensions
     rooms_of = {name: "questions" if entry.made_by else "cli" for name, entry in COMMANDS.commands.items()}
     assert {name: f"berth_workbench.{rooms_of.get(name, 'cli')}.{module}" for name, module in told.items()} == there

@@ -16,10 +16,10 @@ from tests.paths import ROOT
 
 pytestmark = pytest.mark.long
 
-SOURCES = ROOT / "src" / "berth"
+SOURCES = ROOT / "packages/scheduler/src/berth"
 
-STEPS = "tests/seeds/test_steps.py"
-GENERATION = "tests/core/test_generation.py"
+STEPS = "packages/scheduler/tests/seeds/test_steps.py"
+GENERATION = "packages/scheduler/tests/core/test_generation.py"
 
 TIE = f"{STEPS}::test_among_equals_each_is_as_likely"
 EXPIRY = f"{GENERATION}::test_an_assumed_pod_expires_in_the_first_sweep_after_its_time"
@@ -27,16 +27,17 @@ UNFINISHED = f"{GENERATION}::test_a_pod_whose_binding_has_not_finished_never_exp
 ERROR_ENDS = f"{STEPS}::test_an_error_on_one_node_ends_the_search"
 PRE_FILTER = f"{STEPS}::test_a_rejection_by_pre_filter_is_every_nodes_and_preemption_is_silent"
 NO_NODE_FIRST = f"{STEPS}::test_no_node_is_looked_at_before_the_others"
-DEFAULTS = "tests/config/legacy/test_documents.py::test_the_default_providers_filters_and_weights"
-BALANCE = "tests/plugins/legacy/test_resource_scores.py"
-BIND_TIME = "tests/plugins/volumes/test_core.py::test_documents_of_older_versions_give_the_time_for_binding_themselves"
+DEFAULTS = "packages/scheduler/tests/config/legacy/test_documents.py::test_the_default_providers_filters_and_weights"
+BALANCE = "packages/scheduler/tests/plugins/legacy/test_resource_scores.py"
+VOLUMES = "packages/scheduler/tests/plugins/volumes/test_core.py"
+BIND_TIME = f"{VOLUMES}::test_documents_of_older_versions_give_the_time_for_binding_themselves"
 
 DIRECTED = "tests/faults/test_directed.py"
-HTTP = "tests/kube/http/test_client.py"
-CURL = "tests/kube/http/test_curl.py"
+HTTP = "packages/scheduler/tests/kube/http/test_client.py"
+CURL = "packages/scheduler/tests/kube/http/test_curl.py"
 
 MINDS = "test_a_filter_that_goes_by_objects_changes_its_mind_and_nothing_else_changes"
-RUNS = "tests/engine/test_alike.py::test_a_run_ends_with"
+RUNS = "packages/scheduler/tests/engine/test_alike.py::test_a_run_ends_with"
 ROOM = "test_a_column_that_goes_again_for_one_that_comes_after_it_is_there_for_who_asked_for_both"
 STANDING = "memos.drops, memos.epochs, memos.world, memos.enabled,"
 
@@ -96,7 +97,9 @@ MUTANTS = {
     "evictions: over with the API server's answer": Mutant(
         "while not is_refused and not is_shown():",
         "while False:",
-        ("tests/cycle/test_late_watch.py::test_preemptors_that_come_at_once_take_no_more_than_they_need_either[0.4]",),
+        (
+            "packages/scheduler/tests/cycle/test_late_watch.py::test_preemptors_that_come_at_once_take_no_more_than_they_need_either[0.4]",
+        ),
     ),
     "start: before the caches are synced": Mutant(
         "await self.following.wait_for_sync()",
@@ -136,12 +139,12 @@ MUTANTS = {
     "rankings: of a mask that was computed anew": Mutant(
         "if rows is None or found.mask is not mask:",
         "if rows is None:",
-        (f"tests/engine/remembered/test_lives.py::{MINDS}[by node]",),
+        (f"packages/scheduler/tests/engine/remembered/test_lives.py::{MINDS}[by node]",),
     ),
     "rankings by domain: of a mask that was computed anew": Mutant(
         "if rows is None or found.mask is not mask or",
         "if rows is None or",
-        (f"tests/engine/remembered/test_lives.py::{MINDS}[by zone]",),
+        (f"packages/scheduler/tests/engine/remembered/test_lives.py::{MINDS}[by zone]",),
     ),
     "runs: with columns that were given up": Mutant(
         STANDING, STANDING.replace("memos.drops, ", ""), (f"{RUNS}[columns are given up]",)
@@ -153,12 +156,14 @@ MUTANTS = {
         STANDING, STANDING.replace("memos.world, ", ""), (f"{RUNS}[an object changes]",)
     ),
     "columns: emptied for later ones": Mutant(
-        "if drops != self.drops:", "if False:", (f"tests/engine/test_memo.py::{ROOM}",)
+        "if drops != self.drops:", "if False:", (f"packages/scheduler/tests/engine/test_memo.py::{ROOM}",)
     ),
     "kept rejections: by the places of all": Mutant(
         "found.sum_key, plan.lasting_plugins, lasting)",
         "found.sum_key, [verdict.plugin for verdict in verdicts], entries)",
-        ("tests/engine/test_rejections.py::test_pods_that_other_plugins_are_asked_about_are_not_told_their_reasons",),
+        (
+            "packages/scheduler/tests/engine/test_rejections.py::test_pods_that_other_plugins_are_asked_about_are_not_told_their_reasons",
+        ),
     ),
     "WithBindTimeoutSeconds: not passed on": Mutant(
         '{"bindTimeoutSeconds": doc.bind_timeout_seconds}', '{"bindTimeoutSeconds": 600}', (BIND_TIME,)
@@ -198,7 +203,7 @@ def test_a_bug_is_found(sources, name):
     mutant = MUTANTS[name]
     holders = [file for file in sources.rglob("*.py") if mutant.piece in file.read_text()]
     assert len(holders) == 1, (
-        f"{mutant.piece!r} is in {len(holders)} files of src/berth; say here what stands there now"
+        f"{mutant.piece!r} is in {len(holders)} files of packages/scheduler/src/berth; say here what stands there now"
     )
     (file,) = holders
     text = file.read_text()

@@ -24,7 +24,7 @@ from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.shapes import TAKEN
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.writer import taken_from_files
-from tests.cluster.controllers import world as manifests
+from packages.cluster.tests.controllers import world as manifests
 from tests.test_one_kubernetes import Embedded
 
 SEEDS = 60

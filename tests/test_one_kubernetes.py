@@ -25,7 +25,7 @@ from berth_workbench.simulation.operations import carry_out
 from berth_workbench.simulation.rollouts import apply
 from berth_workbench.simulation.site import DRAIN_BLOCKED, Site
 from berth_workbench.snapshot.documents import Document
-from tests.cluster.controllers import world as manifests
+from packages.cluster.tests.controllers import world as manifests
 
 HISTORIES = 12
 CHANGES = 10

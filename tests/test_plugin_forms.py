@@ -20,8 +20,8 @@ from berth.framework.interface import RowLoad
 from berth.framework.loaded import forms_of
 from berth.framework.promises import Dependency, Promises
 from berth.framework.registry import METHODS
+from packages.scheduler.tests.plugins.support import handle_of
 from tests.paths import DOCS
-from tests.plugins.support import handle_of
 from tests.support import document
 
 PAGE = DOCS / "plugin-forms.md"

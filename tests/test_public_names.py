@@ -4,19 +4,17 @@ import ast
 from collections import defaultdict
 from functools import cache
 
-from tests.paths import SRC
-
-SOURCE = SRC
+from tests.paths import sources
 
 
 @cache
 def _public_classes() -> dict[str, list[str]]:
     """Where the public classes at the top level of modules are defined, by name."""
     found = defaultdict(list)
-    for path in sorted(SOURCE.rglob("*.py")):
+    for name, path in sources().items():
         for node in ast.parse(path.read_text("utf-8"), str(path)).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(str(path.relative_to(SOURCE)))
+                found[node.name].append(name)
     return dict(found)
 
 

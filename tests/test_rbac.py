@@ -11,10 +11,8 @@ import pytest
 
 from berth.api.resources import RESOURCES
 from berth.runtime.watched_resources import GATED_KINDS, OPTIONAL_KINDS, REQUIRED_KINDS
-from tests.paths import SRC
+from tests.paths import SCHEDULER
 from tests.rbac import Authorizer, documents, granted
-
-SOURCE = SRC
 
 WRITES_ELSEWHERE = {
     ("create", "pods/binding"),  # Transport.bind
@@ -33,13 +31,13 @@ DELEGATED = {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
 def calls_in_source():
     """(verb, resource) of each `ApiCall(...)` and `transport.<verb>(...)` in the scheduler, where they can be read."""
     found = set()
-    for path in sorted((SOURCE / "berth").rglob("*.py")):
-        if any(path.is_relative_to(SOURCE / "berth" / package) for package in ("cli", "planning")):
+    for path in sorted(SCHEDULER.rglob("*.py")):
+        if path.is_relative_to(SCHEDULER / "cli"):
             continue  # commands that people run with credentials of their own
         text = path.read_text()
         if "ApiCall" not in text and "_transport." not in text and "transport." not in text:
             continue
-        names = vars(importlib.import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts)))
+        names = vars(importlib.import_module(".".join(path.relative_to(SCHEDULER.parent).with_suffix("").parts)))
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and (call := read_call(node, names)) is not None:
                 found.add(call)

@@ -19,8 +19,8 @@ from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import unresolvable
 from berth.testing.invariants import decide
+from packages.scheduler.tests.extender.support import FakeExtenders, keeping, listed
 from tests.effort import examples
-from tests.extender.support import FakeExtenders, keeping, listed
 from tests.support import document, plugin, with_profiles
 
 URL = "http://extender.test"

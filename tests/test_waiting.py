@@ -8,12 +8,19 @@ import pytest
 from tests.paths import ROOT
 from tests.waiting import eventually, pass_time, until, virtually
 
-TESTS = ROOT / "tests"
+TESTS = {
+    path.relative_to(ROOT).as_posix(): path
+    for place in ("tests", "packages")
+    for path in sorted((ROOT / place).rglob("*.py"))
+    if "tests" in path.relative_to(ROOT).parts
+}
+"""Every module of tests, by its path from the root."""
+SCHEDULER = "packages/scheduler/tests"
 MAY_SLEEP = {
-    "waiting.py": "until something outside of the test is so",
-    "kube/test_reflector.py": "in virtual time: the waits of reflectors are what it gives them",
-    "testing/test_virtual_loop.py": "in virtual time: what sleeping does there is what it tests",
-    "testing/blind_plugins.py": "plugins that keep the scheduler waiting, for the check that finds them",
+    "tests/waiting.py": "until something outside of the test is so",
+    f"{SCHEDULER}/kube/test_reflector.py": "in virtual time: the waits of reflectors are what it gives them",
+    f"{SCHEDULER}/testing/test_virtual_loop.py": "in virtual time: what sleeping does there is what it tests",
+    f"{SCHEDULER}/testing/blind_plugins.py": "plugins that keep the scheduler waiting, for the check that finds them",
 }
 
 
@@ -32,9 +39,9 @@ def sleeps(source):
 
 def test_only_those_sleep_that_may():
     found = {
-        f"{path.relative_to(TESTS)}:{line}"
-        for path in sorted(TESTS.rglob("*.py"))
-        if str(path.relative_to(TESTS)) not in MAY_SLEEP
+        f"{name}:{line}"
+        for name, path in TESTS.items()
+        if name not in MAY_SLEEP
         if "sleep" in (source := path.read_text())
         for line in sleeps(source)
     }
@@ -42,11 +49,11 @@ def test_only_those_sleep_that_may():
 
 
 MAY_LOOK_AT_CLOCKS = {
-    "waiting.py": "so that what hangs is told",
-    "effort.py": "to compare two sizes of the same work",
-    "workbench/page/test_time_to_answer.py": "the same, in a browser",
-    "cluster/test_chaos.py": "what must take a while, however fast the machine",
-    "testing/blind_plugins.py": "a plugin that works for too long, for the check that finds it",
+    "tests/waiting.py": "so that what hangs is told",
+    "tests/effort.py": "to compare two sizes of the same work",
+    "packages/workbench/tests/page/test_time_to_answer.py": "the same, in a browser",
+    "packages/cluster/tests/test_chaos.py": "what must take a while, however fast the machine",
+    f"{SCHEDULER}/testing/blind_plugins.py": "a plugin that works for too long, for the check that finds it",
 }
 CLOCKS = ("process_time", "thread_time", "perf_counter", "monotonic()")
 
@@ -54,15 +61,15 @@ CLOCKS = ("process_time", "thread_time", "perf_counter", "monotonic()")
 def test_no_verdict_depends_on_how_fast_the_machine_is():
     """Count what is done, or compare two sizes: `tests/effort.py`."""
     found = {
-        str(path.relative_to(TESTS))
-        for path in TESTS.rglob("*.py")
+        name
+        for name, path in TESTS.items()
         if path != Path(__file__) and any(clock in path.read_text() for clock in CLOCKS)
     }
     assert found == set(MAY_LOOK_AT_CLOCKS)
 
 
 def test_those_that_may_sleep_do():
-    assert [name for name in MAY_SLEEP if not list(sleeps((TESTS / name).read_text()))] == []
+    assert [name for name in MAY_SLEEP if not list(sleeps(TESTS[name].read_text()))] == []
 
 
 @pytest.mark.parametrize(

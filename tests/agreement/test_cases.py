@@ -6,7 +6,7 @@ import json
 from berth.core.builders import make_namespace, make_node, make_pod
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import told
-from tests.agreement.observing import Bystander
+from packages.scheduler.tests.agreement.observing import Bystander
 
 
 def test_a_case_is_decided_again_as_it_was_judged() -> None:

@@ -7,9 +7,9 @@ import sys
 from collections import Counter
 
 import pytest
-from benchmarks.scenarios import write
 
 from benchmarks import growth
+from benchmarks.scenarios import write
 from tests.paths import ROOT
 
 

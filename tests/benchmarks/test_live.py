@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 from benchmarks.live import percentile_ms
-
 from tests.paths import ROOT
 
 

@@ -12,8 +12,8 @@ from collections import Counter
 
 import msgspec
 import pytest
-from benchmarks.scenarios import FEATURE_GATES, PUBLISHED, WITH_OBJECTS, write
 
+from benchmarks.scenarios import FEATURE_GATES, PUBLISHED, WITH_OBJECTS, write
 from berth.config.feature_gates import parse_feature_gates
 from berth.config.load import document_enabling, load_config
 from berth.plugins.registry import in_tree_registry

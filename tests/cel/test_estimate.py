@@ -9,7 +9,7 @@ from berth.cel.estimate import BEYOND, Shape, estimated_cost
 from berth.cel.library import Environment
 from berth.cel.program import EvaluationError, LimitError
 from berth_cluster.strategies.resource import DEVICE
-from tests.cel.expressions import VARIABLES, Expressions
+from packages.scheduler.tests.cel.expressions import VARIABLES, Expressions
 from tests.effort import examples
 
 OWN = 'device.attributes["dra.example.com"]'

@@ -14,7 +14,8 @@ from berth.cli import main
 from berth.cli.commands import Commands, tables
 from berth.config.guests import DISTRIBUTION, GUESTS, not_there
 from berth.core.builders import make_node, make_pod
-from tests.guests import PLUGINS, entry_points
+from tests.guests import entry_points
+from tests.paths import ROOT
 from tests.workbench.replay.test_comparison import place_randomly
 
 CLUSTER = ("--cluster", "cluster.yaml")
@@ -133,7 +134,7 @@ def test_the_file_and_the_field_are_named(directory, monkeypatch, command, what)
 
 def test_the_guests_are_known_by_the_names_of_their_distribution():
     assert entry_points().keys() == GUESTS
-    with (PLUGINS / "pyproject.toml").open("rb") as file:
+    with (ROOT / "packages/plugins/pyproject.toml").open("rb") as file:
         assert tomllib.load(file)["project"]["name"] == DISTRIBUTION
 
 

@@ -22,7 +22,7 @@ from multidict import CIMultiDict
 from berth_cluster.apimachinery.releases import release
 from berth_cluster.serving.access import ClusterAuthenticator
 from berth_cluster.serving.app import Application
-from tests.cluster.objects import make_store
+from packages.cluster.tests.objects import make_store
 
 RECORDS = Path(__file__).parent / "api" / "v1.36.jsonl.gz"
 TOKEN = "secret"

@@ -17,9 +17,8 @@ from berth.core.timed_runner import TimedRunner, TimedWakeTable
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
 from berth.plugins.registry import in_tree_registry
-from tests.paths import SRC
+from tests.paths import SCHEDULER, sources
 
-MODULES = sorted(SRC.rglob("*.py"))
 MAKES_CORES = {"berth/core/core.py", "berth/core/assembly.py"}
 
 
@@ -132,15 +131,14 @@ def test_other_assignments_are_not(source):
 def test_nobody_assigns_to_a_part_of_a_core_from_outside():
     found = {
         name: parts
-        for path in MODULES
-        if (name := path.relative_to(SRC).as_posix()) not in MAKES_CORES
-        and (parts := part_assignments(path.read_text(encoding="utf-8")))
+        for name, path in sources().items()
+        if name not in MAKES_CORES and (parts := part_assignments(path.read_text(encoding="utf-8")))
     }
     assert found == {}
 
 
 def test_the_core_is_not_wired_by_lambdas():
-    lambdas = [node for node in ast.walk(tree_of(SRC / "berth/core/core.py")) if isinstance(node, ast.Lambda)]
+    lambdas = [node for node in ast.walk(tree_of(SCHEDULER / "core/core.py")) if isinstance(node, ast.Lambda)]
     assert len(lambdas) <= 2
 
 
@@ -195,8 +193,11 @@ def test_circles_are_found():
 
 
 def import_graph() -> dict[str, set[str]]:
-    paths = sorted((SRC / "berth").rglob("*.py"))
-    names = {".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    paths = sorted(SCHEDULER.rglob("*.py"))
+    names = {
+        ".".join(path.relative_to(SCHEDULER.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
     return {name: imports_of(path, set(names)) for name, path in names.items()}
 
 

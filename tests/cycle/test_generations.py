@@ -8,8 +8,8 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.status import Code, Status, error, merged, unresolvable, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import replay
-from tests.plugins.volumes.world import meta
-from tests.workbench.cases.test_decide import case
+from packages.scheduler.tests.plugins.volumes.world import meta
+from packages.workbench.tests.cases.test_decide import case
 
 REGISTRY = in_tree_registry()
 TAINTED = "node(s) had taint {no: }, that the pod didn't tolerate"

@@ -1,5 +1,5 @@
 """The embedded API server, to which manifests are applied."""
 
-from tests.cluster.serving.conftest import client, server, store
+from packages.cluster.tests.serving.conftest import client, server, store
 
 __all__ = ["client", "server", "store"]

@@ -32,7 +32,7 @@ NEEDS = {
     "pip": "an index: test_release.py installs the wheel in an empty environment, without one",
 }
 SERVES = {"up", "run", "ui"}
-"""Commands that go on until they are ended: tests/e2e and tests/workbench run them."""
+"""Commands that go on until they are ended: tests/e2e and packages/workbench/tests run them."""
 
 CLUSTER = """
 kind: List
@@ -105,7 +105,7 @@ def test_the_demo_installs_what_ships_and_nothing_where_the_tests_packages_are(t
         assert f"{tmp_path}/bin/berth demo" in done.stdout
         return set(re.findall(r"--requirement (\S+)", done.stdout))
 
-    assert locks() == {"requirements.lock", "requirements-build.lock"}
+    assert locks() == {"requirements.lock"}
     (tmp_path / ".installed").touch()
     assert locks() == set()
 

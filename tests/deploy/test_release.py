@@ -26,10 +26,15 @@ def release():
     return module
 
 
+def projects(release):
+    """The path of the `pyproject.toml` of each distribution."""
+    return [f"{directory}/pyproject.toml" for directory in release.DISTRIBUTIONS.values()]
+
+
 @pytest.fixture
 def tree(release, tmp_path, monkeypatch):
     """A copy of every file that names the version; the release is asked about it."""
-    for path in ["pyproject.toml", "plugins/pyproject.toml", "CHANGELOG.md", *(path for path, _ in release.PLACES)]:
+    for path in ["CHANGELOG.md", *projects(release), *(path for path, _ in release.PLACES)]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text((ROOT / path).read_text())
     monkeypatch.setattr(release, "ROOT", tmp_path)
@@ -53,11 +58,19 @@ def test_a_place_that_was_forgotten_is_named(release, tree, capsys, place):
     assert f"{path} says 7.7.7" in capsys.readouterr().err
 
 
-def test_the_plugins_have_the_same_version(release, tree, capsys):
-    path = tree / "plugins/pyproject.toml"
+@pytest.mark.parametrize("house", ["workloads", "workbench", "cluster", "plugins"])
+def test_all_distributions_have_the_same_version(release, tree, capsys, house):
+    path = tree / f"packages/{house}/pyproject.toml"
     path.write_text(re.sub(r'^version = ".*"', 'version = "7.7.7"', path.read_text(), flags=re.MULTILINE))
     assert release.main(["versions"]) == 1
-    assert "plugins/pyproject.toml says 7.7.7" in capsys.readouterr().err
+    assert f"packages/{house}/pyproject.toml says 7.7.7" in capsys.readouterr().err
+
+
+def test_a_house_that_names_another_version_of_a_house_below_it_is_told(release, tree, capsys):
+    path = tree / "packages/cluster/pyproject.toml"
+    path.write_text(path.read_text().replace("berth-workbench==", "berth-workbench==7."))
+    assert release.main(["versions"]) == 1
+    assert f"packages/cluster/pyproject.toml says 7.{release.version()}" in capsys.readouterr().err
 
 
 def test_all_places_are_looked_at(release):
@@ -90,14 +103,14 @@ def made(release, tmp_path_factory):
 
 @pytest.mark.long
 def test_wheels_and_sdists_are_made_twice_alike(made):
-    assert sorted(path.name.split("-")[0] for path in made.iterdir()) == 2 * ["berth_scheduler"] + 2 * [
-        "berth_scheduler_plugins"
-    ]
+    houses = ["berth_cluster", "berth_scheduler", "berth_scheduler_plugins", "berth_workbench", "berth_workloads"]
+    names = [path.name.split("-")[0] for path in made.iterdir()]
+    assert sorted(names) == sorted(2 * houses)
 
 
 @pytest.mark.long
 def test_the_wheels_install_in_an_empty_environment_and_run(release, made, capsys):
-    """`berth --version`, `berth demo --help`, and `berth plugins` with every plugin of plugins/."""
+    """`berth --version`, `berth demo --help`, and `berth plugins` with every plugin of the guests."""
     assert release.main(["try", str(made), "--here"]) == 0, capsys.readouterr().err
 
 
@@ -109,10 +122,11 @@ def test_the_wheels_hold_the_licence_and_no_tests(made):
         assert not [name for name in names if "tests/" in name or name.endswith(".pyc")]
 
 
-def test_the_plugins_have_the_same_licence():
+def test_all_distributions_have_the_same_licence(release):
     """A link would lead nowhere in their sdist."""
-    copy = ROOT / "plugins/LICENSE"
-    assert copy.read_bytes() == (ROOT / "LICENSE").read_bytes() and not copy.is_symlink()
+    for directory in release.DISTRIBUTIONS.values():
+        copy = ROOT / directory / "LICENSE"
+        assert copy.read_bytes() == (ROOT / "LICENSE").read_bytes() and not copy.is_symlink()
 
 
 @pytest.mark.long
@@ -122,8 +136,8 @@ def test_the_example_of_an_image_with_plugins_installs_them(release, made, tmp_p
     (line,) = re.findall(r"^RUN --mount=type=bind,target=/package pip (.*)$", text, re.MULTILINE)
     environment = release.Environment(tmp_path / "environment")
     environment.borrow()
-    environment.install("--no-index", "--no-deps", "--ignore-installed", release.built(made, "berth_scheduler", ".whl"))
-    there = {"/opt/berth/bin/python": environment.python, "/package": ROOT / "plugins"}
+    environment.install("--no-index", "--no-deps", "--ignore-installed", *release.houses(made))
+    there = {"/opt/berth/bin/python": environment.python, "/package": ROOT / "packages/plugins"}
     words = [str(there.get(word, word)) for word in shlex.split(line)]
     assert str(environment.python) in words and "install" in words
     # What builds the wheel would come from an index; here it is borrowed, as everything else is.
@@ -139,7 +153,7 @@ def test_the_example_of_an_image_with_plugins_ends_without_root():
 
 
 def test_a_plugin_that_is_missing_or_ill_is_an_error(release):
-    names = release.project("plugins")["entry-points"]["berth.plugins"]
+    names = release.project("packages/plugins")["entry-points"]["berth.plugins"]
     told = [{"name": name, "healthy": True, "problems": []} for name in names]
     release.check_plugins(told)
     with pytest.raises(release.Wrong, match="does not list"):

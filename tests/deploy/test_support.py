@@ -11,7 +11,10 @@ from berth_cluster.apimachinery.releases import DEFAULT_MINOR, NEWEST_MINOR, OLD
 from tests.deploy.chart import ROOT
 
 TEXT = (ROOT / "docs/support.md").read_text()
-PROJECTS = {path: tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"] for path in (".", "plugins")}
+PROJECTS = {
+    path.parent.name: tomllib.loads(path.read_text())["project"]
+    for path in sorted((ROOT / "packages").glob("*/pyproject.toml"))
+}
 
 
 def table(heading):
@@ -43,7 +46,7 @@ def test_the_pythons_are_those_of_ci():
 
 def test_the_pythons_are_those_of_the_package():
     pythons = list(table("Python"))
-    classifiers = PROJECTS["."]["classifiers"]
+    classifiers = PROJECTS["scheduler"]["classifiers"]
     assert re.findall(r"Python :: (3\.\d+)'", str(classifiers)) == pythons
     for project in PROJECTS.values():
         assert project["requires-python"] == f">={pythons[0]}"

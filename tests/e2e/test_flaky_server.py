@@ -19,7 +19,7 @@ from berth_cluster.embedded import create_nodes
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage.store import Store
-from tests.kube.servers import serving
+from packages.scheduler.tests.kube.servers import serving
 from tests.runtime.world import NODE, POD, configuration
 from tests.waiting import until
 

@@ -1,6 +1,6 @@
 """The guests at home: `berth up` with kubectl, definitions and objects applied, who goes where, and what is told of it.
 
-Their distribution is not installed: its metadata, made of plugins/pyproject.toml, lies on the path beside its sources,
+Their distribution is not installed: its metadata, made of their pyproject.toml, lies on the path beside its sources,
 so that plugins and controllers are found by their entry points. Expectations follow from upstream's documentation of
 the plugins; statuses are what upstream's controllers write.
 """
@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.processes import BERTH, Process
-from tests.paths import ROOT
+from tests.paths import GUESTS, ROOT, SOURCES
 from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.long
@@ -67,14 +67,14 @@ def guests(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     info = site / "berth_scheduler_plugins-0.1.0.dist-info"
     info.mkdir()
-    project = tomllib.loads((ROOT / "plugins/pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "packages/plugins/pyproject.toml").read_text())["project"]
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     offered = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
         for group, entries in project["entry-points"].items()
     ]
     (info / "entry_points.txt").write_text("\n".join(offered))
-    path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "plugins/src", site)))
+    path = os.pathsep.join(map(str, (*SOURCES, GUESTS / "src", site)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
         yield

@@ -16,7 +16,7 @@ import pytest
 
 from berth.api.resources import RESOURCES
 from tests.e2e.processes import CONFIG, Api, free_port
-from tests.paths import SRC
+from tests.paths import SCHEDULER
 from tests.waiting import eventually
 
 NOT_NEEDED = ("nicegui", "textual", "ortools", "matplotlib", "distributed", "pyarrow")
@@ -38,7 +38,7 @@ POD = {
 def alone(tmp_path):
     """An installation that has the scheduler only: how its command line begins, and its environment."""
     site = tmp_path / "site"
-    shutil.copytree(SRC / "berth", site / "berth", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SCHEDULER, site / "berth", ignore=shutil.ignore_patterns("__pycache__"))
     installed = distribution("berth-scheduler")
     metadata = site / "berth_scheduler-0.dist-info"
     metadata.mkdir()

@@ -12,7 +12,7 @@ import pytest
 from berth.api.resources import RESOURCES
 from berth.framework.loader import misfits
 from tests.e2e.processes import Api
-from tests.paths import ROOT
+from tests.paths import PYTHONPATH, ROOT
 from tests.waiting import WAIT_S, eventually
 
 TUTORIAL = "\n".join((ROOT / "docs" / page).read_text() for page in ("plugins.md", "plugins-cookbook.md"))
@@ -43,7 +43,7 @@ def directory(tmp_path_factory):
 
 
 def run(directory, *arguments, code=0):
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [directory / "venv/bin/python", "-m", *arguments],
         cwd=directory, env=environment, capture_output=True, text=True, timeout=120,
@@ -90,7 +90,7 @@ def test_the_tutorials_plugins_are_installed_run_and_removed(directory):
     said = subprocess.run(
         [directory / "venv/bin/python", "-m", "berth", "up", "--config", "config.yaml"],
         cwd=directory, capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )  # fmt: skip
     assert said.returncode == 2
     assert 'plugin "QuietRack" does not exist' in said.stderr
@@ -107,7 +107,7 @@ def up_and_down(directory, *options):
     up = subprocess.Popen(
         [directory / "venv/bin/python", "-m", "berth", "up", "--scheduler-port", "0", *options],
         cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )  # fmt: skip
     said = []
     for line in up.stdout:
@@ -126,7 +126,7 @@ def schedule(directory):
         [directory / "venv/bin/python", "-m", "berth", "up", "--config", "config.yaml", "--nodes", "3",
          "--scheduler-port", "0"],
         cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )  # fmt: skip
     try:
         said = []

@@ -25,7 +25,7 @@ from berth.plugins.registry import in_tree_registry
 from berth.runtime.watched_resources import WatchedResources, event_of
 from berth.state.objects import ObjectStore
 from berth.testing import VirtualCluster, make_node, make_pod
-from tests.kube.fakes import VirtualClock
+from packages.scheduler.tests.kube.fakes import VirtualClock
 from tests.runtime.world import POD, World, configuration, scheduling
 from tests.waiting import WAIT_S, settle, until
 

@@ -28,8 +28,8 @@ from berth_workbench.snapshot.anonymizer import anonymized
 from berth_workbench.snapshot.documents import SnapshotError, parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot, read_cluster
 from berth_workbench.snapshot.writer import write_lines
+from packages.scheduler.tests.plugins.dra import support as dra
 from tests.liveness import objects as made
-from tests.plugins.dra import support as dra
 
 
 class Input(NamedTuple):

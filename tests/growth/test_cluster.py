@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from berth_cluster.storage import store as module
-from tests.cluster.controllers.world import World, deployment
+from packages.cluster.tests.controllers.world import World, deployment
 from tests.growth.held import reached_from
 
 pytestmark = pytest.mark.long

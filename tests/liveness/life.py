@@ -16,8 +16,8 @@ from berth.framework.effects import ApiCall, EvictPod, Request
 from berth.plugins.dra.claim_writes import plain
 from berth.plugins.volumes.claims import SELECTED_NODE
 from berth_cluster.apimachinery.patches import merge_patch
+from packages.scheduler.tests.plugins.volumes import world as storage
 from tests.liveness import objects as made
-from tests.plugins.volumes import world as storage
 
 CONFLICT = "the object has been modified (Conflict, HTTP 409)"
 NOT_FOUND = "not found (NotFound, HTTP 404)"

@@ -3,8 +3,8 @@
 from berth.core.builders import expression, make_node, make_pod
 from berth.framework.effects import WaitUntil
 from berth.framework.status import error
-from tests.plugins.dra import support as dra
-from tests.plugins.volumes import world as storage
+from packages.scheduler.tests.plugins.dra import support as dra
+from packages.scheduler.tests.plugins.volumes import world as storage
 
 NODES = [f"n{index}" for index in range(5)]
 PODS = [f"p{index}" for index in range(20)]

@@ -20,7 +20,7 @@ from berth.runtime.observing.pod_resources import PodResources, pod_limits
 from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.observing.tallies import exponential_buckets
 from berth.runtime.observing.work_queues import WorkQueues
-from tests.kube.http.test_client import POD, Overloaded, transport_to
+from packages.scheduler.tests.kube.http.test_client import POD, Overloaded, transport_to
 from tests.runtime.test_serving import at_work
 from tests.runtime.world import World, configuration
 from tests.waiting import until

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from berth.runtime.observing import logs
 from berth.runtime.serving.log_flags import LOG_FLAGS
-from tests.runtime.test_logs import stream
+from packages.scheduler.tests.runtime.test_logs import stream
 from tests.runtime.test_serving import at_work
 from tests.runtime.world import World
 

@@ -28,8 +28,8 @@ from berth.runtime.observing import logs
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.serving.server import HealthServer
+from packages.scheduler.tests.kube.servers import Certificates, serving
 from tests.e2e.processes import free_port
-from tests.kube.servers import Certificates, serving
 from tests.runtime.world import World, scheduling
 from tests.waiting import until
 

@@ -29,8 +29,8 @@ from berth_cluster.serving.certificates import ClusterAuthority
 from berth_cluster.serving.rbac import ClusterUser
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage.store import Store
+from packages.scheduler.tests.kube.servers import Certificates
 from tests.e2e.processes import free_port
-from tests.kube.servers import Certificates
 from tests.runtime.world import World, configuration
 from tests.waiting import WAIT_S, until
 

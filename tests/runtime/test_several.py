@@ -11,7 +11,7 @@ from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.shard_leadership import shard_lease
 from berth.runtime.turns import Inline
 from berth.state.shards import shard_of
-from tests.kube.fakes import START
+from packages.scheduler.tests.kube.fakes import START
 from tests.runtime.world import FaultyTransport, World, configuration
 from tests.waiting import until, virtually
 

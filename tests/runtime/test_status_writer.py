@@ -16,7 +16,7 @@ from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 from berth_plugins.cli import definitions
 from berth_plugins.controllers import ElasticQuotaController, PodGroupController
-from tests.kube.fakes import VirtualClock
+from packages.scheduler.tests.kube.fakes import VirtualClock
 from tests.waiting import settle
 
 GROUPS, QUOTAS = PodGroupController.resource.resource, ElasticQuotaController.resource.resource

@@ -19,7 +19,7 @@ from berth.runtime.watched_resources import (
     START_WITHOUT_S,
     WatchedResources,
 )
-from tests.kube.fakes import VirtualClock
+from packages.scheduler.tests.kube.fakes import VirtualClock
 from tests.runtime.world import World
 from tests.waiting import WAIT_S, settle
 

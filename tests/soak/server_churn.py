@@ -27,7 +27,7 @@ from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import WatchLimits
-from tests.cluster.objects import DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, NODES, PODS, Clock, deployment, pod
+from packages.cluster.tests.objects import DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, NODES, PODS, Clock, deployment, pod
 
 HOUR_S = 3600
 ROUND_S = 1.0

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.testing.invariants import check
-from tests.cycle.test_churn import Churn
+from packages.scheduler.tests.cycle.test_churn import Churn
 
 
 @pytest.mark.parametrize("seed", range(1000, 1010))

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
+from packages.scheduler.tests.state import test_interning
 from tests.growth.bounds import lower_numbers
 from tests.growth.held import reached_from
 from tests.growth.lives import LIVES, cluster
 from tests.growth.schema import FIELDS, life
 from tests.growth.test_given_back import allocated_blocks
 from tests.growth.test_schema import standing
-from tests.state import test_interning
 
 LIVES_A_ROUND = 25_000
 """More than any bound on what is kept, so that the first round fills whatever is bounded."""

@@ -4,8 +4,8 @@ import json
 import random
 import re
 
+from packages.workbench.tests.page.browser import browsing, chromium_path
 from tests.e2e.processes import Process
-from tests.workbench.page.browser import browsing, chromium_path
 
 NODES, PODS = 5_000, 100_000
 PAINTED_S = 1.0

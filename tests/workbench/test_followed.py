@@ -29,8 +29,8 @@ from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import NOT_SERVED, Missing
 from berth_workbench.snapshot.snapshot import read_cluster
 from berth_workbench.snapshot.writer import taken_from_cluster, taken_from_files, write_snapshot
+from packages.workbench.tests.asking import capacity_after, rebalance, what_if
 from tests.guests import registry_with_guests
-from tests.workbench.asking import capacity_after, rebalance, what_if
 
 DOCUMENT = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

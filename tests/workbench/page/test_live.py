@@ -8,10 +8,10 @@ from berth.decisions.fit_question import FitManifestError
 from berth_workbench.page.live import LiveSource
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import SourceError
+from packages.workbench.tests.page.test_model import COLUMNS
 from tests.runtime.test_serving import at_work, is_settled
 from tests.runtime.world import World
 from tests.waiting import until
-from tests.workbench.page.test_model import COLUMNS
 
 
 class Reply(msgspec.Struct):

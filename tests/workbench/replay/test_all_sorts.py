@@ -19,9 +19,9 @@ from berth.recording.recorder import Recorder
 from berth.state.shards import shard_of
 from berth_workbench.replay.comparison import IN_A_GROUP, RecordingComparer
 from berth_workbench.replay.verification import verify
-from tests.extender.support import FakeExtenders, configured, keeping, listed
-from tests.groups.support import PREEMPTING
-from tests.groups.test_properties import Rivals
+from packages.scheduler.tests.extender.support import FakeExtenders, configured, keeping, listed
+from packages.scheduler.tests.groups.support import PREEMPTING
+from packages.scheduler.tests.groups.test_properties import Rivals
 from tests.workbench.replay.histories import LIMIT, Churn, no_report
 
 

@@ -14,10 +14,10 @@ from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
 from berth_workbench.scheduler_perf.documents import PerfError, read_workloads
 from berth_workbench.scheduler_perf.live import Live, live
 from berth_workbench.scheduler_perf.play import Play
-from tests.kube.fakes import HANG, ScriptedTransport
+from packages.scheduler.tests.kube.fakes import HANG, ScriptedTransport
+from packages.workbench.tests.scheduler_perf.documents import measured, nodes, pods, written
 from tests.runtime.world import configuration
 from tests.waiting import pass_time, until, virtually
-from tests.workbench.scheduler_perf.documents import measured, nodes, pods, written
 
 OPERATIONS = (
     nodes(2),

@@ -23,7 +23,7 @@ from berth_workbench.planning.help.search import what_would_help
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot
-from tests.workbench.planning.help.test_prospects import devices
+from packages.workbench.tests.planning.help.test_prospects import devices
 from tests.workbench.planning.help.test_workload_oracle import key_of, owner_name, pods_of
 from tests.workbench.planning.help.worlds import MEDIA_TYPES
 

@@ -19,7 +19,7 @@ from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.words import lines_of, node_command, pod_command
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import Document
-from tests.workbench.asking import WatchUntil
+from packages.workbench.tests.asking import WatchUntil
 from tests.workbench.planning.help.worlds import World
 
 GANG = {"GenericWorkload": True, "GangScheduling": True}

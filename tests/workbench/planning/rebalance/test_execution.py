@@ -18,8 +18,8 @@ from berth_workbench.planning.rebalance.plan import in_groups
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.writer import taken_from_cluster
+from packages.workbench.tests.asking import rebalance
 from tests.waiting import until
-from tests.workbench.asking import rebalance
 
 QUICKLY = Patience(step_s=20.0, poll_s=0.02)
 

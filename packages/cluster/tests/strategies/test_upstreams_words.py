@@ -1,0 +1,132 @@
+"""Objects with one thing wrong, and what upstream says of it.
+
+Source of the words: pkg/apis/core/validation, pkg/apis/apps/validation, pkg/apis/coordination/validation,
+pkg/apis/resource/validation and pkg/api/pod/warnings.go of v1.36.
+"""
+
+import copy
+
+import pytest
+
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.patches import MERGE_PATCH
+from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.storage.field_managers import Writer
+from packages.cluster.tests.objects import make_store
+
+TEMPLATE = {
+    "metadata": {"labels": {"app": "a"}},
+    "spec": {"containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80}]}]},
+}
+OBJECTS = {
+    "DaemonSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
+    "Lease": {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}},
+    "LimitRange": {"spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "5Gi"}}]}},
+    "Pod": {"spec": TEMPLATE["spec"]},
+    "ResourceClaim": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}},
+}
+NOT_A_NAME = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+
+UNKNOWN_RESOURCE = 'Invalid value: "other": must be a standard resource type or fully qualified'
+NO_STORAGE = "Required value: either minimum or maximum storage value is required, but neither was provided"
+
+
+def changed(kind, path, value):
+    obj = {"metadata": {"name": "x"}, **copy.deepcopy(OBJECTS[kind])}
+    *holders, last = path
+    part = obj
+    for name in holders:
+        part = part[name]
+    part[last] = value
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "said"),
+    [
+        ("DaemonSet", ("spec", "selector"), {},
+         "spec.selector: Invalid value: {}: empty selector is invalid for daemonset"),
+        ("Lease", ("spec", "leaseDurationSeconds"), 0,
+         "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"),
+        ("Lease", ("spec", "leaseTransitions"), -1,
+         "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"),
+        ("LimitRange", ("spec", "limits", 0, "type"), "-5", f'spec.limits[0].type: Invalid value: "-5": {NOT_A_NAME}'),
+        ("LimitRange", ("spec", "limits", 0, "type"), "Other",
+         'spec.limits[0].type: Invalid value: "Other": must be a standard limit type or fully qualified'),
+        ("LimitRange", ("spec", "limits", 0, "max"), {"other": 1},
+         f"[spec.limits[0].max[other]: {UNKNOWN_RESOURCE}, spec.limits[0].limits: {NO_STORAGE}]"),
+        ("ResourceClaim", ("spec", "devices", "requests"), 2 * OBJECTS["ResourceClaim"]["spec"]["devices"]["requests"],
+         'spec.devices.requests[1]: Duplicate value: "r"'),
+    ],
+)  # fmt: skip
+def test_what_is_refused(kind, path, value, said):
+    with pytest.raises(StoreError) as refused:
+        make_store().create(resource_of(kind), "default", changed(kind, path, value))
+    assert refused.value.message.partition("is invalid: ")[2] == said
+
+
+@pytest.mark.parametrize(
+    ("ports", "said"),
+    [
+        ([{"containerPort": 80}, {"containerPort": 80}], "duplicate port definition with spec.containers[0].ports[0]"),
+        ([{"containerPort": 80, "hostPort": 1}, {"containerPort": 80}],
+         "overlapping port definition with spec.containers[0].ports[0]"),
+        ([{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 80}], ""),
+    ],
+)  # fmt: skip
+def test_what_is_warned_of(ports, said):
+    warnings = []
+    pod = changed("Pod", ("spec", "containers", 0, "ports"), ports)
+    make_store().create(resource_of("Pod"), "default", pod, writer=Writer("me", "v1", warnings))
+    assert warnings == ([f"spec.containers[0].ports[1]: {said}"] if said else [])
+
+
+def test_amounts_are_told_in_the_form_in_which_they_were_given():
+    store = make_store()
+    store.create(
+        resource_of("LimitRange"), "default", changed("LimitRange", ("spec", "limits", 0, "max"), {"storage": "1e3"})
+    )
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    with pytest.raises(StoreError, match="maximum storage usage per PersistentVolumeClaim is 1e3, but request is 1Gi"):
+        store.create(resource_of("PersistentVolumeClaim"), "default", {"metadata": {"name": "c"}, "spec": spec})
+
+
+def test_a_claim_that_asks_for_nothing_any_more_is_refused():
+    store = make_store()
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    store.create(resource_of("PersistentVolumeClaim"), "default", {"metadata": {"name": "c"}, "spec": spec})
+    patch = {"spec": {"resources": {"requests": None}}}
+    with pytest.raises(StoreError) as refused:
+        store.patch(resource_of("PersistentVolumeClaim"), "default", "c", patch, MERGE_PATCH)
+    said = [(each["field"], each["message"][:50]) for each in refused.value.details["causes"]]
+    assert said == [
+        ("spec.resources[storage]", "Required value"),
+        ("spec", "Forbidden: spec is immutable after creation except"),
+        ("spec.resources.requests.storage", "Forbidden: field can not be less than status.capac"),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "times"), [("DaemonSet", 4), ("Lease", 3)])
+def test_labels_are_checked_as_often_as_upstream_checks_them(kind, times):
+    """By the common checks of an update twice, and by those of the kind: ValidateDaemonSet and its update, say."""
+    store = make_store()
+    store.create(resource_of(kind), "default", {"metadata": {"name": "x"}, **OBJECTS[kind]})
+    with pytest.raises(StoreError) as refused:
+        store.patch(resource_of(kind), "default", "x", {"metadata": {"labels": {"a": "no value!"}}}, MERGE_PATCH)
+    assert [each["field"] for each in refused.value.details["causes"]] == ["metadata.labels"] * times
+
+
+def test_the_selector_of_daemons_is_checked_before_it_is_found_to_have_changed():
+    """pkg/registry/apps/daemonset: ValidateDaemonSet, ValidateDaemonSetUpdate, and then that the selector is fixed."""
+    store = make_store()
+    store.create(resource_of("DaemonSet"), "default", {"metadata": {"name": "x"}, **OBJECTS["DaemonSet"]})
+    obj = store.get(resource_of("DaemonSet"), "default", "x")
+    with pytest.raises(StoreError) as refused:
+        store.update(resource_of("DaemonSet"), "default", "x", {**obj, "spec": {**obj["spec"], "selector": {}}})
+    empty = "Invalid value: {}: empty selector is invalid for daemonset"
+    said = [each["message"] for each in refused.value.details["causes"]]
+    assert said == [empty, empty, "Invalid value: {}: field is immutable"]

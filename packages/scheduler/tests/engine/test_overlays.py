@@ -1,0 +1,126 @@
+"""What is kept of rows with nominated pods equals what is found when all of them are asked about anew."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
+from berth.engine.overlays import MAX_STATUSES, KeptOverlay
+from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import RejectedNodes
+from berth.framework.status import error, unschedulable
+from berth.state.nominator import Nominator
+from berth.state.table import WritableNodeTable
+from packages.scheduler.tests.plugins.preemption.small_clusters import preemptor, small_node, small_pod, stir
+from tests.effort import examples
+
+FULL = unschedulable("full").by("Fit")
+
+
+def said_beside_nominated(cluster, pod):
+    """What is said of each node with its nominated pods counted in; None where PreFilter rejects the pod."""
+    profile, state, table = cluster.core.profiles["default-scheduler"], CycleState(), cluster.core.cache.table
+    if profile.run_pre_filter(state, pod).status is not None:
+        return None
+    overlay = profile.run_filter(state, pod, table, table.valid).overlay
+    rows = [row for _, rows in overlay for row in rows.tolist()]
+    assert len(rows) == len(set(rows)), "a row is there twice"
+    return {table.names[row]: status for status, rows in overlay for row in rows.tolist()}
+
+
+def nominate(cluster, rng, index):
+    nodes = [key for kind, key in cluster.objects if kind == "Node"]
+    promised = small_pod(rng, f"promised-{index}", (0, 3, 10)).info()
+    cluster.core.nominator.nominate(promised, rng.choice(nodes))
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(seed=st.integers(0, 2**32))
+def test_replicas_are_told_the_same_as_if_nothing_were_kept(seed):
+    rng = random.Random(seed)
+    cluster = VirtualCluster(*(small_node(rng, index) for index in range(9)))
+    for index in range(12):
+        cluster.put(small_pod(rng, f"run-{index}", (0, 3)).node(f"n{rng.randrange(9)}"))
+        nominate(cluster, rng, index)
+    made = preemptor(rng)
+    pods = [cluster.core.intake.info(made.build())]
+    for index in range(6):
+        made.metadata.update({"name": f"new-{index}", "uid": f"default/new-{index}"})
+        pods.append(cluster.core.intake.info(made.build()))
+    for index, pod in enumerate(pods):
+        if index == 4:
+            cluster.core.nominator.nominate(pod, "n1")
+        kept = said_beside_nominated(cluster, pod)
+        with cluster.core.memos.switched(on=False):
+            assert kept == said_beside_nominated(cluster, pod)
+        for _ in range(rng.randrange(3)):
+            nominate(cluster, rng, rng.randrange(12)) if rng.random() < 0.5 else stir(rng, cluster)
+
+
+def test_a_pod_need_not_leave_room_for_itself_as_others_of_its_shape_must():
+    cluster = VirtualCluster(*(make_node(f"n{index}").capacity(cpu="4", memory="8Gi", pods="9") for index in range(5)))
+    one, other = (cluster.core.intake.info(make_pod(name).request(cpu="3").build()) for name in ("one", "other"))
+    for index in range(5):
+        cluster.core.nominator.nominate(make_pod(f"promised-{index}").request(cpu="1").info(), f"n{index}")
+    cluster.core.nominator.nominate(one, "n1")
+    for _ in range(3):
+        assert said_beside_nominated(cluster, other).keys() == {"n1"}
+        assert said_beside_nominated(cluster, one) == {}
+
+
+class Rows:
+    """A table of four nodes, on all of which the pod is rejected."""
+
+    def __init__(self):
+        self.table, self.nominator = WritableNodeTable(), Nominator()
+        for name in "abcd":
+            self.table.put_node(make_node(name).capacity(cpu="4", pods="10").build())
+        self.rows = self.table.rows()
+        self.kept = KeptOverlay(self.table, self.nominator)
+        self.kept.catch_up("basis")
+        self.kept.learn(self.rows, [RejectedNodes(FULL, self.rows)])
+
+    def row(self, name):
+        return self.table.row_of[name]
+
+    def unknown(self, basis="basis"):
+        self.kept.catch_up(basis)
+        return "".join(sorted(self.table.names[row] for row in self.kept.unknown(self.rows).tolist()))
+
+
+CHANGES = {
+    "a pod comes": lambda found: found.table.add_pod(found.row("b"), make_pod("p").request(cpu="1").info()),
+    "the node changes": lambda found: found.table.put_node(make_node("b").capacity(cpu="8", pods="10").build()),
+    "a pod is nominated": lambda found: found.nominator.nominate(make_pod("p").info(), "b"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_only_rows_that_have_changed_are_asked_about_again(change):
+    found = Rows()
+    assert found.unknown() == ""
+    CHANGES[change](found)
+    assert found.unknown() == "b"
+    found.kept.learn(found.rows[found.rows == found.row("b")], [])
+    assert found.unknown() == ""
+    assert [(status, len(rows)) for status, rows in found.kept.rejected(found.rows)] == [(FULL, 3)]
+
+
+def test_nothing_is_known_on_another_basis_or_after_too_many_reasons():
+    assert Rows().unknown("another") == "abcd"
+    found = Rows()
+    for number in range(MAX_STATUSES):
+        found.kept.learn(found.rows[:1], [RejectedNodes(unschedulable(f"reason {number}"), found.rows[:1])])
+    assert found.unknown() == "abcd"
+
+
+def test_an_error_is_for_once():
+    found = Rows()
+    broken = np.array([found.row("c")], dtype=np.intp)
+    found.kept.learn(broken, [RejectedNodes(error("broken"), broken)])
+    assert len(found.kept.rejected(found.rows)) == 2
+    assert found.unknown() == "c"
