@@ -1,4 +1,4 @@
-"""A life with plugins under load: three reloads, one of them broken, with a shadow and a canary beside.
+"""A life with plugins under load: three reloads, one of them broken, with a shadow beside.
 
 Pods come every few milliseconds, some in pairs that Permit holds until both have a node; some are deleted, some
 bindings fail or their answers get lost. Meanwhile the plugin's code changes for a better, for a broken and for a
@@ -68,7 +68,7 @@ VERSIONS = {
 
 
 def config(*, prefers_few_nodes=False):
-    """The profile, a shadow without the plugin for a fifth of its pods, and a canary for one team."""
+    """The profile, a shadow without the plugin for a fifth of its pods."""
     enabled = {"multiPoint": {"enabled": [{"name": "Pairs"}]}}
     packing = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}}
     args = [{"name": "NodeResourcesFit", "args": packing}] if prefers_few_nodes else []
@@ -76,8 +76,6 @@ def config(*, prefers_few_nodes=False):
         profiles=[
             {"schedulerName": "default-scheduler", "plugins": enabled, "pluginConfig": args},
             {"schedulerName": "next", "shadow": {"of": "default-scheduler", "percentage": 20}},
-            {"schedulerName": "canary", "plugins": enabled,
-             "canary": {"of": "default-scheduler", "selector": {"matchLabels": {"team": "early"}}}},
         ]
     )  # fmt: skip
 
@@ -114,8 +112,6 @@ class Life:
         labels = {"app": f"app-{number % 7}"}
         if number % 10 in (3, 4):
             labels["pair"] = f"pair-{number // 10}"
-        if number % 11 == 0 and "pair" not in labels:
-            labels["team"] = "early"
         name = f"p{number}"
         made = self.world.store.create(
             POD, "default",
@@ -208,7 +204,6 @@ class Life:
             check(scheduler.core)
             self.judge()
             self.reports = shadow_reports(scheduler.core, str)
-            self.canary = [pod for pod in scheduler.core.intake.pods if pod.profile_name == "canary"]
             self.events = self.world.events("ConfigurationUndone")
         return self
 
@@ -228,8 +223,6 @@ def told(life):
     (event,) = life.events
     assert "plugin Pairs failed in" in event["message"]
     assert "AttributeError" in event["message"]
-    assert life.canary
-    assert all(pod.labels["team"] == "early" for pod in life.canary)
     looked_at = sum(
         life.metrics.shadow_decisions.value(("next", "default-scheduler", kind))
         for kind in ("same", "elsewhere", "fitsNow", "fitsNoMore", "error")

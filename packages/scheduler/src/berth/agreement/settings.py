@@ -43,7 +43,7 @@ def with_candidates(
             chosen = own.get(profile.scheduler_name, candidate.profiles[0])
             called = name if len(config.profiles) == 1 else f"{name} for {profile.scheduler_name}"
             shadow = Shadow(of=profile.scheduler_name)
-            shadows.append(msgspec.structs.replace(chosen, scheduler_name=called, shadow=shadow, canary=None))
+            shadows.append(msgspec.structs.replace(chosen, scheduler_name=called, shadow=shadow))
     return msgspec.structs.replace(config, profiles=(*config.profiles, *shadows))
 
 

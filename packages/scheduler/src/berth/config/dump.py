@@ -17,7 +17,6 @@ from berth.config.feature_gates import FeatureGates
 from berth.config.plugin_args import ArgsTypes, decode_profile_args
 from berth.config.types import (
     MULTI_POINT,
-    Canary,
     ClientConnection,
     ExtenderConfig,
     ExtenderTLS,
@@ -92,21 +91,6 @@ def _profile(profile: KubeSchedulerProfile, args_types: ArgsTypes, path: str, ga
         document["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
     if profile.shadow is not None:
         document["shadow"] = {"of": profile.shadow.of, "percentage": _number(profile.shadow.percentage)}
-    if profile.canary is not None:
-        document["canary"] = _canary(profile.canary)
-    return document
-
-
-def _canary(canary: Canary) -> dict[str, Any]:
-    document: dict[str, Any] = {"of": canary.of}
-    if canary.percentage is not None:
-        document["percentage"] = _number(canary.percentage)
-    if canary.selector is not None:
-        wanted = [
-            {"key": each.key, "operator": each.operator, "values": list(each.values)}
-            for each in canary.selector.match_expressions
-        ]
-        document["selector"] = {"matchLabels": dict(canary.selector.match_labels), "matchExpressions": wanted}
     return document
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from berth.api.meta import LabelSelector
 from berth.api.redaction import Concealed
 from berth.config.feature_gates import FeatureGates
 
@@ -79,15 +78,6 @@ class Shadow(msgspec.Struct, frozen=True):
     percentage: float = 100.0
 
 
-class Canary(msgspec.Struct, frozen=True):
-    """A profile that takes some of another's pods: a share of them, or those that a selector selects."""
-
-    of: str
-    """The scheduler name of the profile whose pods they are."""
-    percentage: float | None = None
-    selector: LabelSelector | None = None
-
-
 class KubeSchedulerProfile(msgspec.Struct, frozen=True):
     """How the pods of one scheduler name are scheduled.
 
@@ -100,9 +90,7 @@ class KubeSchedulerProfile(msgspec.Struct, frozen=True):
     plugins: Plugins = Plugins()
     plugin_config: Mapping[str, Any] = {}
     shadow: Shadow | None = None
-    """Set where the profile only watches another (an extension of Berth's, as `canary` is)."""
-    canary: Canary | None = None
-    """Set where the profile takes pods of another, beside those that name it."""
+    """Set where the profile only watches another (an extension of Berth's)."""
 
 
 class ExtenderTLS(Concealed, frozen=True):

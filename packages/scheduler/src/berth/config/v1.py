@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from berth.api.meta import LabelSelector, LabelSelectorRequirement
 from berth.config.decode import Decoder
 from berth.config.defaults import default_plugins, merge_plugins
 from berth.config.errors import ConfigError
@@ -29,7 +28,7 @@ from berth.config.parts import (
     plugins_of,
     repeated_plugin_config,
 )
-from berth.config.types import DEFAULT_SCHEDULER_NAME, Canary, KubeSchedulerProfile, SchedulerConfiguration, Shadow
+from berth.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerProfile, SchedulerConfiguration, Shadow
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -52,26 +51,9 @@ _HINTS: Final = MappingProxyType(
 )
 
 
-class _Requirement(Doc, frozen=True):
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-class _Selector(Doc, frozen=True):
-    match_labels: Mapping[str, str] = {}
-    match_expressions: tuple[_Requirement, ...] = ()
-
-
 class _Shadow(Doc, frozen=True):
     of: str
     percentage: float | None = None
-
-
-class _Canary(Doc, frozen=True):
-    of: str
-    percentage: float | None = None
-    selector: _Selector | None = None
 
 
 class _KubeSchedulerProfile(Doc, frozen=True):
@@ -80,8 +62,7 @@ class _KubeSchedulerProfile(Doc, frozen=True):
     plugins: PluginsDoc | None = None
     plugin_config: tuple[PluginConfigDoc, ...] = ()
     shadow: _Shadow | None = None
-    """Berth's own, as `canary` is: upstream refuses documents that have them."""
-    canary: _Canary | None = None
+    """Berth's own: upstream refuses documents that have it."""
 
 
 class _Configuration(Doc, frozen=True):
@@ -145,7 +126,6 @@ def _profiles(profiles: tuple[_KubeSchedulerProfile, ...], gates: FeatureGates) 
             plugins=merge_plugins(default_plugins(gates), plugins_of(profile.plugins)),
             plugin_config={config.name: config.args for config in profile.plugin_config},
             shadow=_shadow(profile.shadow),
-            canary=_canary(profile.canary),
         )
 
 
@@ -153,14 +133,3 @@ def _shadow(doc: _Shadow | None) -> Shadow | None:
     if doc is None:
         return None
     return Shadow(doc.of, 100.0 if doc.percentage is None else doc.percentage)
-
-
-def _canary(doc: _Canary | None) -> Canary | None:
-    if doc is None:
-        return None
-    return Canary(doc.of, doc.percentage, None if doc.selector is None else _selector(doc.selector))
-
-
-def _selector(doc: _Selector) -> LabelSelector:
-    wanted = tuple(LabelSelectorRequirement(each.key, each.operator, each.values) for each in doc.match_expressions)
-    return LabelSelector(doc.match_labels, wanted)

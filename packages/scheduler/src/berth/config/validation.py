@@ -9,16 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
-
 from berth.api.addresses import sends_in_clear
 from berth.api.redaction import redact_url
-from berth.api.selectors import SelectorError, compile_selector
 from berth.config.durations import format_duration_s
-from berth.config.errors import duplicate, forbidden, invalid, required
+from berth.config.errors import duplicate, invalid, required
 from berth.config.types import (
     MULTI_POINT,
-    Canary,
     ClientConnection,
     ExtenderConfig,
     ExtensionPoint,
@@ -112,44 +108,21 @@ def _profiles(profiles: Sequence[KubeSchedulerProfile]) -> Iterable[str]:
             first = first_with[profile.scheduler_name]
             yield duplicate(f"{path}.schedulerName", profile.scheduler_name) + f": profiles[{first}] has it too"
         first_with.setdefault(profile.scheduler_name, index)
-    yield from _beside_others(profiles)
+    yield from _shadows(profiles)
     yield from _common_queue_sort(profiles)
 
 
-def _beside_others(profiles: Sequence[KubeSchedulerProfile]) -> Iterable[str]:
-    """Shadows and canaries, which Berth alone has: each names a profile that is neither."""
-    plain = {profile.scheduler_name for profile in profiles if profile.shadow is None and profile.canary is None}
-    taken: dict[str, float] = {}
+def _shadows(profiles: Sequence[KubeSchedulerProfile]) -> Iterable[str]:
+    """Shadows, which Berth alone has: each names a profile that is none."""
+    plain = {profile.scheduler_name for profile in profiles if profile.shadow is None}
     for index, profile in enumerate(profiles):
-        path = f"profiles[{index}]"
-        shadow, canary = profile.shadow, profile.canary
-        if shadow is not None and canary is not None:
-            yield forbidden(f"{path}.canary", "a profile is a shadow or a canary, not both")
-        for field, beside in (("shadow", shadow), ("canary", canary)):
-            if beside is None:
-                continue
-            if beside.of not in plain:
-                detail = "must be the schedulerName of a profile that is neither shadow nor canary"
-                yield invalid(f"{path}.{field}.of", beside.of, detail)
-            if beside.percentage is not None and not 0 < beside.percentage <= 100:
-                yield invalid(f"{path}.{field}.percentage", beside.percentage, "must be above 0 and at most 100")
-        if canary is not None:
-            yield from _canary(f"{path}.canary", canary)
-            taken[canary.of] = taken.get(canary.of, 0.0) + (canary.percentage or 0.0)
-    for of, percentage in taken.items():
-        if percentage > 100:
-            yield invalid("profiles", percentage, f"the canaries of {of!r} take more than 100 percent of its pods")
-
-
-def _canary(path: str, canary: Canary) -> Iterable[str]:
-    """Check which pods a canary takes."""
-    if (canary.percentage is None) is (canary.selector is None):
-        yield required(path, "say which pods it takes: either percentage or selector")
-    if canary.selector is not None:
-        try:
-            compile_selector(canary.selector)
-        except SelectorError as error:
-            yield invalid(f"{path}.selector", msgspec.to_builtins(canary.selector), str(error))
+        shadow, path = profile.shadow, f"profiles[{index}].shadow"
+        if shadow is None:
+            continue
+        if shadow.of not in plain:
+            yield invalid(f"{path}.of", shadow.of, "must be the schedulerName of a profile that is no shadow")
+        if not 0 < shadow.percentage <= 100:
+            yield invalid(f"{path}.percentage", shadow.percentage, "must be above 0 and at most 100")
 
 
 def _removed(profiles: Sequence[KubeSchedulerProfile]) -> Iterable[str]:

@@ -15,7 +15,6 @@ from berth.config.types import SchedulerConfiguration
 from berth.core.core import Core, CoreParts
 from berth.core.generation import Generation, generation_of
 from berth.core.intake import Inbox, Intake
-from berth.core.routes import Routes
 from berth.core.timed_runner import TimedRunner, TimedWakeTable, TracedRunner
 from berth.cycle.attempt import no_stopwatch
 from berth.cycle.binding_cycle import BindingCycles
@@ -183,7 +182,6 @@ def build_core(
     handlers = PodEventHandlers(loaded, observer.plugin_broke, kept.note_reservation)
     intake = Intake(
         cache, objects, queue, frozenset(profiles), counting, groups, Ownership(shards), handlers,
-        Routes(config.profiles),
     )  # fmt: skip
     conflicts = Conflicts(cache, waiting, in_pre_bind, dispatcher, observer)
     inbox = Inbox(intake, nominator, waiting, in_pre_bind, conflicts, dispatcher, observer, elapsed)

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
 from berth.api.pod_resources import ALL_COUNTS, Counting
-from berth.core.routes import Routes
 from berth.cycle.conflicts import Conflicts
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
@@ -85,10 +83,7 @@ class Intake:
         pod_groups: PodGroups | None = None,
         ownership: Ownership | None = None,
         handlers: PodEventHandlers | None = None,
-        routes: Routes | None = None,
     ) -> None:
-        self._routes = routes or None
-        """Which profile schedules which pod; None where each pod has the profile that it names."""
         self._cache = cache
         self._ownership = ownership or Ownership()
         self.handlers = handlers or None
@@ -155,20 +150,13 @@ class Intake:
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
-        return self._routed(PodInfo.of(pod, self._shapes.of(pod, is_placed=is_placed)))
-
-    def _routed(self, info: PodInfo) -> PodInfo:
-        if self._routes is not None:
-            force_setattr(info, "profile_name", self._routes.name_for(info))
-        return info
+        return PodInfo.of(pod, self._shapes.of(pod, is_placed=is_placed))
 
     def take_placed(self, pods: Mapping[str, Pod]) -> None:
         """Take in pods that have a node, by `namespace/name`, where none is known yet and nobody waits to be woken."""
         # All are read before any is written down: one that breaks leaves everything as it was.
         running = {key: obj for key, obj in pods.items() if obj.status.phase not in FINISHED_PHASES}
         placed = list(map(PodInfo.of, running.values(), self._shapes.of_placed(running.values()), running))
-        if self._routes is not None:
-            placed = list(map(self._routed, placed))
         self._pods.update(zip(running, placed, strict=True))
         if self._groups is not None:
             for pod in placed:
@@ -181,7 +169,6 @@ class Intake:
     def place(self, pod: PodInfo, bound: Pod, now: float) -> None:
         """Take in a pending pod as it is bound, without its having been assumed: nobody is told but those who wait."""
         info = PodInfo.of(bound, pod.shape)
-        force_setattr(info, "profile_name", pod.profile_name)
         self._pods[info.key] = info
         if self._groups is not None:
             self._groups.put(info)
@@ -307,8 +294,6 @@ class Intake:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
             self._note_update("UnschedulablePodUpdate", changes)
             self._queue.update(pod, [InFlightEvent(change, old, pod) for change in changes], now)
-            if old.profile_name != pod.profile_name:  # what its last profile's plugins wait for would not wake it here
-                self._queue.retry(pod.uid, now)
 
     def _tell_plugins(self, old: PodInfo | None, pod: PodInfo) -> None:
         if self.handlers is None:

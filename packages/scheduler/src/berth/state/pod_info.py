@@ -486,7 +486,7 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False):
     key: str
     labels: Mapping[str, str]
     profile_name: str
-    """The profile that schedules the pod: the one it names, unless `berth.core.routes` says another."""
+    """The profile that schedules the pod: the one that it names."""
     priority: int
     fragments: dict[object, Hashable]
 
