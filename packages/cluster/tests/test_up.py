@@ -62,6 +62,9 @@ class Up:
         """What it says next, but for how its pods are."""
         return next(line.rstrip("\n") for line in self.process.stdout if not line.startswith("pods: "))
 
+    def next_line_with(self, text):
+        return next(line for line in self.process.stdout if text in line)
+
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         rest, _ = self.process.communicate(timeout=WAIT_S)
@@ -233,23 +236,45 @@ def test_a_hangup_puts_a_changed_configuration_in_force(up, tmp_path):
     assert cluster.end()[0] == 0
 
 
-def test_a_saved_plugin_is_put_in_force(up, tmp_path):
+def test_a_saved_plugin_has_the_scheduler_started_again(up, tmp_path):
     file = tmp_path / "locked.py"
     file.write_text(LOCKED)
     cluster = up("--nodes", "1", "--scheduler-port", "0", "--plugin", f"{file}:Locked", "--watch")
-    assert f"  watching    {file}\n" in cluster.wait_until_ready()
+    assert f"  watching    {tmp_path}/*.py\n" in cluster.wait_until_ready()
+    call = client(cluster)
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    call("POST", "/api/v1/namespaces/default/pods", pod)
+
+    def status():
+        return call("GET", "/api/v1/namespaces/default/pods/p")["status"]
+
+    eventually(lambda: "locked" in str(status()))
     file.write_text(LOCKED.replace("class Locked:", "class Locked"))
-    assert f"{file}:6: SyntaxError: " in cluster.next_line()
-    file.write_text(LOCKED.replace("locked", "shut"))
-    said = [cluster.next_line() for _ in range(3)]
-    assert said[-1] == "no pod is pending"
+    cluster.next_line_with(f"the file {file} cannot be imported: SyntaxError in line 6")
+    file.write_text(LOCKED.replace('"locked"', '"shut"'))
+    eventually(lambda: "shut" in str(status()))
     assert cluster.end()[0] == 0
+
+
+def test_what_is_watched_is_the_cluster_that_is_up(tmp_path):
+    (tmp_path / "locked.py").write_text(LOCKED)
+    config = tmp_path / "config.yaml"
+    config.write_text(PACKED.format(name="one") + "clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf}\n")
+    plugin = f"{tmp_path}/locked.py:Locked"
+    done = CliRunner().invoke(main, ["up", "--watch", "--config", str(config), "--plugin", plugin])
+    assert done.exit_code == 2 and "has no file to look at" in done.output
+    config.write_text(
+        config.read_text().replace("one\n", "one\n  plugins: {multiPoint: {enabled: [{name: Locked}]}}\n")
+    )
+    done = CliRunner().invoke(main, ["up", "--watch", "--config", str(config), "--plugin", plugin])
+    assert done.exit_code == 2 and "leave clientConnection.kubeconfig" in done.output
 
 
 def test_there_has_to_be_something_to_watch():
     for options, why in (
         (["--no-scheduler", "--plugin", "x"], "--watch has no effect with --no-scheduler"),
-        ([], "--watch has no file to look at: add --plugin or --config"),
+        (["--record", "x", "--plugin", "x"], "--record has no effect with --watch"),
+        ([], "--watch has no file to look at: add --plugin, or --config with a plugin of yours"),
     ):
         done = CliRunner().invoke(main, ["up", "--watch", *options])
         assert done.exit_code == 2 and why in done.output, done.output

@@ -511,11 +511,10 @@ CLAIMS = {
             "could not be scheduled", "2 OneTeam node(s) belonged to another team node-0, node-1"
         )
     },
-    "When the file is saved, the first terminal says that the one pending pod would fare otherwise, with the old "
-    "reason and the new node.": {
-        "berth up": says("1 of 1 pending pod would fare otherwise", "2 node(s) belonged to another team → node-")
+    "When the file is saved, the first terminal says that the scheduler is started again.": {
+        "berth up": says("the scheduler is started again")
     },
-    "`green` is then placed, because new code has pending pods tried again.": {
+    "`green` is then placed, because a new scheduler tries all pending pods.": {
         "kubectl get pod green -o wide": says("Running"),
         "berth explain green --all-nodes": placed_after_a_rejection,
     },
@@ -554,7 +553,7 @@ NO_CLAIMS = {
     ),
     "Let a node have two teams, and save the file, in an editor or like this.",
     "Keep an eye on the terminal of `berth up`.",
-    "**Question.** Nothing was restarted, and no pod was changed.",
+    "**Question.** The scheduler is started again, and no pod was changed.",
     "[Writing a plugin](plugins.md) goes on from here, with scores, settings, tests and packages.",
 }
 

@@ -32,7 +32,6 @@ from berth.runtime.serving.options import ServingOptions
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.serving.server import HealthServer
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, ResourceType
-from berth_cluster.cli.watching import FileWatch
 from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
@@ -124,10 +123,6 @@ class InProcessScheduler:
         setup = Setup(self._live.config, self._registry)
         return setup_followed(self._live, self._metrics, setup, typed.plugins, typed.config_file, load)
 
-    def watching(self, file: "ConfigFile[NewSetup]", tell: Callable[[str], None]) -> FileWatch:
-        """Return what puts files in force as they are saved, and tells what that changes."""
-        return FileWatch(file, self._live, tell)
-
     async def wait_until_ready(self) -> None:
         """Return when it has seen the whole cluster and schedules, or has failed."""
         while not self._live.is_leading and not (self.task is not None and self.task.done()):
@@ -199,11 +194,11 @@ def secure_port(kubeconfig: Path, port: int | None) -> SecureServing | None:
     if port == 0:
         return None
     reviews = HttpTransport(load_access(str(kubeconfig)), user_agent="berth-scheduler")
-    options = ServingOptions(bind_address="127.0.0.1", port=port or _usual_or_free_port())
+    options = ServingOptions(bind_address="127.0.0.1", port=port or usual_or_free_port())
     return SecureServing(options, reviews, reviews)
 
 
-def _usual_or_free_port() -> int:
+def usual_or_free_port() -> int:
     """The port on which schedulers usually are, or another if that is taken."""
     for port in (USUAL_PORT, 0):
         with socket.socket() as probe:

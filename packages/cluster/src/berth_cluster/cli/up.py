@@ -49,6 +49,7 @@ CLEARED = "\r\x1b[K"
     *("scheduler_port", "decision_log_file", "decision_log_size", "with_page", "watch"),
     because="which leaves nobody to tell of pods",
 )
+@never_with("watch", "with_page", "record", because="which starts the scheduler in a process of its own")
 @click.option(
     "--nodes", default=3, show_default=True, type=click.IntRange(0, MAX_NODES), help="Number of hollow nodes."
 )
@@ -100,8 +101,7 @@ CLEARED = "\r\x1b[K"
 @click.option(
     "--watch",
     is_flag=True,
-    help="Put plugins and --config in force as soon as a file of theirs is saved, and show what that changes for pods "
-    "that are pending.",
+    help="Start the scheduler again, in a process of its own, as soon as a file of a plugin is saved.",
 )
 @decision_log_options
 @recording_options
@@ -158,8 +158,15 @@ def command(
         if scheduler_port == 0:
             raise click.UsageError("--ui asks the scheduler where it serves; leave out --scheduler-port 0")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
-    if watch and not (config_file or plugins):
-        raise click.UsageError("--watch has no file to look at: add --plugin or --config")
+    sources = list[tuple[Path, str]]()
+    if watch and setup is not None:
+        from berth_cluster.cli.watching import sources_of
+
+        sources = sources_of(setup)
+        if not sources:
+            raise click.UsageError("--watch has no file to look at: add --plugin, or --config with a plugin of yours")
+        if elsewhere := setup.config.client_connection.kubeconfig:
+            raise click.UsageError(f"--watch: leave clientConnection.kubeconfig, {elsewhere}, out of {config_file}")
     documents = _documents_of(from_files)
     objects = [document.manifest for document in documents]
     if (from_files or pool_texts or pools_files) and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
@@ -190,7 +197,7 @@ def command(
                     logs=logs,
                     build=build,
                     page_port=page,
-                    watch=watch,
+                    watched=sources,
                 )
             )
     except PortTaken as error:
@@ -272,13 +279,20 @@ def zone_names(count: int) -> tuple[str, ...]:
 
 
 def ready_text(
-    cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, served: str = "", watched: Sequence[Path] = ()
+    cluster: "EmbeddedCluster",
+    nodes: int,
+    *,
+    with_scheduler: bool,
+    served: str = "",
+    watched: Sequence[tuple[Path, str]] = (),
 ) -> str:
     """What `up` says when everything is there."""
     path = cluster.kubeconfig.absolute()
     scheduler = "scheduler running" if with_scheduler else "no scheduler"
     explain = "  berth explain POD\n" if served else ""
-    watching = f"  watching    {shortened([str(each.absolute()) for each in watched])}\n" if watched else ""
+    watching = (
+        f"  watching    {shortened([f'{directory}/{pattern}' for directory, pattern in watched])}\n" if watched else ""
+    )
     return (
         f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"
         f"  kubeconfig  {path}\n"
@@ -297,7 +311,7 @@ async def _run(
     logs: tuple[DecisionLogOptions, Path],
     build: Build,
     page_port: int | None,
-    watch: bool,
+    watched: Sequence[tuple[Path, str]],
 ) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.local_record import ServedLocally, record_directory, recorded
@@ -307,8 +321,9 @@ async def _run(
     from berth.runtime.observing.logs import LegibleFormatter
     from berth.runtime.status_writer import StatusWriter
     from berth_cluster.apimachinery.resource_types import NODES
-    from berth_cluster.cli.in_process import InProcessScheduler, on_definition, secure_port
+    from berth_cluster.cli.in_process import InProcessScheduler, on_definition, secure_port, usual_or_free_port
     from berth_cluster.cli.pod_census import PodCensus, tell
+    from berth_cluster.cli.watching import command_of, keep_restarting
     from berth_cluster.serving.transport import StoreTransport
     from berth_workbench.cli.ui import LocalPage
 
@@ -316,7 +331,7 @@ async def _run(
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("berth.scheduler.reload").setLevel(logging.INFO)
-    served, place, watched = "", None, list[Path]()
+    served, place = "", None
     async with contextlib.AsyncExitStack() as ending:
         stop = stop_on_signals()
         kept = cluster.store.kept
@@ -332,8 +347,19 @@ async def _run(
             nodes += cluster.restored.counts.get("Node", 0)
         if cluster.goes_on:
             nodes = len(cluster.store.objects(NODES))
-        if setup is not None:
-            log, url = open_log(*logs, anew=not cluster.goes_on), cluster.url
+        log = None if setup is None else open_log(*logs, anew=not cluster.goes_on)
+        if watched:
+            if log is not None:  # the scheduler writes it
+                log.keeper.log.close()
+            port = usual_or_free_port() if scheduler_port is None else scheduler_port
+            served = f"https://127.0.0.1:{port}" if port else ""
+            command = command_of(cluster, typed, port, logs[0])
+            ready = asyncio.Event()
+            ends.append(asyncio.create_task(keep_restarting(command, watched, _said, ready), name="scheduler"))
+            ending.push_async_callback(_cancelled, ends[-1])
+            await ready.wait()
+        elif setup is not None:
+            url = cluster.url
             secure = secure_port(cluster.kubeconfig, scheduler_port)
             scheduler = InProcessScheduler(
                 cluster.store, setup, secure=secure, kept=log, api_server=url, build=build, delay=cluster.delay
@@ -348,9 +374,7 @@ async def _run(
             await scheduler.wait_until_ready()
             if (file := scheduler.followed(typed)) is not None:
                 on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
-                looking = scheduler.watching(file, _said).run() if watch else file.run()
-                watched = file.sources() if watch else []
-                ending.push_async_callback(_cancelled, asyncio.create_task(looking, name="configuration file"))
+                ending.push_async_callback(_cancelled, asyncio.create_task(file.run(), name="configuration file"))
         if controllers := installed_controllers():
             writer = StatusWriter(StoreTransport(cluster.store), controllers, report=_untold)
             cluster.store.subscribe(on_definition(writer.ask_again))

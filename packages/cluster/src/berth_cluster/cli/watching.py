@@ -1,117 +1,96 @@
-"""`berth up --watch`: what was saved is put in force, and what that changes for the pods that are pending is shown.
+"""`berth up --watch`: a scheduler in a process of its own, which is started again when a plugin's file is saved.
 
-Files are known by their content, which is looked at twice a second; a change counts when it is seen twice, since an
-editor may be at it. The old plugins are asked about each pending pod before they go, the new ones when they are there:
-where the pod would go, or why it would not.
+The API server stays, and with it the cluster. The new process reads everything anew, as in any rollout; where the
+plugins cannot be used it says so and ends, and nobody schedules until a file is saved again. The configuration file is
+followed by the scheduler itself.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from berth.core.core import Core
-from berth.core.questions import choose, search_beside
-from berth.framework.blame import described
-from berth.runtime.reload import APPLIED, POSTPONED, ConfigFile, NewSetup, fingerprint
-from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.turns import CycleBusy
+from berth.cli.decision_log_flags import FILE_NAME, OFF, DecisionLogOptions
+from berth.config.profiles import names_enabled
+from berth.framework.setup import Setup
+from berth.runtime.reload import fingerprint
+from berth_cluster.cli.in_process import STOP_WITHIN_S, TypedSetup
+from berth_cluster.embedded import EmbeddedCluster
 
-LOOK_EVERY_S, ASKED_WITHIN_S = 0.5, 5.0
-MOST_PODS, MOST_LINES, MOST_NAMES = 200, 10, 3
-"""About so many pending pods plugins are asked; so many changes are shown, each with the names of so many pods."""
+LOOK_EVERY_S = 0.5
+LONGEST_LINE_BYTES = 1024 * 1024
 
 
-class Prospect(NamedTuple):
-    """What would come of a pending pod now, which is called `namespace/name`: a node, or why there is none."""
-
-    pod: str
-    node: str
-    reason: str
-
-
-class FileWatch:
-    """Has saved files put in force; `tell` prints a line."""
-
-    def __init__(self, file: ConfigFile[NewSetup], live: LiveScheduler, tell: Callable[[str], None]) -> None:
-        self._file, self._live, self._tell = file, live, tell
-        self._settled = self._seen = self._read()
-
-    async def run(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            await self.look()
-
-    async def look(self) -> None:
-        """Put in force what was saved, if the last look has seen the same."""
-        found = await asyncio.to_thread(self._read)
-        before, self._seen = self._seen, found
-        # A file that is new here was loaded as it is, by code that was.
-        changed = [path for path, content in found.items() if self._settled.setdefault(path, content) != content]
-        if changed and all(before.get(path) == found[path] for path in changed) and await self._put_in_force():
-            self._settled.update(found)
-
-    def _read(self) -> dict[Path, str]:
-        return {path: fingerprint(path) for path in self._file.sources() if path.exists()}
-
-    async def _put_in_force(self) -> bool:
-        """Say whether that is done with, well or badly; what was wrong has been told."""
-        applied, postponed = (self._file.reloads.value((result,)) for result in (APPLIED, POSTPONED))
-        before = await self._ask(None)
-        await self._file.look(at_once=True)
-        if self._file.reloads.value((APPLIED,)) > applied and before is not None:
-            after = await self._ask(before)
-            for line in () if after is None else differences(before, after):
-                self._tell(line)
-        return self._file.reloads.value((POSTPONED,)) == postponed
-
-    async def _ask(self, uids: Iterable[str] | None) -> "dict[str, Prospect] | None":
-        """Return prospects; None where the scheduler is too busy to be asked, as with a plugin that never ends."""
-        with contextlib.suppress(CycleBusy):
-            return await self._live.ask(lambda core: prospects(core, uids), ASKED_WITHIN_S)
-        return None
+def sources_of(setup: Setup) -> list[tuple[Path, str]]:
+    """Return directories and patterns of the files that matter: a plugin's package, or its file and those beside it."""
+    theirs, found = setup.registry.out_of_tree(), set()
+    for name in names_enabled(setup.config):
+        if name in theirs:
+            home = sys.modules[str(theirs.factory(name).__module__)]
+            package = getattr(sys.modules[home.__name__.partition(".")[0]], "__path__", None)
+            found.add((Path(next(iter(package))), "**/*.py") if package else (Path(str(home.__file__)).parent, "*.py"))
+    return sorted(found)
 
 
-def prospects(core: Core, uids: Iterable[str] | None = None) -> dict[str, Prospect]:
-    """Return what would come of pods by uid, or has; by itself of those that are pending. Nothing is changed."""
-    pending = [each.pod.uid for each in (*core.queue, *core.waiting)][:MOST_PODS]
-    told = ((uid, _prospect(core, uid)) for uid in (pending if uids is None else uids))
-    return {uid: each for uid, each in told if each is not None}
+def command_of(cluster: EmbeddedCluster, typed: TypedSetup, port: int, log: DecisionLogOptions) -> list[str]:
+    """Return the `berth run` for a cluster, whose API server is named apart: a configuration may name another."""
+    flags = {
+        "kubeconfig": cluster.kubeconfig, "master": cluster.url, "leader-elect": "false", "bind-address": "127.0.0.1",
+        "secure-port": port, "config": typed.config_file, "feature-gates": typed.feature_gates,
+        "decision-log": log.file or cluster.kubeconfig.with_name(FILE_NAME),
+        "decision-log-size": "" if log.file == OFF else log.size_bytes,
+    }  # fmt: skip
+    given = [f"--{name}={value}" for name, value in flags.items() if value != ""]
+    # No compiled files: one that was saved twice within a second, at the same length, would be taken for the first.
+    return [sys.executable, "-PBm", "berth", "run", *given, *(f"--plugin={each}" for each in typed.plugins)]
 
 
-def _prospect(core: Core, uid: str) -> Prospect | None:
-    """Return what would come of a pod, or has: what Permit holds has its node. None where it is gone."""
-    if (state := core.cache.state_of(uid)) is not None:
-        return Prospect(state.pod.key, core.cache.table.names[state.row], "")
-    if (queued := core.queue.find(uid)) is None:
-        return None
-    if queued.is_gated:
-        reasons = ", ".join(queued.gating_reasons)
-        return Prospect(queued.pod.key, "", f"held back by {queued.gating_plugin}: {reasons}")
-    outcome = choose(core, queued.pod, search=search_beside(core), on_bug=described).outcome
-    node = "" if outcome.chosen_row is None else core.cache.table.names[outcome.chosen_row]
-    reason = (outcome.message.partition("nodes are available: ")[2] or outcome.message).rstrip(".")
-    return Prospect(queued.pod.key, node, reason)
+async def keep_restarting(
+    command: Sequence[str], sources: Sequence[tuple[Path, str]], tell: Callable[[str], None], ready: asyncio.Event
+) -> None:
+    """Have the scheduler at work until cancelled; `tell` prints a line of its log, or of ours.
+
+    `ready` is set when it has seen the whole cluster, or has failed.
+    """
+    while True:
+        settled = seen = await asyncio.to_thread(_contents, sources)
+        # In a session of its own it hears of Ctrl-C from us, while the API server is still there.
+        process = await asyncio.create_subprocess_exec(
+            *command, stderr=PIPE, limit=LONGEST_LINE_BYTES, start_new_session=True
+        )
+        telling = asyncio.create_task(_hand_on(process, tell, ready))
+        try:
+            before = seen
+            while seen == settled or seen != before:  # a change counts when it is seen twice: an editor may be at it
+                await asyncio.sleep(LOOK_EVERY_S)
+                before, seen = seen, await asyncio.to_thread(_contents, sources)
+        finally:
+            await _end(process)
+            await telling
+        tell("a plugin's file has changed; the scheduler is started again")
 
 
-def differences(before: Mapping[str, Prospect], after: Mapping[str, Prospect]) -> list[str]:
-    """Return lines for what has changed, pods of the same change in one; one line that says so where nothing has."""
-    changed = [(before[uid], now) for uid, now in after.items() if before[uid] != now]
-    asked = f"{len(after)} pending pod{'' if len(after) == 1 else 's'}"
-    if not changed:
-        return [f"nothing changes for {asked}"] if after else ["no pod is pending"]
-    pods: dict[tuple[str, str], list[Prospect]] = {}
-    for was, now in changed:
-        pods.setdefault((was.reason or was.node, now.reason), []).append(now)
-    lines = [f"  {_named(each.pod for each in alike)}: {was} → {now or _named({each.node for each in alike})}"
-             for (was, now), alike in pods.items()]  # fmt: skip
-    more = [f"  … and {len(lines) - MOST_LINES} more changes"] if len(lines) > MOST_LINES else []
-    return [f"{len(changed)} of {asked} would fare otherwise, each by itself:", *lines[:MOST_LINES], *more]
+def _contents(sources: Sequence[tuple[Path, str]]) -> dict[Path, str]:
+    return {file: fingerprint(file) for directory, pattern in sources for file in directory.glob(pattern)}
 
 
-def _named(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = f" and {len(listed) - MOST_NAMES} more" if len(listed) > MOST_NAMES else ""
-    return ", ".join(listed[:MOST_NAMES]) + more
+async def _hand_on(process: Process, tell: Callable[[str], None], ready: asyncio.Event) -> None:
+    assert process.stderr is not None, "it is a pipe"
+    async for line in process.stderr:
+        tell(line.decode(errors="replace").rstrip("\n"))
+        if b"] caches are synced" in line:  # the log of `LiveScheduler`
+            ready.set()
+    ready.set()
+
+
+async def _end(process: Process) -> None:
+    """Have it finish what is under way, and end it where that takes too long."""
+    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_WITHIN_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
