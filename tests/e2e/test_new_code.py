@@ -1,4 +1,4 @@
-"""A whole process whose plugin's code changes under it: for a better, for one that does not load, for a broken one.
+"""A whole process whose plugin's code changes under it: for a better, for one that does not load.
 
 Expectations are those of docs/living-with-plugins.md.
 """
@@ -25,7 +25,7 @@ class Racks:
     def filter(self, state, pod, node):
         {body}
 """
-REFUSES, PASSES, BREAKS = "return unschedulable('no rack')", "return None", "return node.rack"
+REFUSES, PASSES = "return unschedulable('no rack')", "return None"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def scheduler(request, tmp_path, cluster):
     file, config = tmp_path / "racks.py", tmp_path / "config.yaml"
 
     def write(body):
-        file.write_text(PLUGIN.format(body=body) if body in (REFUSES, PASSES, BREAKS) else body)
+        file.write_text(PLUGIN.format(body=body) if body in (REFUSES, PASSES) else body)
 
     write(REFUSES)
     enabled = "profiles:\n- plugins: {multiPoint: {enabled: [{name: Racks}]}}\n"
@@ -80,13 +80,4 @@ def test_new_code_comes_and_goes_with_sighup(cluster, scheduler):
     scheduler.change(PASSES)
     eventually(lambda: found("first")["spec"].get("nodeName"))
     scheduler.wait_until_it_says("plugin code was loaded afresh: racks")
-    scheduler.change(BREAKS)
-    eventually(lambda: scheduler.said().count("plugin code was loaded afresh: racks") == 2)
-    for number in range(6):
-        create(f"p{number}")
-    scheduler.wait_until_it_says("is undone: plugin Racks failed in")
-    for number in range(6):
-        eventually(lambda number=number: found(f"p{number}")["spec"].get("nodeName"))
-    scheduler.process.send_signal(signal.SIGHUP)
-    eventually(lambda: scheduler.said().count("plugin code was loaded afresh: racks") == 3)
     assert scheduler.end() == 0

@@ -1,9 +1,8 @@
-"""Plugins that come with a changed configuration: what they want followed, their first minute, and their code.
+"""Plugins that come with a changed configuration: what they want followed, and their code.
 
 Expectations are those of docs/living-with-plugins.md.
 """
 
-import asyncio
 import logging
 import sys
 from importlib.metadata import EntryPoint
@@ -27,13 +26,12 @@ from berth.plugin import (
     unschedulable,
 )
 from berth.plugins.registry import in_tree_registry
-from berth.runtime import probation, reconfiguration
-from berth.runtime.probation import FAILURES, PROBATION_S
+from berth.runtime import reconfiguration
 from berth.runtime.reload import ConfigFile, ReloadPostponed, SetupReader
 from berth.testing.invariants import check
 from tests.framework.test_custom_resources import QUOTAS, ByQuota, Serving, manifest
 from tests.runtime.world import POD, World, configuration, scheduling
-from tests.waiting import pass_time, until, virtually
+from tests.waiting import until
 
 
 def profile(*enabled, args=None, **more):
@@ -196,186 +194,6 @@ async def test_a_struct_that_was_loaded_afresh_is_what_objects_are_read_into():
         assert [type(each) for each in scheduler.core.objects.list(QUOTAS.name)] == [now]
 
 
-# --- their first minute -----------------------------------------------------------------------------------------------
-
-
-def failing(every=1, at="filter"):
-    """A plugin that fails in one attempt of so many."""
-
-    class Fails:
-        name = "Fails"
-        count = 0
-
-        def __init__(self, args, handle):
-            pass
-
-        def _fail(self):
-            type(self).count += 1
-            if self.count % every == 0:
-                raise ValueError("boom")
-
-    def method(self, *_arguments):
-        self._fail()
-
-    setattr(Fails, at, method)
-    if at == "reserve":
-        Fails.unreserve = lambda self, *_arguments: None
-    return Fails
-
-
-def in_virtual_time(options):
-    return {"clock": asyncio.get_running_loop().time, **options}
-
-
-def messages(caplog):
-    return [record.getMessage() for record in caplog.records]
-
-
-@pytest.mark.parametrize("at", ["pre_filter", "filter", "score", "reserve", "permit", "pre_enqueue"])
-@virtually
-async def test_a_plugin_that_breaks_is_taken_back_within_its_first_minute(caplog, at):
-    undone, world = [], World(nodes=3, cpu="8")
-    options = in_virtual_time({"registry": registry_of(failing(at=at))})
-    async with scheduling(world, **options) as scheduler:
-        before = scheduler.config
-        await scheduler.reconfigure(configuration(profiles=[profile("Fails")]), on_undone=undone.append)
-        for number in range(FAILURES + 1):
-            world.add_pod(f"p{number}")
-        await until(lambda: undone)
-        assert asyncio.get_running_loop().time() < PROBATION_S
-        assert scheduler.config == before
-        await until(lambda: len(world.accepted()) == FAILURES + 1)
-        check(scheduler.core)
-        assert undone == ["Fails"]
-        (told,) = [each for each in messages(caplog) if "is undone" in each]
-        assert "plugin Fails failed in" in told
-        assert "ValueError: boom" in told
-        await until(lambda: world.events("ConfigurationUndone"))
-        (event,) = world.events("ConfigurationUndone")
-        assert event["involvedObject"]["kind"] == "Lease"
-        assert "plugin Fails failed in" in event["message"]
-    assert len({record.name for record in world.accepted()}) == len(world.accepted()), "each is bound once"
-
-
-@virtually
-async def test_rare_failures_and_late_ones_are_no_reason():
-    undone, world = [], World(nodes=3, cpu="64")
-    plugin = failing(every=30)
-    async with scheduling(world, **in_virtual_time({"registry": registry_of(plugin)})) as scheduler:
-        await scheduler.reconfigure(configuration(profiles=[profile("Fails")]), on_undone=undone.append)
-        core = scheduler.core
-        for number in range(100):
-            world.add_pod(f"p{number}", cpu="10m")
-        await until(lambda: len(world.accepted()) == 100)
-        await pass_time(PROBATION_S + 5)
-        plugin._fail = failing()._fail
-        for number in range(20):
-            world.add_pod(f"q{number}", cpu="10m")
-        await pass_time(30)
-        assert not undone
-        assert scheduler.core is core
-
-
-@virtually
-async def test_a_plugin_that_was_as_bad_before_is_no_reason_to_go_back():
-    undone, world = [], World(nodes=3, cpu="8")
-    config = configuration(profiles=[profile("Fails")])
-    async with scheduling(world, config, **in_virtual_time({"registry": registry_of(failing())})) as scheduler:
-        await scheduler.reconfigure(
-            configuration(profiles=[profile("Fails")], podMaxBackoffSeconds=5), on_undone=undone.append
-        )
-        for number in range(10):
-            world.add_pod(f"p{number}")
-        await pass_time(PROBATION_S)
-        assert not undone
-        assert scheduler.config.pod_max_backoff_s == 5
-
-
-@virtually
-async def test_only_new_plugins_are_on_probation():
-    class Fine:
-        name = "Fine"
-
-        def __init__(self, args, handle):
-            pass
-
-        def filter(self, state, pod, node):
-            return None
-
-    undone, world = [], World(nodes=3, cpu="8")
-    config, registry = configuration(profiles=[profile("Fails")]), registry_of(failing(), Fine)
-    async with scheduling(world, config, **in_virtual_time({"registry": registry})) as scheduler:
-        await scheduler.reconfigure(configuration(profiles=[profile("Fails", "Fine")]), on_undone=undone.append)
-        for number in range(10):
-            world.add_pod(f"p{number}")
-        await pass_time(PROBATION_S)
-        assert not undone
-
-
-@virtually
-async def test_going_back_waits_for_bindings_under_way_however_long(monkeypatch):
-    monkeypatch.setattr(reconfiguration, "RELOAD_POLL_S", 1.0)
-    monkeypatch.setattr(probation, "PROBATION_S", 5.0)
-    undone, world = [], World(nodes=3, cpu="8")
-    options = in_virtual_time({"registry": registry_of(failing())})
-    async with scheduling(world, **options) as scheduler:
-        second = {"schedulerName": "second"}
-        both = configuration(profiles=[profile("Fails"), second])
-        await scheduler.reconfigure(both, on_undone=undone.append)
-        gate = world.transport.hold("bind")
-        world.add_pod("bound", schedulerName="second")
-        await until(lambda: world.transport.count("bind"))
-        for number in range(FAILURES):
-            world.add_pod(f"p{number}")
-        await pass_time(150)  # it is condemned by then, and long past its first minute
-        assert not undone
-        gate.set()
-        await until(lambda: undone)
-        await until(lambda: len(world.accepted()) == FAILURES + 1)
-        assert [record.name for record in world.accepted()].count("bound") == 1
-
-
-@virtually
-async def test_what_replaces_a_broken_set_in_time_is_not_undone_for_its_sake():
-    undone, world = [], World(nodes=3, cpu="8")
-    async with scheduling(world, **in_virtual_time({"registry": registry_of(failing())})) as scheduler:
-        await scheduler.reconfigure(configuration(profiles=[profile("Fails")]), on_undone=undone.append)
-        await scheduler.reconfigure(configuration(podMaxBackoffSeconds=30), on_undone=undone.append)
-        for number in range(10):
-            world.add_pod(f"p{number}")
-        await pass_time(PROBATION_S)
-        assert not undone
-        assert scheduler.config.pod_max_backoff_s == 30
-        assert len(world.accepted()) == 10
-
-
-@virtually
-async def test_what_replaces_a_broken_set_while_it_waits_to_go_is_not_undone_either():
-    undone, world = [], World(nodes=3, cpu="8")
-    async with scheduling(world, **in_virtual_time({"registry": registry_of(failing())})) as scheduler:
-        second = {"schedulerName": "second"}
-        await scheduler.reconfigure(configuration(profiles=[profile("Fails"), second]), on_undone=undone.append)
-        gate = world.transport.hold("bind")
-        world.add_pod("bound", schedulerName="second")
-        await until(lambda: world.transport.count("bind"))
-        replacing = asyncio.create_task(scheduler.reconfigure(configuration(podMaxBackoffSeconds=30)))
-        for number in range(2 * FAILURES):
-            world.add_pod(f"p{number}")
-        await pass_time(0.01)
-        scheduler.core.health.rounds.number += 1
-        (health,) = [each for each in scheduler.core.health if each.name == "Fails"]
-        for _ in range(FAILURES):  # what cycles that are still under way may add
-            scheduler.core.health.rounds.number += 1
-            health.called("attempts")
-            health.failed("attempts", "boom")
-        await pass_time(2)
-        gate.set()
-        await replacing
-        await pass_time(PROBATION_S)
-        assert not undone
-        assert scheduler.config.pod_max_backoff_s == 30
-
-
 # --- their code -------------------------------------------------------------------------------------------------------
 
 PLUGIN = """
@@ -387,6 +205,10 @@ class Racks:
     def filter(self, state, pod, node):
         {body}
 """
+
+
+def messages(caplog):
+    return [record.getMessage() for record in caplog.records]
 
 
 class Files:
@@ -406,7 +228,7 @@ class Files:
         return in_tree_registry().merge(plugins_named([f"{directory}/racks.py:Racks"]))
 
     def results(self):
-        return {result: self.file.reloads.value((result,)) for result in ("applied", "refused", "undone")}
+        return {result: self.file.reloads.value((result,)) for result in ("applied", "refused")}
 
 
 @pytest.fixture
@@ -437,7 +259,7 @@ async def test_changed_code_is_put_in_force_when_told_to_look(directory, caplog)
         assert files.results()["applied"] == 0, "code alone is looked at when somebody says so"
         await files.file.look(at_once=True)
         await until(lambda: world.node_of("web"))
-        assert files.results() == {"applied": 1, "refused": 0, "undone": 0}
+        assert files.results() == {"applied": 1, "refused": 0}
         assert "plugin code was loaded afresh: racks" in messages(caplog)
         await files.file.look(at_once=True)
         assert messages(caplog)[-1].endswith("has not changed")
@@ -463,7 +285,7 @@ async def test_code_that_does_not_load_leaves_the_old_one_in_force(directory, ca
             assert sys.modules["racks"] is module
             assert complaint in messages(caplog)[-1]
             assert "the old one stays in force" in messages(caplog)[-1]
-        assert files.results() == {"applied": 0, "refused": 3, "undone": 0}
+        assert files.results() == {"applied": 0, "refused": 3}
         files.plugin.write_text(PLUGIN.format(body="return None"))
         await files.file.look(at_once=True)
         world.add_pod("web")
@@ -491,27 +313,6 @@ async def test_an_installed_plugin_that_does_not_load_is_one_complaint(directory
         assert "queueSort" not in messages(caplog)[-1]
 
 
-async def test_code_that_breaks_at_work_is_taken_back(directory, monkeypatch):
-    monkeypatch.setattr(reconfiguration, "LOOK_EVERY_S", 0.01)
-    world = World(nodes=1, cpu="8")
-    async with scheduling(
-        world, configuration(profiles=[profile("Racks")]), registry=Files.registry(directory)
-    ) as scheduler:
-        files, module = Files(directory, scheduler), sys.modules["racks"]
-        files.plugin.write_text(PLUGIN.format(body="return node.rack"))
-        await files.file.look(at_once=True)
-        assert sys.modules["racks"] is not module
-        for number in range(FAILURES):
-            world.add_pod(f"p{number}")
-        await until(lambda: files.results()["undone"])
-        assert sys.modules["racks"] is module
-        assert files.file.undone.value(("Racks",)) == 1
-        await until(lambda: all("the first says no" in world.condition(f"p{n}")["message"] for n in range(FAILURES)))
-        for _ in range(3):
-            await files.file.look()
-        assert files.results() == {"applied": 1, "refused": 0, "undone": 1}, "it does not come back by itself"
-
-
 async def test_both_change_together_or_not_at_all(directory, caplog):
     world = World(nodes=1, cpu="8")
     async with scheduling(world, configuration(profiles=[profile()]), registry=Files.registry(directory)) as scheduler:
@@ -524,7 +325,7 @@ async def test_both_change_together_or_not_at_all(directory, caplog):
         files.config.write_text("Racks")
         await files.file.look(at_once=True)
         assert sys.modules["racks"] is not module
-        assert files.results() == {"applied": 1, "refused": 1, "undone": 0}
+        assert files.results() == {"applied": 1, "refused": 1}
 
 
 async def test_a_refusal_at_the_switch_puts_the_code_back_too(directory):
@@ -541,6 +342,6 @@ async def test_a_refusal_at_the_switch_puts_the_code_back_too(directory):
         new = reader.load()
         assert sys.modules["racks"] is not module
         with pytest.raises(ConfigError, match="Nowhere"):
-            await reader.apply(new, lambda _plugin: None)
+            await reader.apply(new)
         assert sys.modules["racks"] is module
         assert scheduler.config == config

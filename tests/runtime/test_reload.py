@@ -211,7 +211,7 @@ class Followed:
         self.path = path
         self.file = ConfigFile(path, lambda: load_config_file(str(path)), self._apply)
 
-    async def _apply(self, config, on_undone):
+    async def _apply(self, config):
         if self.postpones:
             self.postpones -= 1
             raise ReloadPostponed("3 pods are being bound")

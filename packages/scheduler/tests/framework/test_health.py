@@ -3,11 +3,8 @@
 Expectations are those of docs/living-with-plugins.md; the numbers are the constants of `berth.framework.health`.
 """
 
-from functools import partial
-
 import pytest
 
-from berth.core.assembly import build_core
 from berth.cycle.instrument import Instrument
 from berth.framework.health import FAILURES, LONGEST_PAUSE_S, PAUSE_S, TRIAL_ATTEMPTS
 from berth.framework.loader import misfits
@@ -207,18 +204,6 @@ def test_without_its_authors_word_it_stays_in():
         cluster.put(make_pod(f"p{number}"))
     cluster.run()
     assert not list(cluster.core.health)
-    assert not any(cluster.nodes_of().values())
-
-
-def test_one_that_is_only_watched_is_counted_and_stays_in():
-    mood = type("Mood", (Mood,), {})
-    needed = type("Flaky", (Flaky,), {"at": "permit", "mood": mood})
-    cluster = cluster_of(needed, build=partial(build_core, watches_plugins=True))
-    for number in range(20):
-        cluster.put(make_pod(f"p{number}"))
-    cluster.run()
-    assert (health_of(cluster).state, health_of(cluster).worst.failures) == ("in", 20)
-    assert mood.asked == 20
     assert not any(cluster.nodes_of().values())
 
 

@@ -85,7 +85,6 @@ def build_core(
     work_limit: int = DEFAULT_STEPS,
     wall_clock: Callable[[], float] = time.time,
     make_core: Callable[[CoreParts], Core] = Core,
-    watches_plugins: bool = False,
     check_promises: int = 0,
     make_runner: Callable[[str], PointRunner] | None = None,
 ) -> Core:
@@ -99,10 +98,9 @@ def build_core(
     several `shards`, no pod is scheduled before a `ShardsHeld` event says which of them are ours. `clock` is the one
     that the core's times are read from, where it is a real one: after an attempt, which may take a while, the core
     reads it itself. `work_limit` is how many steps of work one attempt may take. `wall_clock` is for plugins that
-    compare with timestamps of objects. `make_core` puts the parts together, for a core that is recorded. With
-    `watches_plugins` the health of all other people's plugins is kept, and not only of those that are optional. One
-    attempt in `check_promises` is used to hold them to what they promise of their answers; 0 is for none. `make_runner`
-    makes what runs the points and plugins of a profile, in place of what would with these instruments.
+    compare with timestamps of objects. `make_core` puts the parts together, for a core that is recorded. One attempt in
+    `check_promises` is used to hold other people's plugins to what they promise of their answers; 0 is for none.
+    `make_runner` makes what runs the points and plugins of a profile, in place of what would with these instruments.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -157,7 +155,7 @@ def build_core(
         return TracedRunner(profile, instrument, stopwatch, instrument.followed)
 
     extenders = build_extenders(config.extenders, whole)
-    health = HealthBook(dispatcher.now, observer.plugin_health, watches_all=watches_plugins)
+    health = HealthBook(dispatcher.now, observer.plugin_health)
     made = build_profiles(
         config, plugins, handle, kept, extenders, make_runner=make_runner or runner_of, report=observer.plugin_broke,
         health=health, promise_check=PromiseCheck(check_promises, observer.promise_broken) if check_promises else None,

@@ -51,11 +51,10 @@ class ShadowReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PluginReport(msgspec.Struct, frozen=True, rename="camel"):
-    """One plugin whose health is kept."""
+    """How an optional plugin is doing."""
 
     plugin: str
     profile: str
-    optional: bool
     state: HealthState
     calls: int
     failures: int
@@ -108,12 +107,11 @@ def _shadow_report(shadow: ShadowProfile, wall_time: WallTime, pod: str) -> Shad
 
 
 def plugin_reports(core: Core, wall_time: WallTime) -> list[PluginReport]:
-    """Return how the plugins are doing whose health is kept: those that are optional, and new ones on probation."""
+    """Return how the plugins are doing that are optional."""
     return [
         PluginReport(
             each.name,
             each.profile,
-            each.optional,
             each.state,
             each.worst.calls,
             each.worst.failures,

@@ -77,7 +77,7 @@ def build_profiles(
                 checks_all_filters=config.checks_all_filters,
                 runner=runner,
                 promise_check=promise_check,
-                optional=[each for each in health or () if each.optional and each.profile == profile.scheduler_name],
+                optional=[each for each in health or () if each.profile == profile.scheduler_name],
             )
     return profiles
 

@@ -1,9 +1,8 @@
 """How other people's plugins are doing: how often they were called and have failed, and who is taken out for a while.
 
-A `PluginHealth` is kept of a plugin whose failures somebody has to know of: of each that is optional, and of all while
-a new set of plugins is on probation (`berth.runtime.probation`). `guarded` tells it of calls and of what they raise,
-the core of attempts whose budget the plugin has used up. Calls are counted by attempt: a plugin that is asked about
-five thousand nodes and raises on one of them has broken the attempt, not one call of many.
+A `PluginHealth` is kept of each plugin that is optional. `guarded` tells it of calls and of what they raise, the core
+of attempts whose budget the plugin has used up. Calls are counted by attempt: a plugin that is asked about five
+thousand nodes and raises on one of them has broken the attempt, not one call of many.
 
 An optional plugin is one that the cluster can do without for a while, by its author's word (`optional = True` in its
 class). One that fails again and again is taken out: attempts treat it as if it had skipped the pod, so its Filter
@@ -75,8 +74,8 @@ class PluginHealth:
     """How one plugin of one profile is doing."""
 
     __slots__ = (
-        "_now", "_pause_s", "_tallies", "_tell", "_trouble", "_window_begins", "last_failure", "name", "optional",
-        "profile", "rounds", "state", "times_out", "until", "worked",
+        "_now", "_pause_s", "_tallies", "_tell", "_trouble", "_window_begins", "last_failure", "name", "profile",
+         "rounds", "state", "times_out", "until", "worked",
     )  # fmt: skip
 
     def __init__(
@@ -85,12 +84,10 @@ class PluginHealth:
         profile: str,
         rounds: Rounds,
         now: Callable[[], float],
-        *,
-        optional: bool = False,
         tell: Callable[["PluginHealth"], None] = lambda _health: None,
     ) -> None:
         """`tell` hears of each change of the state."""
-        self.name, self.profile, self.optional = name, profile, optional
+        self.name, self.profile = name, profile
         self.rounds, self._now, self._tell = rounds, now, tell
         self._tallies: dict[Lane, Tally] = {"attempts": Tally(), "queueing": Tally(), "events": Tally()}
         self._trouble: Lane = "attempts"
@@ -135,8 +132,7 @@ class PluginHealth:
         if not tally.is_failed:
             tally.is_failed = True
             tally.failures += 1
-            if self.optional:
-                self._judge(lane, tally)
+            self._judge(lane, tally)
 
     def is_out(self) -> bool:
         """Say whether the plugin is to be left out now; once its pause is over it is tried again."""
@@ -190,16 +186,12 @@ class PluginHealth:
 
 
 class HealthBook:
-    """The health of all plugins of a core that is kept."""
+    """The health of all optional plugins of a core."""
 
-    __slots__ = ("_kept", "_now", "_tell", "rounds", "watches_all")
+    __slots__ = ("_kept", "_now", "_tell", "rounds")
 
-    def __init__(
-        self, now: Callable[[], float], tell: Callable[[PluginHealth], None], *, watches_all: bool = False
-    ) -> None:
-        """`watches_all` has the health kept of every plugin of other people's, not only of optional ones."""
+    def __init__(self, now: Callable[[], float], tell: Callable[[PluginHealth], None]) -> None:
         self.rounds = Rounds()
-        self.watches_all = watches_all
         self._now, self._tell = now, tell
         self._kept: dict[tuple[str, str], PluginHealth] = {}
 
@@ -210,11 +202,10 @@ class HealthBook:
         return bool(self._kept)
 
     def of(self, plugin_class: Any, name: str, profile: str) -> PluginHealth | None:
-        """Return the record of a plugin that is being made; None where nobody needs one."""
-        optional = is_optional(plugin_class)
-        if not (optional or self.watches_all):
+        """Return the record of a plugin that is being made; None where it is not optional."""
+        if not is_optional(plugin_class):
             return None
-        made = PluginHealth(name, profile, self.rounds, self._now, optional=optional, tell=self._tell)
+        made = PluginHealth(name, profile, self.rounds, self._now, self._tell)
         self._kept[profile, name] = made
         return made
 

@@ -1,34 +1,27 @@
 """Another configuration put in force between two cycles, without harm: a new core takes the place of the old one.
 
 With the configuration may come other code of plugins (`berth.framework.plugin_code`). What new plugins want followed
-is followed before the new core needs it, and what nobody wants any more no longer. For a minute the new plugins are on
-probation: where one of them shows that it is broken, the old configuration and the old code are put back in the same
-way.
+is followed before the new core needs it, and what nobody wants any more no longer.
 
 A pod is not lost or bound twice on the way: no cycle begins before all that is under way has ended and the watch has
 shown it, so the informers' objects are the whole truth when the new core is told of them.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from berth.api.meta import ObjectReference
-from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
 from berth.core.core import Core
 from berth.core.intake import ObjectEvent
 from berth.extender.client import ExtenderClient
 from berth.framework.effects import Effect
 from berth.framework.registry import Registry
-from berth.kube.events import EventRecorder
 from berth.runtime.acting.effects import Effects
 from berth.runtime.arrivals import Arrivals
 from berth.runtime.core_work import CoreWork
-from berth.runtime.probation import LOOK_EVERY_S, Condemned, Probation, new_plugins
 from berth.runtime.reload import ReloadPostponed, adjusted
 from berth.runtime.watched_resources import WatchedResources
 
@@ -36,13 +29,11 @@ RELOAD_WAIT_S = 5.0
 """How long a new configuration waits for bindings under way, and then again once it has turned back who waits."""
 RELOAD_POLL_S = 0.02
 
-_log = logging.getLogger("berth.scheduler")
-
 
 class MakeCore(Protocol):
     """Makes the core of a configuration."""
 
-    def __call__(self, config: SchedulerConfiguration, registry: Registry, *, watches_plugins: bool = False) -> Core:
+    def __call__(self, config: SchedulerConfiguration, registry: Registry) -> Core:
         """Return it. Raises `ConfigError`."""
 
 
@@ -51,14 +42,6 @@ class InForce(NamedTuple):
 
     config: SchedulerConfiguration
     registry: Registry
-
-
-class _OnProbation(NamedTuple):
-    """New plugins at work, and what to go back to if they are broken."""
-
-    probation: Probation
-    before: InForce
-    on_undone: Callable[[str], None]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -74,81 +57,28 @@ class Reconfiguration:
     _build: MakeCore
     _extenders_for: Callable[[SchedulerConfiguration], ExtenderClient]
     _clock: Callable[[], float]
-    _recorder: EventRecorder
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _watched: _OnProbation | None = field(default=None, init=False)
-    _begun: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Set when there are plugins to be watched."""
 
     @property
     def config(self) -> SchedulerConfiguration:
         """The configuration in force."""
         return self.in_force.config
 
-    async def put_in_force(
-        self,
-        config: SchedulerConfiguration,
-        registry: Registry | None = None,
-        on_undone: Callable[[str], None] = lambda _plugin: None,
-    ) -> list[str]:
+    async def put_in_force(self, config: SchedulerConfiguration, registry: Registry | None = None) -> list[str]:
         """Put another configuration in force between two cycles; return the fields that cannot change at work.
 
         With a `registry` it takes effect together with these plugins. Raises `ConfigError` and `ReloadPostponed`; then
-        nothing has changed. `on_undone` is called with the name of the plugin if the old state had to be put back.
+        nothing has changed.
         """
         async with self._changing:
             before = self.in_force
             config, fixed = adjusted(before.config, config)
-            now = InForce(config, before.registry if registry is None else registry)
-            new = new_plugins(*before, *now)
-            core = await self._switch(now, watches_plugins=bool(new))
-            self._watched = _OnProbation(Probation(core, new), before, on_undone) if new else None
-            if new:
-                self._begun.set()
+            await self._switch(InForce(config, before.registry if registry is None else registry))
         return fixed
 
-    async def watch(self) -> None:
-        """See new plugins through their probation, until cancelled."""
-        while True:
-            await self._begun.wait()
-            self._begun.clear()
-            condemned = None
-            while (watched := self._watched) is not None and (condemned or not watched.probation.is_over):
-                await asyncio.sleep(LOOK_EVERY_S)
-                if self._work.is_leading:
-                    watched.probation.pass_time(LOOK_EVERY_S)
-                if (condemned := watched.probation.condemned()) is not None:
-                    await self._undo(watched, condemned)
-            self._watched = None
-
-    async def _undo(self, watched: _OnProbation, condemned: Condemned) -> None:
-        """Put back what was in force before, unless it was replaced meanwhile. Tried again by the caller."""
-        async with self._changing:
-            if self._watched is not watched:
-                return
-            try:
-                await self._switch(watched.before)
-            except (ReloadPostponed, ConfigError) as why:
-                _log.warning("plugin %s is broken, and is taken back as soon as possible: %s", condemned.plugin, why)
-                return
-            self._watched = None
-        told = f"plugin {condemned.plugin} {condemned.why}; the configuration and plugins of before are in force again"
-        _log.error("the changed configuration is undone: %s", told)
-        election = watched.before.config.leader_election
-        self._recorder.record(
-            ObjectReference(
-                "coordination.k8s.io/v1", "Lease", election.resource_namespace, election.resource_name
-            ),
-            type="Warning",
-            reason="ConfigurationUndone",
-            action="Reconfiguration",
-            note=told,
-        )  # fmt: skip
-        watched.on_undone(condemned.plugin)
-
-    async def _switch(self, to: InForce, *, watches_plugins: bool = False) -> Core:
-        """Have another core take over, and return it. Raises `ConfigError` and `ReloadPostponed`."""
-        core = await self._work.turns.run(partial(self._build, *to, watches_plugins=watches_plugins))
+    async def _switch(self, to: InForce) -> None:
+        """Have another core take over. Raises `ConfigError` and `ReloadPostponed`."""
+        core = await self._work.turns.run(partial(self._build, *to))
         try:
             await self._following.stage(core.resources, core.resources.polled)
             self._work.is_paused = True
@@ -166,7 +96,6 @@ class Reconfiguration:
             self._following.unstage()
             self._work.is_paused = False
             self._arrivals.be_quick()
-        return core
 
     async def _settle_bindings(self) -> None:
         """Wait until no pod is between its cycle and what the watch says of its binding. Raises `ReloadPostponed`.

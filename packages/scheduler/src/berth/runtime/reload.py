@@ -26,14 +26,14 @@ from berth.framework.plugin_code import Loaded, PluginCode, modules_of
 from berth.framework.registry import Registry
 from berth.runtime.observing.tallies import CounterTally
 
-Reconfigure = Callable[[SchedulerConfiguration, Registry, Callable[[str], None]], Awaitable[list[str]]]
-"""Puts a configuration in force together with plugins; calls the function with a plugin's name if it was undone."""
+Reconfigure = Callable[[SchedulerConfiguration, Registry], Awaitable[list[str]]]
+"""Puts a configuration in force together with plugins."""
 
 Setup = TypeVar("Setup")
 """What is loaded, and put in force."""
 
 LOOK_EVERY_S = 3.0
-APPLIED, REFUSED, POSTPONED, UNDONE = "applied", "refused", "postponed", "undone"
+APPLIED, REFUSED, POSTPONED = "applied", "refused", "postponed"
 
 FIXED_FIELDS = {
     "leader_election": "leaderElection",
@@ -120,15 +120,10 @@ class SetupReader:
         modules = modules_of(self._code.registry, names_enabled(self._in_force()))
         return sorted({Path(file) for each in modules.values() if (file := each.__file__)})
 
-    async def apply(self, new: NewSetup, on_undone: Callable[[str], None]) -> list[str]:
+    async def apply(self, new: NewSetup) -> list[str]:
         """Put both in force. Raises `ConfigError` and `ReloadPostponed`; then the modules are those of before."""
-
-        def undone(plugin: str) -> None:
-            new.code.undo()
-            on_undone(plugin)
-
         try:
-            fixed = await self._reconfigure(new.config, new.code.registry, undone)
+            fixed = await self._reconfigure(new.config, new.code.registry)
         except BaseException:
             new.code.undo()
             raise
@@ -156,8 +151,7 @@ def _parse(files: Iterable[Path]) -> None:
 class ConfigFile(Collector, Generic[Setup]):
     """One file: `load` reads and checks it, `apply` puts it in force and returns the fields that it could not change.
 
-    Both raise `ConfigError`, `apply` also `ReloadPostponed`; `apply` is given a function to call with a plugin's name
-    where what it put in force was undone for that plugin's sake. `has_more` is asked when we are told to look, and says
+    Both raise `ConfigError`, `apply` also `ReloadPostponed`. `has_more` is asked when we are told to look, and says
     whether there is something new although the file is the same. Counts what came of each change.
     """
 
@@ -165,7 +159,7 @@ class ConfigFile(Collector, Generic[Setup]):
         self,
         path: Path | None,
         load: Callable[[], Setup],
-        apply: Callable[[Setup, Callable[[str], None]], Awaitable[list[str]]],
+        apply: Callable[[Setup], Awaitable[list[str]]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
         has_more: Callable[[], bool] = lambda: False,
@@ -183,16 +177,10 @@ class ConfigFile(Collector, Generic[Setup]):
         self.reloads = CounterTally(
             "berth_config_reloads", "[ALPHA] Changes of the configuration file, by what came of them.", ("result",)
         )
-        self.undone = CounterTally(
-            "berth_config_undone",
-            "[ALPHA] Configurations that were undone, by the plugin that was broken.",
-            ("plugin",),
-        )
 
     def collect(self) -> Iterator[Metric]:
-        """The counters."""
+        """The counter."""
         yield from self.reloads.collect()
-        yield from self.undone.collect()
 
     def sources(self) -> list[Path]:
         """Return all files that matter, for whoever wants to know when to look.
@@ -231,7 +219,7 @@ class ConfigFile(Collector, Generic[Setup]):
 
     async def _reload(self, found: str) -> None:
         try:
-            fixed = await self._apply(await asyncio.to_thread(self._load), self._was_undone)
+            fixed = await self._apply(await asyncio.to_thread(self._load))
         except ConfigError as error:
             result = REFUSED
             problem = error.located(error.source or ("" if self._path is None else str(self._path)))
@@ -248,11 +236,6 @@ class ConfigFile(Collector, Generic[Setup]):
                 _log.warning("%s: %s cannot change without a restart", self._what, ", ".join(fixed))
         self._settled = found
         self.reloads.add((result,))
-
-    def _was_undone(self, plugin: str) -> None:
-        """Note it. The same file is not put in force again by itself: only when it changes, or somebody says so."""
-        self.reloads.add((UNDONE,))
-        self.undone.add((plugin,))
 
 
 def fingerprint(path: Path | None) -> str:

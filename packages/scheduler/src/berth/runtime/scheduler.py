@@ -177,7 +177,7 @@ class LiveScheduler:
         self._drain = GracefulStop(self._work, self._arrivals, self._effects, call_off)
         self._reconfiguration = Reconfiguration(
             InForce(config, registry), self._work, self._arrivals, self._effects, self.following, make_core,
-            extenders_for, clock, self._recorder,
+            extenders_for, clock,
         )  # fmt: skip
 
     @property
@@ -283,7 +283,6 @@ class LiveScheduler:
         """Schedule, and give the lease up; events are still written after that."""
         helpers = [
             asyncio.create_task(self.following.run(), name="following"),
-            asyncio.create_task(self._reconfiguration.watch(), name="new plugins"),
         ]
         if not isinstance(self._runner, Inline):
             helpers.append(asyncio.create_task(self.overruns.run(), name="overruns"))
@@ -356,19 +355,13 @@ class LiveScheduler:
                 pass
         raise CycleStuck(f"gave up, since {problem}")
 
-    async def reconfigure(
-        self,
-        config: SchedulerConfiguration,
-        registry: Registry | None = None,
-        on_undone: Callable[[str], None] = lambda _plugin: None,
-    ) -> list[str]:
+    async def reconfigure(self, config: SchedulerConfiguration, registry: Registry | None = None) -> list[str]:
         """Put another configuration in force between two cycles; return the fields that cannot change at work.
 
         With a `registry` it takes effect together with these plugins. Raises `ConfigError` and `ReloadPostponed`; then
-        nothing has changed. Where a new plugin turns out to be broken within a minute at work, what was in force before
-        is put back, and `on_undone` called with the plugin's name.
+        nothing has changed.
         """
-        return await self._reconfiguration.put_in_force(config, registry, on_undone)
+        return await self._reconfiguration.put_in_force(config, registry)
 
     def _take_in(self, changes: list[Change]) -> None:
         """The informers' sink."""

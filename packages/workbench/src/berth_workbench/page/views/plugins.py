@@ -57,7 +57,7 @@ def _show(found: PluginViews) -> None:
     if found.agreement is not None:
         show_sections(sections_of(found.agreement))
     elif not (found.plugins or found.figures or found.shadows):
-        tag("p", "No plugin tells figures, none is optional or new, and no profile is a shadow of another.", "empty")
+        tag("p", "No plugin tells figures, none is optional, and no profile is a shadow of another.", "empty")
     if found.plugins:
         _health(found.plugins)
     for shadow in found.shadows:
@@ -73,7 +73,7 @@ def _show(found: PluginViews) -> None:
 def _health(plugins: Sequence[PluginReport]) -> None:
     with tag("section", classes="panel", aria_label="Health"):
         table(
-            "Plugins whose failures are counted: those that are optional, and new ones",
+            "Optional plugins, whose failures are counted",
             ["Plugin", "Profile", ("State", "short"), ("Failed", "number"), ("Left out", "number"), "Last failure"],
             [
                 [
