@@ -17,7 +17,7 @@ from berth.plugins.registry import in_tree_registry
 
 SOURCES = Path(berth.__file__).parent
 
-LOADERS = {f"framework/{name}.py" for name in ("guard", "loaded", "loader", "plugin_code", "registry")}
+LOADERS = {f"framework/{name}.py" for name in ("guard", "loaded", "loader", "registry")}
 TEMPLATES = {"cli/new_plugin.py", "testing/clocks.py"}
 """These look at a plugin's class to write another like it, or one whose calls are timed; no plugin is asked."""
 

@@ -9,13 +9,13 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from berth.cli.decision_log_flags import Kept
 from berth.cli.recording_flags import Build
-from berth.cli.reloading import setup_followed
+from berth.cli.reloading import follow_config
 from berth.cli.setup import read_setup, registry_of, scheduler_configuration
 from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
@@ -36,9 +36,6 @@ from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 
-if TYPE_CHECKING:
-    from berth.runtime.reload import ConfigFile, NewSetup
-
 STOP_WITHIN_S = 10.0
 USUAL_PORT = 10259
 READY_POLL_S = 0.005
@@ -56,7 +53,7 @@ class InProcessScheduler:
     """A scheduler on a store; `task` ends only when it is stopped or has failed."""
 
     __slots__ = (
-        "_keeper", "_keeping", "_live", "_metrics", "_registry", "_server", "_stopping", "_transport", "task",
+        "_keeper", "_keeping", "_live", "_metrics", "_server", "_stopping", "_transport", "task",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +86,6 @@ class InProcessScheduler:
         self._keeping: asyncio.Task[None] | None = None
         metrics.observe(self._live)
         self._metrics = metrics
-        self._registry = registry
         self._server = HealthServer(
             self._live, metrics, config, port=0, secure=secure, decision_log=self._keeper, api_server=api_server
         )
@@ -113,15 +109,14 @@ class InProcessScheduler:
             self._keeping = asyncio.create_task(self._keeper.run(self._live), name="decision log")
         return self.task
 
-    def followed(self, typed: TypedSetup) -> "ConfigFile[NewSetup] | None":
-        """What puts the configuration file, and changed code of plugins, in force again; None where nothing can."""
+    def follow(self, typed: TypedSetup) -> "asyncio.Task[None]":
+        """Put the configuration file in force whenever it has changed, until the task is cancelled."""
         _, named = registry_of(typed.plugins)
 
         def load() -> SchedulerConfiguration:
             return _alone(scheduler_configuration(typed.config_file, named, typed.feature_gates))
 
-        setup = Setup(self._live.config, self._registry)
-        return setup_followed(self._live, self._metrics, setup, typed.plugins, typed.config_file, load)
+        return follow_config(self._live, self._metrics, typed.config_file, load)
 
     async def wait_until_ready(self) -> None:
         """Return when it has seen the whole cluster and schedules, or has failed."""

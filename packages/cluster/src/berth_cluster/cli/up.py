@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import string
 import sys
 from collections.abc import Sequence
@@ -315,7 +314,6 @@ async def _run(
 ) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.local_record import ServedLocally, record_directory, recorded
-    from berth.cli.reloading import on_signal
     from berth.cli.signals import go_on_after_hangup, stop_on_signals
     from berth.controller import installed_controllers
     from berth.runtime.observing.logs import LegibleFormatter
@@ -372,9 +370,8 @@ async def _run(
                 ending.enter_context(recorded(place, record_directory()))
             ends.append(scheduler.start())
             await scheduler.wait_until_ready()
-            if (file := scheduler.followed(typed)) is not None:
-                on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
-                ending.push_async_callback(_cancelled, asyncio.create_task(file.run(), name="configuration file"))
+            if typed.config_file:
+                ending.push_async_callback(_cancelled, scheduler.follow(typed))
         if controllers := installed_controllers():
             writer = StatusWriter(StoreTransport(cluster.store), controllers, report=_untold)
             cluster.store.subscribe(on_definition(writer.ask_again))

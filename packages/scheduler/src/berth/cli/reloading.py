@@ -1,50 +1,31 @@
-"""A changed configuration file, and changed code of plugins, put in force while the command goes on; and SIGHUP.
+"""A changed configuration file, put in force while the command goes on; and what signals have a command do.
 
-`berth run` and `berth up` follow what they were started with in the same way: the file every few seconds, and both at
-once when SIGHUP comes.
+`berth run` and `berth up` follow the file that they were started with in the same way: every few seconds, and at once
+when SIGHUP comes.
 """
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from berth.cli.setup import registry_of
-from berth.framework.setup import Setup
 
 if TYPE_CHECKING:
     from berth.config.types import SchedulerConfiguration
     from berth.runtime.observing.metrics import Metrics
-    from berth.runtime.reload import ConfigFile, NewSetup
     from berth.runtime.scheduler import LiveScheduler
 
 
-def setup_followed(
-    scheduler: "LiveScheduler",
-    metrics: "Metrics",
-    setup: Setup,
-    plugins: Sequence[str],
-    path: str,
-    load: "Callable[[], SchedulerConfiguration]",
-) -> "ConfigFile[NewSetup] | None":
-    """Return what puts the file at `path`, and changed code of plugins, in force again.
+def follow_config(
+    scheduler: "LiveScheduler", metrics: "Metrics", path: str, load: "Callable[[], SchedulerConfiguration]"
+) -> "asyncio.Task[None]":
+    """Put the file at `path` in force whenever it has changed, until the task is cancelled; `load` reads it."""
+    from berth.runtime.reload import ConfigFile
 
-    `plugins` are those that `--plugin` names, `load` reads the configuration as at the start. Where there is neither a
-    file nor a plugin of other people's, nothing can change, and there is nothing to follow.
-    """
-    from berth.framework.plugin_code import PluginCode
-    from berth.runtime.reload import ConfigFile, SetupReader
-
-    if not path and not setup.registry.out_of_tree().names:
-        return None
-    code = PluginCode(setup.registry, lambda: registry_of(plugins)[0])
-    reader = SetupReader(load, code, scheduler.reconfigure, lambda: scheduler.config)
-    file = ConfigFile(
-        Path(path) if path else None, reader.load, reader.apply, has_more=reader.has_new_code, more=reader.files
-    )
+    file = ConfigFile(Path(path), load, scheduler.reconfigure)
     metrics.registry.register(file)
-    return file
+    on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
+    return asyncio.create_task(file.run(), name="configuration file")
 
 
 def on_signal(number: signal.Signals, act: "Callable[[], Coroutine[Any, Any, None]]") -> None:

@@ -27,7 +27,7 @@ from berth.cli import print_version
 from berth.cli.decision_log_flags import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
 from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
-from berth.cli.reloading import on_signal, setup_followed
+from berth.cli.reloading import follow_config, on_signal
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
 from berth.config.types import LeaderElection, SchedulerConfiguration
@@ -76,10 +76,8 @@ class RunSettings(NamedTuple):
     """What a process is started with."""
 
     setup: Setup
-    plugins: tuple[str, ...]
-    """What `--plugin` names…"""
     named: "NamedPlugins"
-    """…and the plugins that it comes to."""
+    """The plugins of `--plugin`."""
     access: "ClusterAccess"
     flags: SchedulerFlags
     secure: Secure
@@ -200,9 +198,7 @@ def _serve(started: Started, observing: "Observing | None") -> None:
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(decision_log, state_directory(access.server))
             setup = Setup(config, registry)
-            settings = RunSettings(
-                setup, plugins, named, access, flags, secure, shards, tracing, build, kept, observing
-            )
+            settings = RunSettings(setup, named, access, flags, secure, shards, tracing, build, kept, observing)
             runner.run(_run(settings))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
@@ -383,7 +379,9 @@ async def _schedule(
     )
     metrics.observe(scheduler)
     _debug_on_signal(scheduler)
-    helpers = [asyncio.create_task(_settle(scheduler), name="settling"), *_follow_setup(settings, scheduler, metrics)]
+    helpers = [asyncio.create_task(_settle(scheduler), name="settling")]
+    if path := flags.get("config"):
+        helpers.append(follow_config(scheduler, metrics, path, lambda: load_configuration(flags, settings.named)))
     if keeper is not None:
         helpers.append(asyncio.create_task(keeper.run(scheduler), name="decision log"))
     try:
@@ -512,16 +510,3 @@ def _debug_on_signal(scheduler: "LiveScheduler") -> None:
     from berth.runtime.observing.cache_debugger import debug_between_cycles
 
     on_signal(signal.SIGUSR2, lambda: debug_between_cycles(scheduler))
-
-
-def _follow_setup(settings: RunSettings, scheduler: "LiveScheduler", metrics: "Metrics") -> "list[asyncio.Task[None]]":
-    """Follow configuration file and plugins; where nothing can change, SIGHUP means what it always does."""
-    flags = settings.flags
-    path = flags.get("config")
-    file = setup_followed(
-        scheduler, metrics, settings.setup, settings.plugins, path, lambda: load_configuration(flags, settings.named)
-    )
-    if file is None:
-        return []
-    on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
-    return [asyncio.create_task(file.run(), name="configuration file")] if path else []

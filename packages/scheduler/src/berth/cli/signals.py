@@ -27,6 +27,6 @@ def go_on_after_hangup() -> None:
     """Log SIGHUP and go on: by itself it ends a process, and with it a cluster that lives in there."""
 
     def told() -> None:
-        _log.warning("SIGHUP: there is no configuration and no plugin to read again; going on")
+        _log.warning("SIGHUP: there is no configuration to read again; going on")
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told)

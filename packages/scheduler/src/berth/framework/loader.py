@@ -25,7 +25,6 @@ from berth.framework import interface
 from berth.framework.answers import shown
 from berth.framework.blame import is_in_tree
 from berth.framework.loaded import contradictions
-from berth.framework.plugin_code import SourceLoader
 from berth.framework.promises import NEVER_KEPT, promises_of
 from berth.framework.registry import PluginClass, Registry, RegistryError, Unusable, fills, is_protocol, points_of
 
@@ -136,7 +135,7 @@ def _module_of_file(path: Path) -> ModuleType:
         if known is not None and getattr(known, "__file__", None) == str(path):
             return known
     name = names[path.stem in sys.modules]
-    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("it is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -1,7 +1,6 @@
 """Another configuration put in force between two cycles, without harm: a new core takes the place of the old one.
 
-With the configuration may come other code of plugins (`berth.framework.plugin_code`). What new plugins want followed
-is followed before the new core needs it, and what nobody wants any more no longer.
+What new plugins want followed is followed before the new core needs it, and what nobody wants any more no longer.
 
 A pod is not lost or bound twice on the way: no cycle begins before all that is under way has ended and the watch has
 shown it, so the informers' objects are the whole truth when the new core is told of them.
@@ -11,14 +10,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
 
 from berth.config.types import SchedulerConfiguration
 from berth.core.core import Core
 from berth.core.intake import ObjectEvent
 from berth.extender.client import ExtenderClient
 from berth.framework.effects import Effect
-from berth.framework.registry import Registry
 from berth.runtime.acting.effects import Effects
 from berth.runtime.arrivals import Arrivals
 from berth.runtime.core_work import CoreWork
@@ -30,64 +27,43 @@ RELOAD_WAIT_S = 5.0
 RELOAD_POLL_S = 0.02
 
 
-class MakeCore(Protocol):
-    """Makes the core of a configuration."""
-
-    def __call__(self, config: SchedulerConfiguration, registry: Registry) -> Core:
-        """Return it. Raises `ConfigError`."""
-
-
-class InForce(NamedTuple):
-    """A configuration, and the plugins there are."""
-
-    config: SchedulerConfiguration
-    registry: Registry
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Reconfiguration:
     """The configuration in force, and how another is put in its place."""
 
-    in_force: InForce
-    """What the core at work was made of."""
+    config: SchedulerConfiguration
+    """The configuration in force."""
     _work: CoreWork
     _arrivals: Arrivals
     _effects: Effects
     _following: WatchedResources
-    _build: MakeCore
+    _build: Callable[[SchedulerConfiguration], Core]
     _extenders_for: Callable[[SchedulerConfiguration], ExtenderClient]
     _clock: Callable[[], float]
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    @property
-    def config(self) -> SchedulerConfiguration:
-        """The configuration in force."""
-        return self.in_force.config
-
-    async def put_in_force(self, config: SchedulerConfiguration, registry: Registry | None = None) -> list[str]:
+    async def put_in_force(self, config: SchedulerConfiguration) -> list[str]:
         """Put another configuration in force between two cycles; return the fields that cannot change at work.
 
-        With a `registry` it takes effect together with these plugins. Raises `ConfigError` and `ReloadPostponed`; then
-        nothing has changed.
+        Raises `ConfigError` and `ReloadPostponed`; then nothing has changed.
         """
         async with self._changing:
-            before = self.in_force
-            config, fixed = adjusted(before.config, config)
-            await self._switch(InForce(config, before.registry if registry is None else registry))
+            config, fixed = adjusted(self.config, config)
+            await self._switch(config)
         return fixed
 
-    async def _switch(self, to: InForce) -> None:
+    async def _switch(self, config: SchedulerConfiguration) -> None:
         """Have another core take over. Raises `ConfigError` and `ReloadPostponed`."""
-        core = await self._work.turns.run(partial(self._build, *to))
+        core = await self._work.turns.run(partial(self._build, config))
         try:
             await self._following.stage(core.resources, core.resources.polled)
             self._work.is_paused = True
             await self._settle_bindings()
-            extenders = self._extenders_for(to.config)
+            extenders = self._extenders_for(config)
             self._following.put_in_place(core.resources, core.resources.polled)
 
             def take_over(_: None) -> None:
-                self.in_force = to
+                self.config = config
                 self._work.take_over(core)
 
             await self._work.turns.run(partial(self._feed, core), take_over)

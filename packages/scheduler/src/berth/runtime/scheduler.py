@@ -51,7 +51,7 @@ from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.work_queues import WorkQueues
 from berth.runtime.overruns import ENDED_AFTER_S, LOST_AFTER_S, OverrunWatch
-from berth.runtime.reconfiguration import InForce, Reconfiguration
+from berth.runtime.reconfiguration import Reconfiguration
 from berth.runtime.tasks import cancel, raise_failure
 from berth.runtime.turns import CoreThread, CycleBusy, Inline, SliceRunner
 from berth.runtime.unreadable_pods import UnreadablePods
@@ -121,9 +121,9 @@ class LiveScheduler:
         self._clock = clock
         rng = rng or random.Random()
         observer = instrument or SchedulerLog()
-        registry = registry or _installed_plugins()
         make_core = partial(
             build,
+            registry=registry or _installed_plugins(),
             rng=rng,
             instrument=observer,
             stopwatch=time.perf_counter if instrument is not None else None,
@@ -132,7 +132,7 @@ class LiveScheduler:
             shards=shards if config.leader_election.leader_elect else 1,
             clock=clock,
         )
-        core = make_core(config, registry)
+        core = make_core(config)
         self._runner = runner or CoreThread()
         self.synced = asyncio.Event()
         """Set when the core knows everything that was there at the start."""
@@ -176,7 +176,7 @@ class LiveScheduler:
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
         self._drain = GracefulStop(self._work, self._arrivals, self._effects, call_off)
         self._reconfiguration = Reconfiguration(
-            InForce(config, registry), self._work, self._arrivals, self._effects, self.following, make_core,
+            config, self._work, self._arrivals, self._effects, self.following, make_core,
             extenders_for, clock,
         )  # fmt: skip
 
@@ -355,13 +355,12 @@ class LiveScheduler:
                 pass
         raise CycleStuck(f"gave up, since {problem}")
 
-    async def reconfigure(self, config: SchedulerConfiguration, registry: Registry | None = None) -> list[str]:
+    async def reconfigure(self, config: SchedulerConfiguration) -> list[str]:
         """Put another configuration in force between two cycles; return the fields that cannot change at work.
 
-        With a `registry` it takes effect together with these plugins. Raises `ConfigError` and `ReloadPostponed`; then
-        nothing has changed.
+        Raises `ConfigError` and `ReloadPostponed`; then nothing has changed.
         """
-        return await self._reconfiguration.put_in_force(config, registry)
+        return await self._reconfiguration.put_in_force(config)
 
     def _take_in(self, changes: list[Change]) -> None:
         """The informers' sink."""
