@@ -16,7 +16,6 @@ WITHOUT = [
     ("ui --certificate-authority ca.crt", "--certificate-authority has no effect without --server"),
     ("top --certificate-authority ca.crt", "--certificate-authority has no effect without --server"),
     ("ui --tls-private-key-file tls.key", "--tls-private-key-file has no effect without --tls-cert-file"),
-    ("rebalance --goal empty-nodes --yes", "--yes has no effect without --execute"),
 ]
 WITH = [
     ("up --no-scheduler --scheduler-port 0", "--scheduler-port has no effect with --no-scheduler"),

@@ -132,8 +132,8 @@ COMMANDS = CommandTable(
                     "berth rebalance --goal place-pending --cluster now.snapshot.gz",
                 ),
                 CommandExample(
-                    "Make nodes equally full, five moves at most, after a question.",
-                    "berth rebalance --goal even-out --max-moves 5 --execute",
+                    "Make nodes equally full, five moves at most, as commands for a shell.",
+                    "berth rebalance --goal even-out --max-moves 5 --commands > plan.sh",
                 ),
             ),
         ),

@@ -100,7 +100,7 @@ def _what_helps(found: AutoscalePlan) -> Iterator[str]:
     if moving is not None:
         if moving.placed < found.backlog:
             yield f"For the others: {_added_in_words(moving.more)}."
-        yield "berth rebalance plans such moves and carries them out."
+        yield "berth rebalance plans such moves."
         yield f"Without moving any: {_added_in_words(more)}."
     if more.nodes:
         some = f"{more.placed:,} of them {'has' if more.placed == 1 else 'have'}"

@@ -5,7 +5,6 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.rebalance.commands import commands_of
-from berth_workbench.planning.rebalance.execution import undone
 from berth_workbench.planning.rebalance.plan import PlacedPod, PlanStep, in_groups
 from berth_workbench.planning.rebalance.rebalance import TRIES
 from berth_workbench.planning.rebalance.request import RebalanceRequest
@@ -288,7 +287,3 @@ def test_a_dot_in_an_owners_name_is_a_dot():
     plan = plan_for("empty-nodes", node("a"), node("b"), running("x", "1", "a"))
     script = "\n".join(commands_of(msgspec.structs.replace(plan, steps=(step,))))
     assert "grep '^pod/we[.]b-'" in script
-
-
-def test_the_command_that_takes_cordons_back_quotes_names():
-    assert undone(["a", "b; id"]) == "kubectl uncordon a 'b; id'"

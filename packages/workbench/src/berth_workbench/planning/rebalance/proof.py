@@ -215,27 +215,3 @@ class Prover:
         for name in tuple(self.cordons):
             if name not in stays:
                 self.uncordon(name, "the moves are done")
-
-
-def disagreement(cluster: SimulatedCluster, steps: Iterable[PlanStep]) -> str:
-    """Do steps as they are written on a cluster as it is; return what does not go as planned, or the empty string."""
-    cluster.settle()
-    for step in steps:
-        if step.action in ("cordon", "uncordon"):
-            node = cluster.objects.get(("Node", step.node))
-            if node is None:
-                return f"there is no node {step.node} any more"
-            cluster.put(cordoned(node) if step.action == "cordon" else uncordoned(node))
-            cluster.settle()
-        elif step.action == "evict":
-            pod = cluster.objects.get(("Pod", step.pod))
-            if pod is None or pod.spec.node_name != step.node:
-                return f"{step.pod} is not on {step.node} any more"
-            _let_backoffs_end(cluster)
-            cluster.delete("Pod", step.pod)
-            cluster.put(pending_again(pod))
-            cluster.settle()
-            found = cluster.objects["Pod", step.pod].spec.node_name
-            if found != step.to:
-                return f"the scheduler would put {step.pod} on {found or 'no node'}, not on {step.to}"
-    return ""
