@@ -130,14 +130,6 @@ HELP = CommandTable(
                 CommandExample("For fish.", "berth completion fish > ~/.config/fish/completions/berth.fish"),
             ),
         ),
-        "man": CommandEntry(
-            "berth.cli.man",
-            "The manual page of a command.",
-            (
-                CommandExample("Read one.", "berth man explain | man -l -"),
-                CommandExample("Keep one.", "berth man > ~/.local/share/man/man1/berth.1"),
-            ),
-        ),
     },
 )
 """Comes last in the help."""
