@@ -168,6 +168,7 @@ def test_without_ortools_the_search_is_greedy_and_says_so(cluster, monkeypatch):
         (("--goal", "even-out", "--node-selector", "pool=db"), "no node has these labels"),
         (("--goal", "even-out", "--node-selector", "pool=a=b"), "is not a label requirement"),
         (("--goal", "place-pending", "-f", "-"), "-f names the pods and workloads that --goal free-shape makes room"),
+        (("--goal", "even-out", "--method", "cp-sat"), "for even-out the search is greedy"),
         (("--goal", "even-out", "--commands", "-o", "json"), "choose one"),
         (("--goal", "even-out", "--prices", "/nowhere/prices"), "No such file"),
         (("--goal", "best"), "'best' is not one of"),

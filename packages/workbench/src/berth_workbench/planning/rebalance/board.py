@@ -409,16 +409,12 @@ class Rules:
             node = info.node_name if board is None or key not in board.where else board.where[key]
             known = self._verdicts[info.shape]
             if node not in known:
-                known[node] = any(status.plugin in HARD_PLUGINS for status in self.said(key, board))
+                known[node] = any(status.plugin in HARD_PLUGINS for status in self._said(key, board))
             if known[node]:
                 broken.add(key)
         return frozenset(broken)
 
-    def breaks_node_affinity(self, key: str, board: "Board") -> bool:
-        """Say whether a pod breaks its node affinity, which no other pod's move repairs."""
-        return any(status.plugin == "NodeAffinity" for status in self.said(key, board))
-
-    def said(self, key: str, board: "Board | None") -> list[Status]:
+    def _said(self, key: str, board: "Board | None") -> list[Status]:
         """Return what the filters say against a pod where it is."""
         core, info = self._core, self._infos[key]
         self._pace.ask(len(core.cache.table))

@@ -16,9 +16,8 @@ import numpy as np
 from berth.core.questions import find
 from berth.plugins.pod_topology_spread.constraints import Inclusions, SpreadConstraint, compile_constraints, group_of
 from berth.state.pod_info import AffinityTerm, PodInfo, PodShape
-from berth_workbench.planning.rebalance.board import Board, Mover, has_rules, statuses_on
-from berth_workbench.planning.rebalance.goals import WHOLE, EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
-from berth_workbench.planning.rebalance.neighbourhood import Neighbourhood
+from berth_workbench.planning.rebalance.board import Board, Mover
+from berth_workbench.planning.rebalance.goals import EmptyNodes, PlaceGuests
 
 Placement = dict[str, str]
 
@@ -45,23 +44,22 @@ class SpreadModel(NamedTuple):
 class AssignmentModel:
     """The model of one board; `solve` is done by `optimizing`."""
 
-    def __init__(self, board: Board, goal: Goal, part: Neighbourhood, broken: frozenset[str]) -> None:
+    def __init__(self, board: Board, goal: EmptyNodes | PlaceGuests, broken: frozenset[str]) -> None:
         """`broken` are the pods that break a rule at the start. Raises `StoppedError`, `ImportError`."""
         from ortools.sat.python import cp_model
 
         self.model: Any = cp_model.CpModel()
         self._board = board
         self._goal = goal
-        self._part = part
         self._broken = broken
-        self._movers = [board.movers[key] for key in part.keys]
+        self._movers = sorted(board.movers.values(), key=lambda mover: mover.key)
         self._guests = list(board.guests.values())
         self._table = board.core.cache.table
-        self._row_of = {name: self._table.row_of[name] for name in part.nodes}
+        self._row_of = {name: self._table.row_of[name] for name in board.nodes}
         self._spreads: dict[int, list[tuple[SpreadModel, dict[str, Any]]]] = {}
         self.x: dict[tuple[str, str], cp_model.IntVar] = {}
         """For each pod and each node that it may be on, whether it is there."""
-        with board.lifted(part.keys):
+        with board.lifted(mover.key for mover in self._movers):
             for mover in self._movers:
                 self._add_pod(mover)
             for guest in self._guests:
@@ -108,7 +106,7 @@ class AssignmentModel:
     @property
     def keys(self) -> tuple[str, ...]:
         """The pods that the model decides about."""
-        return (*self._part.keys, *(guest.key for guest in self._guests))
+        return tuple(each.key for each in (*self._movers, *self._guests))
 
     # -- where pods may be -------------------------------------------------------------------------------------------
 
@@ -317,90 +315,18 @@ class AssignmentModel:
         goal = self._goal
         if isinstance(goal, EmptyNodes):
             return self._price_of_used(goal)
-        if isinstance(goal, EvenOut):
-            return self._squares(goal)
-        if isinstance(goal, RepairRules):
-            return self._rules_broken()
-        assert isinstance(goal, PlaceGuests)
         return sum(1 - sum(self._at(key, name) for name in self._row_of) for key in sorted(goal.wanted))
 
     def _price_of_used(self, goal: EmptyNodes) -> Any:
         cost: Any = 0
-        decided = {mover.key for mover in self._movers}
-        load = {name: self._board.load[name] for name in goal.prices}
-        for mover in self._movers:
-            load[mover.origin] -= 1
         for name, price in goal.prices.items():
-            if name in goal.kept or load[name] > 0 or name not in self._row_of:
-                cost += price if name in goal.kept or self._board.load[name] else 0
+            if name in goal.kept:
+                cost += price
                 continue
             used = self.model.new_bool_var(f"{name} used")
-            here = [self.x[key, name] for key in decided if (key, name) in self.x]
+            here = [self.x[mover.key, name] for mover in self._movers if (mover.key, name) in self.x]
             for x in here:
                 self.model.add_implication(x, used)
             self.model.add_bool_or([~used, *here])
             cost += price * used
         return cost
-
-    def _squares(self, goal: EvenOut) -> Any:
-        cost: Any = 0
-        shares = goal.shares(self._board)
-        for at, name in enumerate(self._board.nodes):
-            for index, resource in enumerate(("cpu", "memory")):
-                mean, has = int(goal.mean[index, 0]), max(1, int(goal.allocatable[index, at]))
-                if name not in self._row_of:
-                    cost += (int(shares[index, at]) - mean) ** 2
-                    continue
-                row = self._row_of[name]
-                here = [(m.fresh.requests.get(resource, 0), m) for m in self._movers if (m.key, name) in self.x]
-                away = sum(m.fresh.requests.get(resource, 0) for m in self._movers if m.origin == name)
-                fixed = int(self._table.requested[index, row]) - away
-                unit = gcd(fixed, has, *(amount for amount, _ in here)) or 1
-                most = (fixed + sum(amount for amount, _ in here)) * WHOLE // has
-                share = self.model.new_int_var(0, most, f"{resource} of {name}")
-                requested = sum(amount // unit * self.x[m.key, name] for amount, m in here) + fixed // unit
-                # A whole number of thousandths, rounded down as `EvenOut.shares` does.
-                self.model.add(has // unit * share <= WHOLE * requested)
-                self.model.add(has // unit * share >= WHOLE * requested - (has // unit - 1))
-                farthest = max(mean, abs(most - mean))
-                distance = self.model.new_int_var(-mean, max(most - mean, 0), f"{resource} of {name} off")
-                self.model.add(distance == share - mean)
-                square = self.model.new_int_var(0, farthest**2, f"{resource} of {name} squared")
-                self.model.add_multiplication_equality(square, [distance, distance])
-                cost += square
-        return cost
-
-    def _rules_broken(self) -> Any:
-        """How many pods break a rule at least: what the model cannot say counts as kept."""
-        cost: Any = 0
-        for mover in self._movers:
-            if not has_rules(mover.fresh):
-                continue
-            breaks = self.model.new_bool_var(f"{mover.key} breaks a rule")
-            for x, crowded in self._in_crowds(mover):
-                self.model.add_bool_or([~x, ~crowded, breaks])
-            if mover.key in self._broken and self._breaks_for_good(mover):
-                self.model.add_implication(self.x[mover.key, mover.origin], breaks)
-            cost += breaks
-        return cost + len(self._broken - set(self._part.keys) - self._may_be_repaired())
-
-    def _breaks_for_good(self, mover: Mover) -> bool:
-        """Whether a pod breaks a rule where it is wherever the other pods in question go."""
-        self._board.pace.ask(len(self._table))
-        with self._board.lifted(self._part.keys):
-            said = statuses_on(self._board.core, mover.fresh, self._table.row_of[mover.origin])
-        keeps_apart = not mover.fresh.required_affinity_terms
-        return any(
-            status.plugin == "NodeAffinity" or (status.plugin == "InterPodAffinity" and keeps_apart) for status in said
-        )
-
-    def _may_be_repaired(self) -> frozenset[str]:
-        """The pods that stay and break a rule, but might keep it once others have moved."""
-        rules = self._goal.rules if isinstance(self._goal, RepairRules) else None
-        if rules is None:
-            return frozenset()
-        found = set()
-        for key in self._broken - set(self._part.keys):
-            if not rules.breaks_node_affinity(key, self._board):
-                found.add(key)
-        return frozenset(found)

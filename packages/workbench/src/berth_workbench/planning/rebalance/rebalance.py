@@ -1,8 +1,8 @@
 """The way in: a cluster and a request go in, a plan whose every step is proven comes out.
 
 First the search: pods are moved about on a board (`board`) by the greedy search and, with OR-Tools, by CP-SAT, towards
-the lowest total of a goal (`goals`). Then the proof (`proving`): the moves are made on a second copy of the cluster
-whose scheduler works. A move that the scheduler does not follow is banned, and the search begins anew.
+the lowest total of a goal (`goals`). Then the proof (`proof`): the moves are made on the cluster in memory, with its
+scheduler at work. A move that the scheduler does not follow is banned, and the search begins anew.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from berth_workbench.planning.rebalance.pace import Pace
 from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan, TakenFirst
 from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, RefusedMove
-from berth_workbench.planning.rebalance.request import PLACING, Method, RebalanceRequest
+from berth_workbench.planning.rebalance.request import PLACING, SOLVED, Method, RebalanceRequest
 from berth_workbench.planning.shapes import AskedShape
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import ClaimTemplate
@@ -80,6 +80,8 @@ def rebalance(
     `RebalanceError`, `ManifestError`, `ObjectError` for objects that cannot be read, `ConfigError`, and `StuckError`
     where plugins keep the scheduler from coming to rest.
     """
+    if request.method == "cp-sat" and request.goal not in SOLVED:
+        raise RebalanceError(f"CP-SAT empties nodes and makes room; for {request.goal} the search is greedy")
     site = situation.untouched(watch) if site is None else site
     local = local_volumes(situation.snapshot.documents)
     pace = Pace(watch, request.effort_s)
@@ -349,7 +351,7 @@ class Rebalancing:
     def _optimized(self, board: Board, goal: Goal, moves: Sequence[Move], greedy: Greedy) -> Found:
         """Have CP-SAT look for better moves than the greedy search has found, where that is wanted and possible."""
         method = self._request.method
-        if method == "greedy":
+        if method == "greedy" or not isinstance(goal, EmptyNodes | PlaceGuests):
             return Found(tuple(moves), "greedy")
         try:
             best = optimize(board, goal, moves, greedy.broken, greedy.breaks_nothing, self._seed)
@@ -359,11 +361,9 @@ class Rebalancing:
             told = "without OR-Tools (pip install 'berth-scheduler[optimize]') the search is greedy"
             return Found(tuple(moves), "greedy", notes=(told,))
         if best is None:
-            told = "the cluster is too large for CP-SAT to do better for this goal, so the search is greedy"
+            told = "the cluster is too large for CP-SAT, so the search is greedy"
             return Found(tuple(moves), "greedy", notes=(told,))
-        part = best.part
-        notes = () if part.is_whole else (f"CP-SAT has looked at {len(part.keys)} pods and {len(part.nodes)} nodes",)
-        return Found(tuple(best.moves), "cp-sat", best.proven, notes)
+        return Found(tuple(best.moves), "cp-sat", best.proven)
 
     def _emptied(self, board: Board, goal: Goal, moves: Sequence[Move]) -> list[str]:
         """The nodes that the moves empty, in the order in which that begins."""

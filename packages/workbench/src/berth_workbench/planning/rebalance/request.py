@@ -11,6 +11,8 @@ from berth_workbench.snapshot.documents import Document
 GoalName = Literal["empty-nodes", "even-out", "repair-spread", "free-shape", "place-pending"]
 PLACING: tuple[GoalName, ...] = ("free-shape", "place-pending")
 """The goals that make room for pods."""
+SOLVED: tuple[GoalName, ...] = ("empty-nodes", *PLACING)
+"""The goals for which CP-SAT looks for better moves than the greedy search has found."""
 
 AlsoMove = Literal["bare", "critical", "empty-dir", "jobs"]
 """Pods that stay where they are unless they are asked for by one of these words."""
@@ -54,7 +56,9 @@ class RebalanceRequest(msgspec.Struct, frozen=True):
     """The nodes to take pods from and to move them to; None for all."""
     prices: NodePrices = None
     """What a node costs; one without a price costs 1."""
-    method: Annotated[Method | None, HowAsked("By default CP-SAT where OR-Tools is installed.")] = None
+    method: Annotated[
+        Method | None, HowAsked("To empty nodes and make room, CP-SAT is the default where OR-Tools is installed.")
+    ] = None
     effort_s: Annotated[
         float,
         HowAsked("How long CP-SAT may search and have its moves put in order, in seconds that are the same on every "
