@@ -166,8 +166,8 @@ def check_versions(tag: str) -> None:
 
 
 def notes(tag: str = "") -> str:
-    """The section of CHANGELOG.md about a version, or about what is unreleased. Raises `Wrong`."""
-    wanted = tag.removeprefix("v") or "Unreleased"
+    """The section of CHANGELOG.md about a version, by default the one that comes next. Raises `Wrong`."""
+    wanted = tag.removeprefix("v") or version()
     text = (ROOT / "CHANGELOG.md").read_text()
     found = re.search(rf"^## \[{re.escape(wanted)}\].*?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     if found is None or not found[1].strip():

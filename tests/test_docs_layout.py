@@ -15,7 +15,6 @@ from tests.test_docs import DOCUMENTS
 PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster")
 NO_MODULES = {"berth.commands", "berth.controllers", "berth.dev", "berth.yaml"}
 """Groups of entry points, the domain of our annotations, and a file."""
-OF_EARLIER_RELEASES = {"CHANGELOG.md": {"berth.cluster"}}
 PLACES = [
     *SOURCES,
     GUESTS / "src/berth_plugins",
@@ -66,7 +65,6 @@ def test_every_module_that_a_document_names_exists(document: Path) -> None:
     """Dotted, as a path below packages/, or as a path within a package, as in `core/intake.py`."""
     text = document.read_text()
     dotted = set(re.findall(r"(?<![\w./-])(berth(?:_\w+)?(?:\.\w+)+)", text)) - NO_MODULES
-    dotted -= OF_EARLIER_RELEASES.get(document.name, set())
     paths = set(re.findall(r"(?<![\w./-])packages/\w+/src/[\w./-]*\w", text))
     within = set(re.findall(r"`((?:\w+/)+\w+\.py|(?:\w+/){2,})`", text))
     missing = [name for name in dotted if not _is_there(name)]

@@ -82,12 +82,12 @@ def test_a_tag_is_that_of_the_version_and_the_changelog_tells_of_it(release, tre
     assert release.main(["versions", "--tag", "v7.7.7"]) == 1
     assert "the tag is v7.7.7" in capsys.readouterr().err
     changelog = tree / "CHANGELOG.md"
-    changelog.write_text("## [Unreleased]\n\nMore.\n\n## [0.0.1] - 2020-01-01\n\nOld.\n")
+    changelog.write_text("## [0.0.1] - 2020-01-01\n\nOld.\n")
     assert release.main(["versions", "--tag", f"v{version}"]) == 1
     assert "CHANGELOG.md says nothing" in capsys.readouterr().err
-    changelog.write_text(f"## [Unreleased]\n\nMore.\n\n## [{version}] - 2026-12-01\n\nThis.\n\n## [0.0.1]\n\nOld.\n")
+    changelog.write_text(f"## [{version}] - 2026-12-01\n\nThis.\n\n## [0.0.1]\n\nOld.\n")
     assert release.main(["versions", "--tag", f"v{version}"]) == 0
-    assert release.notes(f"v{version}") == "This." and release.notes() == "More."
+    assert release.notes(f"v{version}") == "This." == release.notes()
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
