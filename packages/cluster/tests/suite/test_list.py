@@ -1,14 +1,12 @@
-"""What docs/upstream-suite.md says of each spec of three groups, held to the tests that mirror them."""
+"""What README.md says of each spec of three groups, held to the tests that mirror them."""
 
 import importlib
 import inspect
 import re
 from pathlib import Path
 
-from tests.paths import ROOT
-
-DOCUMENT = ROOT / "docs" / "upstream-suite.md"
 HERE = Path(__file__).parent
+DOCUMENT = HERE / "README.md"
 
 
 def sections():

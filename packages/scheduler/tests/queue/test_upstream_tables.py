@@ -1,6 +1,6 @@
 """Upstream's own tables of its queue, row for row: the names of tests and rows are those of release-1.36.
 
-`docs/upstream-tables.md` lists all of them, with those that other tests hold and those that do not apply.
+`tests/upstream-tables.md` lists all of them, with those that other tests hold and those that do not apply.
 Source: pkg/scheduler/backend/queue/{scheduling_queue,backoff_queue,active_queue}_test.go.
 """
 
@@ -726,7 +726,7 @@ def _backing_off(found, queued):
 
 def test_the_document_names_tests_that_there_are():
     root = ROOT
-    text = (root / "docs/upstream-tables.md").read_text()
+    text = (root / "tests/upstream-tables.md").read_text()
     named = re.findall(r"`(T|[\w/]*tests/[\w/]+\.py)?::(\w+)`", text)
     assert len(named) > 30
     file = ""

@@ -1,1 +1,1 @@
-"""The table of docs/seeds.md, and the proof that it is true."""
+"""The table of tests/seeds/README.md, and the proof that it is true."""

@@ -1,4 +1,4 @@
-"""docs/seeds.md is true: each function that it names exists, and ran in the test that it names."""
+"""tests/seeds/README.md is true: each function that it names exists, and ran in the test that it names."""
 
 import json
 import os

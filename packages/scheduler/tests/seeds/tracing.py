@@ -1,4 +1,4 @@
-"""A pytest plugin that notes which functions of docs/seeds.md each test runs.
+"""A pytest plugin that notes which functions of `README.md` beside it each test runs.
 
 Used by `test_table.py` in a process of its own, as `-p packages.scheduler.tests.seeds.tracing`. Only calls are traced,
 no lines. With `SEEDS_TRACE=FILE` in the environment it writes `{test: [functions that ran], …}` there as JSON; a test
