@@ -1,4 +1,4 @@
-"""Reads tests/seeds/README.md: which function is what the pages name, and which test runs it."""
+"""Reads README.md beside it: which function is what the pages name, and which test runs it."""
 
 import importlib
 import inspect
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.paths import ROOT
 
-DOCUMENT = ROOT / "tests/seeds/README.md"
+DOCUMENT = ROOT / "packages/scheduler/tests/seeds/README.md"
 ROW = re.compile(
     r"^\| (?P<name>.+?) \| `packages/\w+/src/(?P<module>[\w/]+)\.py` `(?P<function>[\w.]+)` "
     r"\| `(?P<test>[\w/]*tests/[\w/]+\.py::\w+)` \|"
@@ -41,7 +41,7 @@ def rows():
         if not line.startswith("| ") or "/src/" not in line:
             continue
         match = ROW.match(line)
-        assert match, f"tests/seeds/README.md: this is no row of the table: {line}"
+        assert match, f"README.md: this is no row of the table: {line}"
         fields = match.groupdict()
         found.append(Row(**{**fields, "module": fields["module"].replace("/", ".")}))
     return found
