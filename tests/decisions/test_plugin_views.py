@@ -76,7 +76,7 @@ async def test_a_shadow_is_counted_and_served(capsys):
         show_shadows(found, console_for("wide"), [])
         told = capsys.readouterr().out
         assert "next, the shadow of default-scheduler for 100 % of its pods: 3 of 3 decisions would have been" in told
-        assert "3 would have been unschedulable (because of Shut 3)" in told
+        assert "3 no longer fit (because of Shut 3)" in told
         assert "because of Shut: 0/2 nodes are available: 2 closed for today." in told
 
 

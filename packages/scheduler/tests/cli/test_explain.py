@@ -174,9 +174,9 @@ def test_shadows_are_told_with_their_differences(scheduler):
     assert result.exit_code == 0, result.output
     said = result.output
     assert "next, the shadow of default-scheduler for 12.5 % of its pods: 7 of 40 decisions would have been" in said
-    assert "5 another node (because of ImageLocality 4, Bad" in said
+    assert "5 go elsewhere (because of ImageLocality 4, Bad" in said
     assert "\x1b" not in said
-    assert "2 would have fitted\n" in said
+    assert "2 fit now\n" in said
     assert "not looked at: busy 7" in said
     assert "default/web: n1; the shadow: n2, because of ImageLocality: the scores differ" in said
     run("other/web", "--shadow", "--json", "--server", scheduler)

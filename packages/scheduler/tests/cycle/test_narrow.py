@@ -11,7 +11,7 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
-from berth.decisions.exchange import Side, best_nodes
+from berth.decisions.side_by_side import Side
 from berth.extender.wire import ExtenderArgs
 from berth.framework.interface import Narrowed
 from berth.framework.status import Code, Status, unschedulable
@@ -117,7 +117,7 @@ def test_a_decision_that_is_divided_by_plugin_is_the_one_that_is_made(fillers):
     pods = [make_pod(f"on-{name}").request(cpu=cpu).node(name) for name, cpu in fillers.items()]
     found = cluster("a1", "b1", "b2", pods=pods)
     pod = make_pod("p").request(cpu="1")
-    divided = best_nodes(Side.of(found.core).divided(pod.build(), {}))
+    divided = Side.of(found.core).divided(pod.build(), {}).nodes()
     assert placed(found) in divided
 
 

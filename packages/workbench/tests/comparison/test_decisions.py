@@ -5,7 +5,7 @@ import pytest
 
 from berth import Scheduler
 from berth.core.builders import make_node, make_pod
-from berth.decisions.exchange import ONE_PROFILE
+from berth.decisions.side_by_side import ONE_PROFILE
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.decisions import GATED, NOT_OURS, decide
 from berth_workbench.comparison.loads import ClusterLoad

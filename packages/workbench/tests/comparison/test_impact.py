@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from berth.cli import main
 from berth.core.builders import make_node, make_pod
-from berth.decisions.exchange import ComparedDecision
+from berth.cycle.difference import ComparedDecision
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import replay
 from berth_workbench.comparison.impact import OLD, impact, report

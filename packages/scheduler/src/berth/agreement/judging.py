@@ -38,6 +38,7 @@ from berth.api.pod import Pod
 from berth.core.core import Core
 from berth.core.questions import choose, decide, find, unanswered
 from berth.cycle.attempt import Attempt, Outcome
+from berth.cycle.difference import rejected_by, strongest_first
 from berth.cycle.node_sample import feasible_nodes_to_find, fewest_beside
 from berth.cycle.schedule import Search
 from berth.engine.sums import BestRows
@@ -46,7 +47,6 @@ from berth.framework.blame import contained, status_of
 from berth.plugins.preemption.budgets import Budgets, concerning, split_by_violation
 from berth.plugins.preemption.choice import Candidate, Cost, by_importance, cost
 from berth.state.pod_info import PodInfo
-from berth.state.table import NodeTable
 
 MOST_STATES: Final = 48
 MOST_STATES_SAMPLED: Final = 3
@@ -435,18 +435,17 @@ class Judge:
         shares = {} if scored is None or best is None else scored.shares(best)
         ours = None if best is None else Weighing(table.names[best], shares)
         if not answer.fits or scored is None or row is None:
-            said = {} if row is None else rejections(attempt, table, row)
+            said = {} if row is None else rejected_by(attempt, table, row)
             theirs = Weighing(judged.decision.node, {}, said)
             message = attempt.outcome.message
             return msgspec.structs.replace(judged, theirs=theirs, ours=ours, plugins=tuple(said), message=message)
         own = scored.shares(row)
-        ahead = {name: points - own.get(name, 0) for name, points in shares.items() if points > own.get(name, 0)}
         return msgspec.structs.replace(
             judged,
             theirs=Weighing(judged.decision.node, own),
             ours=ours,
             points=sum(shares.values()) - sum(own.values()),
-            plugins=tuple(sorted(ahead, key=lambda name: (-ahead[name], name))),
+            plugins=strongest_first({name: points - own.get(name, 0) for name, points in shares.items()}),
         )
 
     def _failure(self, question: AskedPod, state: State, attempt: Attempt) -> JudgedFailure:
@@ -514,19 +513,6 @@ def _cost(core: Core, pod: PodInfo, row: int, victims: Sequence[PodInfo]) -> Cos
     breaking, _ = split_by_violation(lower, concerning(lower, Budgets(core.objects).all()))
     uids = {each.uid for each in victims}
     return cost(Candidate(row, tuple(victims), sum(each.uid in uids for each in breaking)))
-
-
-def rejections(attempt: Attempt, table: NodeTable, row: int) -> dict[str, tuple[str, ...]]:
-    """Return what speaks against a node, by plugin."""
-    found, pre = attempt.found, attempt.found.pre_filtered
-    if pre is not None and pre.status is not None:
-        return {pre.status.plugin: pre.status.reasons}
-    if pre is not None and pre.node_names is not None and table.names[row] not in pre.node_names:
-        return dict.fromkeys(pre.narrowing_plugins, ())
-    if found.verdicts is None:
-        return {}
-    said = {status.plugin: status.reasons for status in found.verdicts.findings.statuses(row)}
-    return said or {status.plugin: status.reasons for status, rows in found.narrowed if row in rows}
 
 
 def _lag_ms(question: AskedPod, state: State) -> int:

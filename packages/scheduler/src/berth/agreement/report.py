@@ -6,25 +6,17 @@ for it under `/debug/agreement`.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
 
 from berth.agreement.observer import ObservingCore
 from berth.agreement.results import RESULTS, FailureResult, JudgedFailure, Judgement, Result, share_of
+from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth.decisions.pending import pending_report
 from berth.decisions.plugin_views import ShadowReport, shadow_reports
 from berth.decisions.waits import WallTime
 
-CONSEQUENCES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "elsewhere": "pods go elsewhere",
-        "fitsNoMore": "fit nowhere",
-        "fitsNow": "fit now",
-        "error": "end in an error",
-    }
-)
 PENDING_TOLD: Final = 8
 LATEST_TOLD: Final = 32
 """How many of the latest judgements a report has, of each kind."""
@@ -157,7 +149,7 @@ def told(report: AgreementReport) -> list[str]:
 
 def _candidate(report: ShadowReport) -> str:
     kinds = report.kinds
-    parts = [f"{kinds[kind]:,} {words}" for kind, words in CONSEQUENCES.items() if kinds.get(kind)]
+    parts = [f"{kinds[kind]:,} {words}" for kind, words in DIFFERENCE_WORDS.items() if kinds.get(kind)]
     because = Counter[str]()
     for cause in report.causes:
         because[cause.plugin] += cause.decisions
@@ -165,7 +157,7 @@ def _candidate(report: ShadowReport) -> str:
     skipped = sum(report.skipped.values())
     rest = f" {skipped:,} more were not looked at." if skipped else ""
     said = ", ".join(parts) or "nothing"
-    return f"{report.shadow} would have decided otherwise: {said} of {report.decisions:,}{why}.{rest}"
+    return f"{report.shadow} would have decided otherwise: {said} of {report.decisions:,} pods{why}.{rest}"
 
 
 def _simulated(name: str, measures: Iterable[FigureCompared]) -> str:

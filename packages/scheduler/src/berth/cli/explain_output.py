@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from berth.cli.table import Table, TableColumn, wrapped
+from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -370,12 +371,6 @@ def _ago(time: str, now: datetime) -> str:
 
 # --- shadow profiles --------------------------------------------------------------------------------------------------
 
-_CONSEQUENCES = {
-    "elsewhere": "another node",
-    "fitsNoMore": "would have been unschedulable",
-    "fitsNow": "would have fitted",
-    "error": "the shadow failed",
-}
 DIFFERENCES_SHOWN = 10
 
 
@@ -393,11 +388,11 @@ def show_shadows(found: Json, console: "Console", pods: list[str]) -> None:
             f"{count - kinds.get('same', 0)} of {count} decisions would have been others",
             markup=False,
         )
-        for kind, consequence in _CONSEQUENCES.items():
+        for kind, words in DIFFERENCE_WORDS.items():
             if kinds.get(kind):
                 because = [f"{one['plugin']} {one['decisions']}" for one in report["causes"] if one["kind"] == kind]
                 told = f" (because of {', '.join(because)})" if because else ""
-                console.print(f"  {kinds[kind]} {consequence}{told}", markup=False)
+                console.print(f"  {kinds[kind]} {words}{told}", markup=False)
         if report["skipped"]:
             skipped = ", ".join(f"{reason} {number}" for reason, number in report["skipped"].items())
             console.print(f"  not looked at: {skipped}", markup=False)
@@ -408,7 +403,7 @@ def _show_differences(differences: list[Json], console: "Console", pods: list[st
     if pods and not differences:
         console.print(f"  nothing is remembered that it would have decided otherwise about {pods[0]}", markup=False)
     for one in differences[:DIFFERENCES_SHOWN]:
-        there = one["shadowNode"] or _CONSEQUENCES.get(one["kind"], "no node")
+        there = one["shadowNode"] or ("an error" if one["kind"] == "error" else "no node")
         because = f", because of {', '.join(one['plugins'])}" if one["plugins"] else ""
         why = f": {one['why']}" if one["why"] else ""
         here = one["node"] or "no node"

@@ -12,12 +12,14 @@ were asked, are left out, since their decisions are not made of filters and scor
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from berth.cycle.attempt import Attempt, Outcome, SearchResult
+from berth.cycle.difference import DECIDED_NODE, FoundParts, compared, one_node
+from berth.cycle.difference_kinds import DifferenceKind
 from berth.cycle.instrument import Instrument
 from berth.cycle.schedule import Search, find_nodes, score_nodes, select_node
 from berth.engine.profile import Profile
@@ -34,9 +36,6 @@ DIFFERENCES_KEPT = 256
 SHARE_OF_WORK = 4
 """A shadow's attempt may cost one part in so many of what an attempt may."""
 
-ShadowKind = Literal["same", "elsewhere", "fitsNoMore", "fitsNow", "error"]
-"""What would have become of the pod: the same, another node, no node, a node after all; or the shadow failed."""
-
 
 class ShadowDecision(msgspec.Struct, frozen=True):
     """What a shadow would have decided otherwise about one pod, and because of which plugins."""
@@ -45,13 +44,14 @@ class ShadowDecision(msgspec.Struct, frozen=True):
     uid: str
     at: float
     """When, on the core's clock."""
-    kind: ShadowKind
+    kind: DifferenceKind
+    """What would have become of the pod; `error` where the shadow failed."""
     node: str | None
     """Where the pod goes; None where it fits on no node."""
     shadow_node: str | None
     """Where the shadow would have it go."""
     plugins: tuple[str, ...] = ()
-    """Whose answers make the difference, those that count most first; empty where that cannot be told."""
+    """Which cause the difference (`berth.cycle.difference`), or have failed; empty where that cannot be told."""
     why: str = ""
 
 
@@ -165,26 +165,22 @@ class Shadows:
             why,
         )
 
-    def _difference(self, attempt: Attempt, beside: Attempt) -> tuple[ShadowKind, tuple[str, ...], str]:
+    def _difference(self, attempt: Attempt, beside: Attempt) -> tuple[DifferenceKind, tuple[str, ...], str]:
         """Return what the shadow would have decided otherwise, because of whom, and why."""
         a, b, table = attempt.outcome.chosen_row, beside.outcome.chosen_row, self._parts.table
         if beside.outcome.error is not None:
             return "error", _erring(beside.found), beside.outcome.error
-        if b is None:
-            if a is None:
-                return "same", (), ""
-            return "fitsNoMore", _rejectors(beside.found, table, a), beside.outcome.message
-        if a is None:
-            return "fitsNow", _rejectors(attempt.found, table, b), ""
-        if a == b or _is_among_best(beside.found, a):
+        if a == b or (a is not None and _is_among_best(beside.found, a)):
             return "same", (), ""
-        plugins = _rejectors(beside.found, table, a)
-        if plugins:
-            return "elsewhere", plugins, f"{table.names[a]} is rejected"
-        plugins = _rejectors(attempt.found, table, b)
-        if plugins:
-            return "elsewhere", plugins, f"{table.names[b]} is not rejected"
-        return "elsewhere", _preferring(attempt.found, beside.found, a, b), "the scores differ"
+        rows = [row for row in (a, b) if row is not None]
+        ours, theirs = FoundParts(attempt, table, rows), FoundParts(beside, table, rows)
+        of_a, of_b = (None if row is None else table.names[row] for row in (a, b))
+        found = compared(attempt.pod.key, ours, theirs, DECIDED_NODE, (one_node(of_a), one_node(of_b)))
+        why = beside.outcome.message
+        if found.kind == "elsewhere":
+            why = f"{of_b} is not rejected" if ours.rejects[1] else "the scores differ"
+            why = f"{of_a} is rejected" if theirs.rejects[0] else why
+        return found.kind, found.plugins, why
 
 
 def _choose(search: Search, attempt: Attempt) -> None:
@@ -208,36 +204,8 @@ def _is_among_best(found: SearchResult, row: int) -> bool:
     return found.scored is not None and row in found.scored.best_rows()
 
 
-def _rejectors(found: SearchResult, table: NodeTable, row: int) -> tuple[str, ...]:
-    """Return the plugins by which a node was ruled out; none where it was not, or was not looked at."""
-    pre = found.pre_filtered
-    if pre is not None and pre.status is not None:
-        return (pre.status.plugin,) if pre.status.plugin else pre.narrowing_plugins
-    if pre is not None and pre.node_names is not None and table.names[row] not in pre.node_names:
-        return pre.narrowing_plugins
-    if found.verdicts is None:
-        return ()
-    for status, rows in found.verdicts.overlay:
-        if row in rows:
-            return (status.plugin,)
-    return next(((each.plugin,) for each in found.verdicts.by_plugin if each.codes[row]), ())
-
-
 def _erring(found: SearchResult) -> tuple[str, ...]:
     """Return the plugins whose filters failed."""
     if found.verdicts is None:
         return ()
     return tuple({status.plugin: None for status, _ in found.verdicts.rejected() if status.code is Code.ERROR})
-
-
-def _preferring(found: SearchResult, beside: SearchResult, a: int, b: int) -> tuple[str, ...]:
-    """Return the plugins that speak more for row `b` over row `a` in the shadow, those that do so most first."""
-    if found.scored is None or beside.scored is None or found.nodes is None or not found.nodes.mask[b]:
-        return ()
-    now_a, now_b = found.scored.shares(a), found.scored.shares(b)
-    then_a, then_b = beside.scored.shares(a), beside.scored.shares(b)
-    gains = {
-        plugin: then_b.get(plugin, 0) - then_a.get(plugin, 0) - now_b.get(plugin, 0) + now_a.get(plugin, 0)
-        for plugin in now_a.keys() | then_a.keys()
-    }
-    return tuple(sorted((plugin for plugin, gain in gains.items() if gain > 0), key=lambda name: (-gains[name], name)))

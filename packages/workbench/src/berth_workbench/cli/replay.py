@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from berth.cli.output import Output, is_structured, output_option_naming, print_structured
 from berth.cli.setup import config_option, plugin_option, read_registry, warn
+from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth.runtime.observing.logs import legible
 from berth_workbench.cli.progress import EndedEarly, Work, found_by_then, working
 
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """How many differences are listed; `-o json` has all of them."""
-KINDS = {
-    "elsewhere": "elsewhere",
-    "fitsNoMore": "fit no more",
-    "fitsNow": "fit now",
-    "preemptsElsewhere": "make room on another node",
-}
 
 
 class WrittenPart(NamedTuple):
@@ -158,7 +153,7 @@ def _replay(
     recording: Path, registry: "Registry", other: "ConfigOf | None", seed: int | None
 ) -> "tuple[Verification | None, RecordingComparison | None]":
     """Replay bit for bit where nothing is changed, and compare decisions where that does not tell everything."""
-    from berth.decisions.exchange import SUCCESSORS
+    from berth.decisions.side_by_side import SUCCESSORS
     from berth_workbench.replay.comparison import RecordingComparer
     from berth_workbench.replay.verification import verify
 
@@ -294,7 +289,7 @@ def _told_comparison(found: "RecordingComparison") -> list[str]:
         lines += _told_change(change)
     if found.different > SHOWN:
         lines.append(f"  … and {found.different - SHOWN} more")
-    kinds = ", ".join(f"{count} {KINDS[kind]}" for kind, count in found.kinds.items())
+    kinds = ", ".join(f"{count} {DIFFERENCE_WORDS[kind]}" for kind, count in found.kinds.items())
     lines.append(f"{found.different} of {found.compared} decided differently: {kinds}")
     lines += [f"  {count:>7}  because of {plugin}" for plugin, count in found.plugins.items()]
     return lines

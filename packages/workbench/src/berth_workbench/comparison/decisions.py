@@ -8,22 +8,18 @@ groups and extenders are left out; the runs of `berth_workbench.comparison.run` 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final
 
 import msgspec
 
 from berth.api.pod import Pod
-from berth.decisions.exchange import AMONG_EQUALS, SUCCESSORS, ChangeKind, ComparedDecision, DecisionComparer, Side
+from berth.cycle.difference import AMONG_EQUALS, ComparedDecision
+from berth.decisions.side_by_side import SUCCESSORS, DecisionComparer, Side
 from berth.framework.setup import Setup
 from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
 
-KIND_WORDS: Final[Mapping[ChangeKind, str]] = MappingProxyType(
-    {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
-)
 GATED = "has scheduling gates"
 NOT_OURS = "no profile of either configuration schedules it"
 

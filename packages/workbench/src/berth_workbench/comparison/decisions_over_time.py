@@ -17,7 +17,7 @@ from berth.cycle.attempt import Attempt
 from berth.cycle.binding_cycle import reserve_and_permit, undo
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
-from berth.decisions.exchange import Side
+from berth.decisions.side_by_side import Side
 from berth.framework.blame import ask
 from berth.framework.setup import Setup
 from berth.state.pod_info import PodInfo

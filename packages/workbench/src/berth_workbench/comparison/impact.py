@@ -4,7 +4,7 @@ A case (see `berth_workbench.cases.cases`) goes in, and one change comes out for
 Both decide about the same cluster: after each pod, v1.20's choice is what stands in both. Ties go to the smallest name.
 
 A plugin is named for a change if v1.20's decision, with that plugin's part taken from v1.36, is v1.36's (see
-`berth.decisions.exchange`). Called by `berth impact`.
+`berth.cycle.difference`). Called by `berth impact`.
 """
 
 from collections import Counter
@@ -14,10 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from berth.api.codec import decode
-from berth.decisions.exchange import FIRST_BY_NAME, SUCCESSORS, ComparedDecision, DecisionComparer, Side
+from berth.cycle.difference import FIRST_BY_NAME, ComparedDecision
+from berth.cycle.difference_kinds import DIFFERENCE_WORDS
+from berth.decisions.side_by_side import SUCCESSORS, DecisionComparer, Side
 from berth.framework.registry import Registry
 from berth_workbench.cases.cases import case_for, check_new, core_of, documents
-from berth_workbench.comparison.decisions import KIND_WORDS
 from berth_workbench.showing.words import because
 
 OLD: Final = "v1.20"
@@ -58,7 +59,7 @@ def report(cases: Iterable[CaseImpact]) -> str:
         if case.changes:
             lines.append(f"{case.name or 'case'}:")
         for change in case.changes:
-            kinds[KIND_WORDS[change.kind]] += 1
+            kinds[DIFFERENCE_WORDS[change.kind]] += 1
             blamed.update(change.plugins)
             why = because(change.plugins, is_alone=change.alone)
             lines.append(f"  {change.pod}: {change.a or 'no node'} → {change.b or 'no node'}  because of {why}")

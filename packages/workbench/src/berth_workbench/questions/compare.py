@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 
 from berth.agreement.report import FigureCompared
+from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth_workbench.comparison.comparison import ConfigurationsCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.comparison.decisions import KIND_WORDS
 from berth_workbench.comparison.loads import Load
 from berth_workbench.questions.question import NamedThings, Question
 from berth_workbench.showing.ask import HowAsked, NodePrices
@@ -44,7 +44,7 @@ def told(found: ConfigurationsCompared) -> Iterator[Section]:
     decisions = found.decisions
     yield _verdict(found)
     kinds: Counter[str] = Counter(change.kind for change in decisions.changes)
-    parts = [f"{kinds[kind]:,} {words}" for kind, words in KIND_WORDS.items() if kinds[kind]]
+    parts = [f"{kinds[kind]:,} {words}" for kind, words in DIFFERENCE_WORDS.items() if kinds[kind]]
     if parts:
         yield Sentence(f"Of the pods that are decided differently, {listed(parts)}.")
     for reason, count in decisions.left_out.items():
@@ -121,7 +121,7 @@ QUESTION = Question(
     A.yaml and B.yaml are scheduler configurations, or the word `default`. The pods are those of the cluster that are
     pending, and those of -f; with --replace-all also those that run, by priority and creation.
 
-    The decisions are compared one by one, A's choice standing in both: which pods go elsewhere, fit no more or fit
+    The decisions are compared one by one, A's choice standing in both: which pods go elsewhere, no longer fit or fit
     now, and the plugin that, taken from B, makes A decide like it. Then each places everything on its own, once for
     each seed, and the measures stand side by side. With --trace, each lives through the workload in virtual time.
     """,

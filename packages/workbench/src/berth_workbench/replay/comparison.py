@@ -19,7 +19,8 @@ import msgspec
 
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
-from berth.decisions.exchange import RECORDED_NODE, ComparedDecision, DecisionComparer, Side, kind_of, one_node
+from berth.cycle.difference import DECIDED_NODE, ComparedDecision, kind_of, one_node
+from berth.decisions.side_by_side import DecisionComparer, Side
 from berth.framework.blame import PluginBrokenError
 from berth.framework.registry import Registry
 from berth.recording.calls import (
@@ -107,7 +108,7 @@ class RecordingComparer:
     ) -> None:
         """`other` is what the decisions are compared with; None where only Berth itself, or the seed, is another.
 
-        `successors` are plugins that took over the work of others (see `berth.decisions.exchange`).
+        `successors` are plugins that took over the work of others (see `berth.decisions.side_by_side`).
         """
         self._registry, self._other_registry = registry, other_registry or registry
         self._other, self._seed, self._successors = other, seed, successors or {}
@@ -262,7 +263,7 @@ class RecordingComparer:
                 raise NotComparable(NOT_REBUILT)
             nominated = before.nominated
         now = self._now.judge(uid, chosen, nominated, self._answers)
-        kind = kind_of(one_node(chosen), one_node(now.node), RECORDED_NODE)
+        kind = kind_of(one_node(chosen), one_node(now.node), DECIDED_NODE)
         makes_room = chosen is None and now.nominated != nominated and (nominated or self._recorded is not None)
         if kind == "same" and makes_room:
             kind = "preemptsElsewhere"
@@ -274,7 +275,7 @@ class RecordingComparer:
             return found
         if self.different > MOST_EXPLAINED:
             return found
-        comparer = DecisionComparer(_side(self._recorded), _side(self._now), RECORDED_NODE, self._successors)
+        comparer = DecisionComparer(_side(self._recorded), _side(self._now), DECIDED_NODE, self._successors)
         try:
             return comparer.explain(pod.pod, found.a, found.b)
         except (PluginBrokenError, NotComparable):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
 from berth_workbench.page.source import PluginViews, Source
 from berth_workbench.page.times import ago
@@ -20,10 +21,6 @@ from berth_workbench.showing.words import counted
 REFRESH_S = 5.0
 FIGURES_SHOWN = 40
 DIFFERENCES_SHOWN = 30
-KINDS = {
-    "same": "the same", "elsewhere": "another node", "fitsNoMore": "would not have fitted",
-    "fitsNow": "would have fitted", "error": "an error",
-}  # fmt: skip
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -92,13 +89,13 @@ def _health(plugins: Sequence[PluginReport]) -> None:
 def _shadow(shadow: ShadowReport) -> None:
     with tag("section", classes="panel", aria_label=f"Shadow {shadow.shadow}"):
         tag("h2", f"{shadow.shadow}, a shadow of {shadow.of}")
-        told = ", ".join(f"{count:,} {KINDS.get(kind, kind)}" for kind, count in shadow.kinds.items())
+        told = ", ".join(f"{count:,} {DIFFERENCE_WORDS.get(kind, 'the same')}" for kind, count in shadow.kinds.items())
         tag("p", f"{counted(shadow.decisions, 'attempt')} at {shadow.percentage:g} % of the pods: {told or 'none'}.")
         skipped = ", ".join(f"{count:,} because {reason}" for reason, count in shadow.skipped.items())
         if skipped:
             tag("p", f"Not looked at: {skipped}.", "soft")
         if shadow.causes:
-            labels = [f"{each.plugin}: {KINDS.get(each.kind, each.kind)}" for each in shadow.causes]
+            labels = [f"{each.plugin}: {DIFFERENCE_WORDS[each.kind]}" for each in shadow.causes]
             bar_chart("What made the difference", labels, {"attempts": [each.decisions for each in shadow.causes]})
         if shadow.differences:
             rows = [_difference(each) for each in shadow.differences[:DIFFERENCES_SHOWN]]
