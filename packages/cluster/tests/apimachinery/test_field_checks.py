@@ -56,7 +56,16 @@ def test_a_patch_keeps_its_nulls_and_directives():
         ),
         ("core.v1.Pod", {"spec": {"containers": {}}}, "cannot unmarshal object into Go struct field"),
         ("core.v1.Pod", {"spec": {"hostNetwork": 1}}, "PodSpec.spec.hostNetwork of type bool"),
-        ("core.v1.Pod", {"spec": {"priority": 3_000_000_000}}, "of type int32"),
+        ("core.v1.Pod", {"spec": {"priority": 3_000_000_000}}, "unmarshal number 3000000000 into Go struct field"),
+        ("core.v1.Pod", {"spec": {"priority": 1.5}}, "cannot unmarshal number 1.5 into Go struct field PodSpec.spec."),
+        (  # a number in an IntOrString is read as an int32: apimachinery's pkg/util/intstr
+            "policy.v1.PodDisruptionBudget",
+            {"spec": {"minAvailable": 1 << 33}},
+            (
+                "json: cannot unmarshal number 8589934592 into Go struct field "
+                "PodDisruptionBudgetSpec.spec.minAvailable of type int32"
+            ),
+        ),
         ("core.v1.Pod", {"metadata": {"labels": {"a": 1}}}, "cannot unmarshal number into Go struct field ObjectMeta"),
         (
             "core.v1.Pod",

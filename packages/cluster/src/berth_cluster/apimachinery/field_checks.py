@@ -36,7 +36,7 @@ _JSON_TYPES: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
         "Time": (str,),
     }
 )
-_INTEGER_BITS = MappingProxyType({"int32": 32, "int64": 64})
+_INTEGER_BITS = MappingProxyType({"int32": 32, "int64": 64, "IntOrString": 32})
 
 
 def unknown_fields(kind: ResourceType, obj: Object, *, partial: bool = False, complete: bool = True) -> list[str]:
@@ -158,10 +158,10 @@ class FieldCheck:
             return value
         if kind == "Quantity" and not self._partial:
             return _quantity(value)
+        if kind in _INTEGER_BITS and _is_no_integer(value, _INTEGER_BITS[kind]):
+            raise _wrong(owner, value, at, field.go_type, f" {value}")
         if not isinstance(value, _JSON_TYPES[kind]) or (value.__class__ is bool and kind != "bool"):
             raise _wrong(owner, value, at, field.go_type)
-        if kind in _INTEGER_BITS and not _fits(value, _INTEGER_BITS[kind]):
-            raise _wrong(owner, value, at, field.go_type, f" {value}")
         return value
 
 
@@ -225,8 +225,11 @@ def _name(key: str) -> str:
     return key if len(key) <= MAX_SHOWN_KEY else f"{key[:MAX_SHOWN_KEY]}…"
 
 
-def _fits(value: Any, bits: int) -> bool:
-    return bool(-(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
+def _is_no_integer(value: Any, bits: int) -> bool:
+    """Whether a value is a number, but not one that an integer of so many bits can be: Go's decoder shows such."""
+    if value.__class__ is int:
+        return not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+    return value.__class__ is float
 
 
 def _json_type(value: Any) -> str:
