@@ -1,7 +1,8 @@
 """Objects with one thing wrong, and what upstream says of it.
 
 Source of the words: pkg/apis/core/validation, pkg/apis/apps/validation, pkg/apis/coordination/validation,
-pkg/apis/resource/validation and pkg/api/pod/warnings.go of v1.36.
+pkg/apis/resource/validation, pkg/api/pod/warnings.go, WarningsOnCreate in pkg/registry/*/*/strategy.go and
+apimachinery's pkg/api/validate/content/dns.go of v1.36.
 """
 
 import copy
@@ -18,13 +19,19 @@ TEMPLATE = {
     "metadata": {"labels": {"app": "a"}},
     "spec": {"containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80}]}]},
 }
+JOB_SPEC = {"template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}
 OBJECTS = {
+    "CronJob": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": JOB_SPEC}}},
     "DaemonSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
+    "Deployment": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
+    "Job": {"spec": JOB_SPEC},
     "Lease": {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}},
     "LimitRange": {"spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "5Gi"}}]}},
     "Pod": {"spec": TEMPLATE["spec"]},
+    "ReplicaSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
     "ResourceClaim": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}},
-}
+    "StatefulSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
+}  # fmt: skip
 NOT_A_NAME = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
@@ -59,6 +66,9 @@ def changed(kind, path, value):
          'spec.limits[0].type: Invalid value: "Other": must be a standard limit type or fully qualified'),
         ("LimitRange", ("spec", "limits", 0, "max"), {"other": 1},
          f"[spec.limits[0].max[other]: {UNKNOWN_RESOURCE}, spec.limits[0].limits: {NO_STORAGE}]"),
+        ("Pod", ("spec", "containers", 0, "name"), "a.b",
+         'spec.containers[0].name: Invalid value: "a.b": must not contain dots'),
+        ("StatefulSet", ("metadata", "name"), "a.b", 'metadata.name: Invalid value: "a.b": must not contain dots'),
         ("ResourceClaim", ("spec", "devices", "requests"), 2 * OBJECTS["ResourceClaim"]["spec"]["devices"]["requests"],
          'spec.devices.requests[1]: Duplicate value: "r"'),
     ],
@@ -130,3 +140,44 @@ def test_the_selector_of_daemons_is_checked_before_it_is_found_to_have_changed()
     empty = "Invalid value: {}: empty selector is invalid for daemonset"
     said = [each["message"] for each in refused.value.details["causes"]]
     assert said == [empty, empty, "Invalid value: {}: field is immutable"]
+
+
+BEYOND_A_LABEL = "which can result in surprising behavior; a DNS label is recommended:"
+TOO_LONG = "[must be no more than 63 characters]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("Pod", "a" * 64, f"the Pod's hostname, {BEYOND_A_LABEL} {TOO_LONG}"),
+        ("Pod", "a.b", f"the Pod's hostname, {BEYOND_A_LABEL} [must not contain dots]"),
+        ("Deployment", "a" * 64, f"Pod names and hostnames, {BEYOND_A_LABEL} {TOO_LONG}"),
+        ("ReplicaSet", "a" * 64, f"Pod names and hostnames, {BEYOND_A_LABEL} {TOO_LONG}"),
+        ("Job", "a.b", f"Pod names and hostnames, {BEYOND_A_LABEL} [must not contain dots]"),
+        ("CronJob", "a.b", f"Pod names and hostnames, {BEYOND_A_LABEL} [must not contain dots]"),
+        ("DaemonSet", "a.b", None),
+        ("Lease", "a.b", None),
+        ("Pod", "a-b", None),
+    ],
+)
+def test_a_name_that_becomes_a_host_name_is_warned_of_once(kind, name, said):
+    warnings = []
+    store, writer = make_store(), Writer("me", "v1", warnings)
+    store.create(resource_of(kind), "default", {"metadata": {"name": name}, **copy.deepcopy(OBJECTS[kind])},
+                 writer=writer)  # fmt: skip
+    assert warnings == ([f"metadata.name: this is used in {said}"] if said else [])
+    store.patch(resource_of(kind), "default", name, {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH, writer=writer)
+    assert len(warnings) == (said is not None)
+
+
+def test_a_cron_job_is_warned_of_the_pods_of_its_jobs():
+    warnings = []
+    template = ("spec", "jobTemplate", "spec", "template", "spec", "containers", 0, "resources")
+    cron_job = changed("CronJob", template, {"requests": {"memory": "100m"}})
+    make_store().create(resource_of("CronJob"), "default", cron_job, writer=Writer("me", "v1", warnings))
+    assert warnings == [
+        (
+            "spec.jobTemplate.spec.template.spec.containers[0].resources.requests[memory]: fractional byte value "
+            '"100m" is invalid, must be an integer'
+        )
+    ]

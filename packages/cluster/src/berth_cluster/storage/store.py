@@ -249,7 +249,7 @@ class Store:
         strategy.validate_create(kind, new)
         strategy.admit(new, self)
         if writer is not None:
-            writer.warnings.extend((*strategy.warnings(new), *self.idle.get(kind.key, ())))
+            writer.warnings.extend((*strategy.first_warnings(new), *self.idle.get(kind.key, ())))
         if not metadata.has_free_name(new, partial(collection.find, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         self._charge(kind, new, None, dry_run)

@@ -70,8 +70,10 @@ class RESTStrategy:
     change_admission: Callable[[Object, Object, ClusterView], None] | None = None
     """The same for the first object in place of the second; not for subresources."""
     name: Check = names.check_subdomain
+    host_name: str = ""
+    """What upstream says that the name is used in, where it becomes part of the host names of pods."""
     told: Callable[[Object], list[str]] | None = None
-    """What the client that makes an object is warned of."""
+    """What the client that makes or changes an object is warned of."""
     times: int = 1
     """How often upstream checks an updated object, before the change; each time counts as causes of its own."""
 
@@ -101,8 +103,16 @@ class RESTStrategy:
         if self.admission is not None:
             self.admission(obj, view)
 
-    def warnings(self, obj: Object) -> list[str]:
+    def first_warnings(self, obj: Object) -> list[str]:
         """What the client that makes an object is warned of."""
+        mistakes = names.label_mistakes(obj["metadata"]["name"]) if self.host_name else []
+        if not mistakes:
+            return self.warnings(obj)
+        why = f"which can result in surprising behavior; a DNS label is recommended: [{' '.join(mistakes)}]"
+        return [f"metadata.name: this is used in {self.host_name}, {why}", *self.warnings(obj)]
+
+    def warnings(self, obj: Object) -> list[str]:
+        """What the client that changes an object is warned of."""
         return self.told(obj) if self.told is not None else []
 
     def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:

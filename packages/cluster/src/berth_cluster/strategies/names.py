@@ -71,10 +71,16 @@ def check_path_segment(name: str, field: str, errors: FieldErrors) -> None:
 
 def check_label_name(name: Any, field: str, errors: FieldErrors, most: int = MAX_LABEL) -> None:
     """A name that becomes one part of a DNS name: namespaces, containers, services."""
-    if len(name) > most:
-        errors.invalid(field, name, f"must be no more than {most} characters")
+    for mistake in label_mistakes(name, most):
+        errors.invalid(field, name, mistake)
+
+
+def label_mistakes(name: str, most: int = MAX_LABEL) -> list[str]:
+    """What keeps a name from being one part of a DNS name."""
+    found = [f"must be no more than {most} characters"] if len(name) > most else []
     if not _is_label(name):
-        errors.invalid(field, name, LABEL_MESSAGE)
+        found.append("must not contain dots" if _is_subdomain(name) else LABEL_MESSAGE)
+    return found
 
 
 def check_port_name(name: str, field: str, errors: FieldErrors) -> None:

@@ -41,6 +41,7 @@ class PodStrategy(RESTStrategy):
             check=always("spec", check_pod_spec),
             admission=pod_admission.admit,
             kept=("spec.enableServiceLinks", "spec.priority", "spec.preemptionPolicy"),
+            host_name="the Pod's hostname",
             told=lambda pod: pod_warnings(pod["spec"], "spec"),
         )
 

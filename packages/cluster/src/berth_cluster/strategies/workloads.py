@@ -38,6 +38,8 @@ from berth_workloads.cron_jobs import ScheduleError, read_schedule
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 MAX_CRON_JOB_NAME = 52
+_CRON_POD = "spec.jobTemplate.spec.template.spec"
+_HOST_NAME = "Pod names and hostnames"
 _DIRECTIVES = frozenset({"affinity", "nodeSelector", "schedulingGates", "tolerations"})
 STATEFUL_CHANGEABLE = frozenset(
     {"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
@@ -181,12 +183,14 @@ REPLICA_SET = RESTStrategy(
     check=_replicated("deployment", "invalid label selector"),
     status={"replicas": 0},
     fixed=("spec.selector",),
+    host_name=_HOST_NAME,
     told=_warnings,
 )
 DEPLOYMENT = RESTStrategy(
     check=_replicated("deployment", "invalid label selector", always("strategy", _check_strategy, default={})),
     status={},
     fixed=("spec.selector",),
+    host_name=_HOST_NAME,
     told=_warnings,
 )
 
@@ -271,6 +275,7 @@ REPLICATION_CONTROLLER = RESTStrategy(
     status={"replicas": 0},
     complete=_label_as_template,
     amend=_label_as_template,
+    host_name=_HOST_NAME,
     told=_warnings,
 )
 
@@ -335,6 +340,7 @@ JOB = RESTStrategy(
     complete=_complete_job,
     amend=_amend_job,
     change=_keep_job,
+    host_name=_HOST_NAME,
     told=_warnings,
     times=2,
 )
@@ -410,6 +416,8 @@ CRON_JOB = RESTStrategy(
     ),
     status={},
     name=_check_cron_job_name,
+    host_name=_HOST_NAME,
+    told=lambda obj: pod_warnings(value_at(obj, _CRON_POD) or {}, _CRON_POD),
 )
 
 
