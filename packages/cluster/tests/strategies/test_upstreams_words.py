@@ -27,6 +27,8 @@ OBJECTS = {
     "Job": {"spec": JOB_SPEC},
     "Lease": {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}},
     "LimitRange": {"spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "5Gi"}}]}},
+    "PersistentVolume": {"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                                  "csi": {"driver": "d", "volumeHandle": "h"}}},
     "Pod": {"spec": TEMPLATE["spec"]},
     "ReplicaSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
     "ResourceClaim": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}},
@@ -66,6 +68,9 @@ def changed(kind, path, value):
          'spec.limits[0].type: Invalid value: "Other": must be a standard limit type or fully qualified'),
         ("LimitRange", ("spec", "limits", 0, "max"), {"other": 1},
          f"[spec.limits[0].max[other]: {UNKNOWN_RESOURCE}, spec.limits[0].limits: {NO_STORAGE}]"),
+        ("PersistentVolume", ("spec", "capacity", "storage"), "-5",
+         ("[spec.capacity[storage]: Invalid value: -5: must be a valid resource quantity, "
+         'spec.capacity[storage]: Invalid value: "-5": must be greater than zero]')),
         ("Pod", ("spec", "containers", 0, "name"), "a.b",
          'spec.containers[0].name: Invalid value: "a.b": must not contain dots'),
         ("StatefulSet", ("metadata", "name"), "a.b", 'metadata.name: Invalid value: "a.b": must not contain dots'),
@@ -181,3 +186,10 @@ def test_a_cron_job_is_warned_of_the_pods_of_its_jobs():
             '"100m" is invalid, must be an integer'
         )
     ]
+
+
+def test_the_mode_of_a_volume_stays():
+    store = make_store()
+    store.create(resource_of("PersistentVolume"), "", {"metadata": {"name": "x"}, **OBJECTS["PersistentVolume"]})
+    with pytest.raises(StoreError, match='volumeMode: Invalid value: "Block": field is immutable'):
+        store.patch(resource_of("PersistentVolume"), "", "x", {"spec": {"volumeMode": "Block"}}, MERGE_PATCH)

@@ -3,6 +3,8 @@
 Source of the rules: pkg/apis/core/validation and pkg/apis/storage/validation, v1.36.
 """
 
+import math
+
 from berth.api.quantity import parse
 from berth_cluster.apimachinery.errors import FieldErrors, forbidden
 from berth_cluster.apimachinery.go_form import difference
@@ -70,8 +72,10 @@ def _check_capacity(capacity: Object | None, field: str, errors: FieldErrors) ->
         errors.required(field)
     if not capacity or set(capacity) != {"storage"}:
         errors.unsupported(field, capacity, ("storage",))
-    else:
-        _POSITIVE(capacity["storage"], f"{field}[storage]", errors)
+    for name, amount in (capacity or {}).items():
+        if parse(amount) < 0:
+            errors.invalid(f"{field}[{name}]", math.floor(parse(amount)), "must be a valid resource quantity")
+        _POSITIVE(amount, f"{field}[{name}]", errors)
 
 
 def _check_asked(resources: Object, field: str, errors: FieldErrors) -> None:
@@ -104,6 +108,8 @@ def _keep_source(new: Object, old: Object, errors: FieldErrors) -> None:
         why = "spec.persistentvolumesource is immutable after creation"
         changed = difference(_SOURCE, _source(old["spec"]), _source(new["spec"]))
         errors.forbidden("spec.persistentvolumesource", f"{why}\n{changed}")
+    if new["spec"].get("volumeMode") != old["spec"].get("volumeMode"):
+        errors.invalid("volumeMode", new["spec"].get("volumeMode"), IMMUTABLE)
 
 
 def _keep_claim(new: Object, old: Object, errors: FieldErrors) -> None:
