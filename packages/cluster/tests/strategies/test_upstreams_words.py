@@ -1,8 +1,8 @@
 """Objects with one thing wrong, and what upstream says of it.
 
 Source of the words: pkg/apis/core/validation, pkg/apis/apps/validation, pkg/apis/coordination/validation,
-pkg/apis/resource/validation, pkg/api/pod/warnings.go, WarningsOnCreate in pkg/registry/*/*/strategy.go and
-apimachinery's pkg/api/validate/content/dns.go of v1.36.
+pkg/apis/policy/validation, pkg/apis/resource/validation, pkg/api/pod/warnings.go, WarningsOnCreate in
+pkg/registry/*/*/strategy.go, and apimachinery's pkg/api/validate/content/dns.go, of v1.36.
 """
 
 import copy
@@ -13,6 +13,7 @@ from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.patches import MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.storage.field_managers import Writer
+from berth_cluster.strategies.names import VALUE_MESSAGE
 from packages.cluster.tests.objects import make_store
 
 TEMPLATE = {
@@ -30,6 +31,7 @@ OBJECTS = {
     "PersistentVolume": {"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
                                   "csi": {"driver": "d", "volumeHandle": "h"}}},
     "Pod": {"spec": TEMPLATE["spec"]},
+    "PodDisruptionBudget": {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}},
     "ReplicaSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
     "ResourceClaim": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}},
     "StatefulSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
@@ -71,6 +73,17 @@ def changed(kind, path, value):
         ("PersistentVolume", ("spec", "capacity", "storage"), "-5",
          ("[spec.capacity[storage]: Invalid value: -5: must be a valid resource quantity, "
          'spec.capacity[storage]: Invalid value: "-5": must be greater than zero]')),
+        ("PodDisruptionBudget", ("spec", "minAvailable"), "101%",
+         'spec.minAvailable: Invalid value: "101%": must not be greater than 100%'),
+        ("PodDisruptionBudget", ("spec", "maxUnavailable"), "1%",
+         ('spec: Invalid value: {"MinAvailable":1,"Selector":{"matchLabels":{"app":"a"}},"MaxUnavailable":"1%",'
+         '"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set')),
+        ("PodDisruptionBudget", ("spec", "unhealthyPodEvictionPolicy"), "Never",
+         ('spec.unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: "AlwaysAllow", '
+         '"IfHealthyBudget"')),
+        ("PodDisruptionBudget", ("spec",), {"minAvailable": -1, "selector": {"matchLabels": {"a": "-"}}},
+         (f'[spec.minAvailable: Invalid value: -1: must be greater than or equal to 0, spec.selector.matchLabels: '
+         f'Invalid value: "-": {VALUE_MESSAGE}]')),
         ("Pod", ("spec", "containers", 0, "name"), "a.b",
          'spec.containers[0].name: Invalid value: "a.b": must not contain dots'),
         ("StatefulSet", ("metadata", "name"), "a.b", 'metadata.name: Invalid value: "a.b": must not contain dots'),
