@@ -80,7 +80,8 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 # Needs uv (pip install uv); run it after changing a dependency. What ships is a part of what is tested, to the version.
-COMPILE = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
+UV ?= uv
+COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
           --python-version 3.11 --custom-compile-command "make lock" --no-emit-package berth-scheduler-plugins \
           $(HOUSES:%=--no-emit-package berth-%)
 SHIPPED = $(COMPILE) packages/scheduler/pyproject.toml --extra cluster --extra workbench --extra uvloop --extra otel \
