@@ -1,8 +1,8 @@
 """Objects with one thing wrong, and what upstream says of it.
 
 Source of the words: pkg/apis/core/validation, pkg/apis/apps/validation, pkg/apis/coordination/validation,
-pkg/apis/policy/validation, pkg/apis/resource/validation, pkg/api/pod/warnings.go, WarningsOnCreate in
-pkg/registry/*/*/strategy.go, and apimachinery's pkg/api/validate/content/dns.go, of v1.36.
+pkg/apis/policy/validation, pkg/apis/resource/validation, pkg/api/pod/warnings.go, WarningsOnCreate and
+WarningsOnUpdate in pkg/registry/*/*/strategy.go, and apimachinery's pkg/api/validate/content/dns.go, of v1.36.
 """
 
 import copy
@@ -30,6 +30,9 @@ OBJECTS = {
     "LimitRange": {"spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "5Gi"}}]}},
     "PersistentVolume": {"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
                                   "csi": {"driver": "d", "volumeHandle": "h"}}},
+    "PersistentVolumeClaim": {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    },
     "Pod": {"spec": TEMPLATE["spec"]},
     "PodDisruptionBudget": {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}},
     "ReplicaSet": {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}},
@@ -199,6 +202,29 @@ def test_a_cron_job_is_warned_of_the_pods_of_its_jobs():
             '"100m" is invalid, must be an integer'
         )
     ]
+
+
+RESOURCES = ("spec", "template", "spec", "containers", 0, "resources")
+LABELLED = {"metadata": {"labels": {"a": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "patch", "times"),
+    [
+        ("Pod", RESOURCES[2:], {"spec": {"activeDeadlineSeconds": 1}}, 1),
+        ("PersistentVolumeClaim", ("spec", "resources"), LABELLED, 2),
+        ("Deployment", RESOURCES, LABELLED, 1),
+        ("Deployment", RESOURCES, {"spec": {"replicas": 2}}, 2),
+    ],
+)
+def test_who_is_warned_again_when_an_object_changes(kind, path, patch, times):
+    warnings = []
+    store, writer = make_store(), Writer("me", "v1", warnings)
+    obj = changed(kind, path, {"requests": {"storage" if kind == "PersistentVolumeClaim" else "memory": "100m"}})
+    store.create(resource_of(kind), "default", obj, writer=writer)
+    store.patch(resource_of(kind), "default", "x", patch, MERGE_PATCH, writer=writer)
+    assert len(warnings) == times
+    assert all('fractional byte value "100m" is invalid' in said for said in warnings)
 
 
 def test_the_mode_of_a_volume_stays():

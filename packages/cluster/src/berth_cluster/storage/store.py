@@ -249,7 +249,7 @@ class Store:
         strategy.validate_create(kind, new)
         strategy.admit(new, self)
         if writer is not None:
-            writer.warnings.extend((*strategy.first_warnings(new), *self.idle.get(kind.key, ())))
+            writer.warnings.extend((*strategy.warnings(new), *self.idle.get(kind.key, ())))
         if not metadata.has_free_name(new, partial(collection.find, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         self._charge(kind, new, None, dry_run)
@@ -519,8 +519,10 @@ class Store:
         metadata.count_generation(kind, entry, new)
         if writer is not None and not dry_run:
             self.managers.updated(entry.obj, new, writer)
-        if writer is not None and new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
-            writer.warnings.extend((*strategy.warnings(new), *self.idle.get(kind.key, ())))
+        if writer is not None and not subresource:
+            writer.warnings.extend(strategy.change_warnings(new, entry.obj))
+            if new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
+                writer.warnings.extend(self.idle.get(kind.key, ()))
         change_type: ChangeType = "DELETED" if deletion.is_finished(kind, new) else "MODIFIED"
         return self.commit(kind, change_type, new, entry, dry_run=dry_run)
 

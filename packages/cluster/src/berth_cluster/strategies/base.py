@@ -42,6 +42,10 @@ _META_CHECKS = MappingProxyType(
 )  # fmt: skip
 
 
+def _is_other_generation(new: Object, old: Object) -> bool:
+    return bool(new["metadata"].get("generation") != old["metadata"].get("generation"))
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class RESTStrategy:
     """What the store calls while it creates or updates an object; kinds that need more override what they need.
@@ -73,7 +77,9 @@ class RESTStrategy:
     host_name: str = ""
     """What upstream says that the name is used in, where it becomes part of the host names of pods."""
     told: Callable[[Object], list[str]] | None = None
-    """What the client that makes or changes an object is warned of."""
+    """What the client that makes an object is warned of."""
+    told_again: Callable[[Object, Object], bool] = _is_other_generation
+    """Whether the client that puts the first object in place of the second is warned, too."""
     times: int = 1
     """How often upstream checks an updated object, before the change; each time counts as causes of its own."""
 
@@ -103,17 +109,18 @@ class RESTStrategy:
         if self.admission is not None:
             self.admission(obj, view)
 
-    def first_warnings(self, obj: Object) -> list[str]:
+    def warnings(self, obj: Object) -> list[str]:
         """What the client that makes an object is warned of."""
+        said = self.told(obj) if self.told is not None else []
         mistakes = names.label_mistakes(obj["metadata"]["name"]) if self.host_name else []
         if not mistakes:
-            return self.warnings(obj)
+            return said
         why = f"which can result in surprising behavior; a DNS label is recommended: [{' '.join(mistakes)}]"
-        return [f"metadata.name: this is used in {self.host_name}, {why}", *self.warnings(obj)]
+        return [f"metadata.name: this is used in {self.host_name}, {why}", *said]
 
-    def warnings(self, obj: Object) -> list[str]:
+    def change_warnings(self, new: Object, old: Object) -> list[str]:
         """What the client that changes an object is warned of."""
-        return self.told(obj) if self.told is not None else []
+        return self.told(new) if self.told is not None and self.told_again(new, old) else []
 
     def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """Report what is wrong with an update."""

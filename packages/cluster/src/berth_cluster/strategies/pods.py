@@ -43,6 +43,7 @@ class PodStrategy(RESTStrategy):
             kept=("spec.enableServiceLinks", "spec.priority", "spec.preemptionPolicy"),
             host_name="the Pod's hostname",
             told=lambda pod: pod_warnings(pod["spec"], "spec"),
+            told_again=lambda _new, _old: False,  # people seldom change pods, programs often
         )
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:

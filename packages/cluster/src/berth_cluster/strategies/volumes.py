@@ -202,5 +202,6 @@ PERSISTENT_VOLUME_CLAIM = RESTStrategy(
     change_admission=_admit_resize,
     change=_keep_claim,
     told=lambda claim: fractions_of_bytes(claim["spec"].get("resources"), "spec.resources", ("storage",)),
+    told_again=lambda _new, _old: True,
 )
 STORAGE_CLASS = RESTStrategy(check=_CLASS, change=_keep_parameters)
