@@ -9,7 +9,7 @@ from berth.framework.effects import Bind
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.status import unschedulable
 from berth.testing.invariants import check
-from tests.support import cluster, document, plugin, requests_of
+from packages.scheduler.tests.support import cluster, document, plugin, requests_of
 
 UID = "default/a"
 

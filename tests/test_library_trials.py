@@ -7,7 +7,7 @@ import pytest
 
 import berth
 from berth.framework.status import Code, Status
-from tests.support import plugin
+from packages.scheduler.tests.support import plugin
 from tests.test_library import node, pod
 
 SEEDS = range(6)

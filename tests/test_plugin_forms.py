@@ -21,8 +21,8 @@ from berth.framework.loaded import forms_of
 from berth.framework.promises import Dependency, Promises
 from berth.framework.registry import METHODS
 from packages.scheduler.tests.plugins.support import handle_of
+from packages.scheduler.tests.support import document
 from tests.paths import DOCS
-from tests.support import document
 
 PAGE = DOCS / "plugin-forms.md"
 

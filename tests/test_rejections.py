@@ -20,8 +20,8 @@ from berth.framework.interface import PreFilterResult
 from berth.framework.status import unresolvable
 from berth.testing.invariants import decide
 from packages.scheduler.tests.extender.support import FakeExtenders, keeping, listed
+from packages.scheduler.tests.support import document, plugin, with_profiles
 from tests.effort import examples
-from tests.support import document, plugin, with_profiles
 
 URL = "http://extender.test"
 BETA = {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"}

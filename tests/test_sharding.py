@@ -11,7 +11,7 @@ from berth.framework.effects import Bind, WaitUntil
 from berth.framework.status import Code, Status
 from berth.state.shards import Ownership, shard_of
 from berth.testing.invariants import check_cache
-from tests.support import plugin, requests_of
+from packages.scheduler.tests.support import plugin, requests_of
 
 COUNT = 4
 HOME = "team-a"

@@ -13,7 +13,7 @@ from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import replay
 from packages.scheduler.tests.extender.support import FAILS, FakeExtenders, configured, keeping, listed, names_of
-from tests.support import boom, plugin, requests_of, with_profiles
+from packages.scheduler.tests.support import boom, plugin, requests_of, with_profiles
 
 A, B, C = "http://a.test", "http://b.test", "http://c.test"
 

@@ -14,7 +14,7 @@ from berth.plugin import Narrowed, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.observing.metrics import Metrics, plugin_figures
 from berth_workbench.cases.decide import replay
-from tests.support import boom, cluster, plugin, with_profiles
+from packages.scheduler.tests.support import boom, cluster, plugin, with_profiles
 
 PROFILE = "default-scheduler"
 TAKEN = [Figure("seats_taken", {"rack": "r1"}, 3), Figure("seats_taken", {"rack": "r2"}, 0)]

@@ -22,9 +22,9 @@ from berth.framework.status import Code, Status, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.stack import POINT_OF_METHOD
 from berth.testing import VirtualCluster, make_node, make_pod
+from packages.scheduler.tests.support import boom, document, plugin
 from tests.effort import examples
 from tests.runtime.world import POD, World, configuration, scheduling
-from tests.support import boom, document, plugin
 from tests.waiting import until
 
 

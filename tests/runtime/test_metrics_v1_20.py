@@ -13,8 +13,8 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.status import unschedulable
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.metrics_v1_20 import MetricsV120, metrics_for
+from packages.scheduler.tests.support import document, plugin
 from tests.runtime.world import World, of_generation, scheduling
-from tests.support import document, plugin
 from tests.waiting import until
 
 V1_20 = "v1.20"

@@ -9,7 +9,7 @@ from berth.plugins.preemption import search
 from berth.plugins.preemption.choice import Candidate
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.bench import CheckError, run
-from tests.support import document, plugin
+from packages.scheduler.tests.support import document, plugin
 
 
 def workload(nodes=4, pods=30):

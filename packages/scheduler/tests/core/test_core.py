@@ -9,7 +9,7 @@ from berth.framework.effects import ApiCall, Bind, EmitEvent, Request
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.status import unschedulable
 from berth.testing.invariants import check
-from tests.support import Picky, cluster, document, node, plugin, pod, requests_of, with_profiles
+from packages.scheduler.tests.support import Picky, cluster, document, node, plugin, pod, requests_of, with_profiles
 
 # -- the way of one pod --
 

@@ -10,7 +10,7 @@ from berth.core.generation import generation_of
 from berth.queue.move_requests import MoveRequestQueue
 from berth.state.follower import RowFollower
 from berth.testing.invariants import check, check_cache
-from tests.support import cluster, node, pod
+from packages.scheduler.tests.support import cluster, node, pod
 
 V1_20 = "v1.20"
 TTL_S, SWEEP_S = 30.0, 1.0

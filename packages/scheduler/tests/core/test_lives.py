@@ -14,7 +14,7 @@ from berth.framework.events import Action
 from berth.testing.invariants import check
 from packages.scheduler.tests.cycle.test_churn import Churn
 from packages.scheduler.tests.engine.remembered.lives import Life
-from tests.support import cluster, document, node, plugin, pod
+from packages.scheduler.tests.support import cluster, document, node, plugin, pod
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["in cycles", "in runs"])

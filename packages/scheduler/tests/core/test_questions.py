@@ -24,7 +24,7 @@ from berth.extender.in_process import nobody
 from berth.framework.effects import Answer, ApiCall
 from berth.framework.status import unschedulable
 from berth.testing.invariants import check
-from tests.support import boom, cluster, node, plugin, pod, with_profiles
+from packages.scheduler.tests.support import boom, cluster, node, plugin, pod, with_profiles
 
 
 def three_nodes(*objects, **options):

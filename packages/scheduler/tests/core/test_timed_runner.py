@@ -21,7 +21,7 @@ from berth.queue.in_flight import InFlightEvent
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.pod_info import PodInfo, PodShapes
 from berth.state.queued_pod import QueuedPod
-from tests.support import document, plugin
+from packages.scheduler.tests.support import document, plugin
 
 NAME = "default-scheduler"
 

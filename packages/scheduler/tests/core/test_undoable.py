@@ -7,7 +7,7 @@ import pytest
 from berth.core.builders import make_node, make_pod, make_service
 from berth.core.undoable import HOUR_S, UndoableCluster
 from berth.testing.invariants import check
-from tests.support import with_profiles
+from packages.scheduler.tests.support import with_profiles
 
 NODES, APPS = [f"n{number}" for number in range(6)], ("x", "y")
 

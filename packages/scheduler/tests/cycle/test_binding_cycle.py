@@ -7,7 +7,17 @@ from berth.cycle.instrument import Instrument
 from berth.framework.effects import Bind, EvictPod, WaitUntil
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.testing.invariants import check
-from tests.support import boom, cluster, document, node, plugin, pod, requests_of, reserving, with_profiles
+from packages.scheduler.tests.support import (
+    boom,
+    cluster,
+    document,
+    node,
+    plugin,
+    pod,
+    requests_of,
+    reserving,
+    with_profiles,
+)
 
 # -- bindings that fail, and pods that go meanwhile --
 

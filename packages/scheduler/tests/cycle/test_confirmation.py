@@ -10,7 +10,7 @@ from berth.core.intake import ObjectEvent
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.confirmation import LONGEST_PAUSE_S, READ_SPACING_S, READS_AT_ONCE
 from berth.framework.effects import Bind, PodRead, ReadPod
-from tests.support import requests_of
+from packages.scheduler.tests.support import requests_of
 
 WAIT_S = 30.0
 """How long v1.20's cache waited for the watch (pkg/scheduler/scheduler.go, release-1.20), which is kept here."""

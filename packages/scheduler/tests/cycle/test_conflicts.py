@@ -11,7 +11,7 @@ from berth.cycle.instrument import Instrument
 from berth.framework.effects import Bind, ReadPod, WaitUntil
 from berth.framework.status import Code, Status
 from berth.testing.invariants import check_cache
-from tests.support import plugin, requests_of
+from packages.scheduler.tests.support import plugin, requests_of
 
 
 class RecordingObserver(Instrument):

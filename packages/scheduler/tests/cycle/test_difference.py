@@ -1,6 +1,6 @@
 """What differs between two decisions about a pod, and because of which part; the parts are given.
 
-That the real parts are divided well, tests/workbench/comparison/test_decisions.py shows by whole schedulers.
+That the real parts are divided well, packages/workbench/tests/comparison/test_decisions.py shows by whole schedulers.
 """
 
 import random

@@ -6,7 +6,7 @@ from berth.core.builders import make_node, make_pod
 from berth.framework.effects import ApiCall, EvictPod, WaitUntil
 from berth.framework.status import Code, Status
 from berth.testing.invariants import check
-from tests.support import cluster, document, plugin, requests_of
+from packages.scheduler.tests.support import cluster, document, plugin, requests_of
 
 PREEMPTED = "Preempted by pod default/p on node n1"
 

@@ -5,7 +5,7 @@ import pytest
 from berth.cycle.failure import missing_node
 from berth.framework.effects import ApiCall
 from berth.testing.invariants import check
-from tests.support import cluster, node, pod
+from packages.scheduler.tests.support import cluster, node, pod
 
 NOT_FOUND = 'nodes "n1" not found'
 

@@ -10,8 +10,8 @@ from berth.config.kubernetes_gates import KUBERNETES_GATES
 from berth.core.builders import make_pod
 from berth.framework.status import unschedulable
 from berth.testing.invariants import check
+from packages.scheduler.tests.support import cluster, document, node, once, plugin, pod
 from tests.paths import ROOT
-from tests.support import cluster, document, node, once, plugin, pod
 
 GROUPS = {"GangScheduling", "GenericWorkload", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"}
 

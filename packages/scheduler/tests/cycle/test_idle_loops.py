@@ -6,7 +6,7 @@ from berth.framework.effects import EvictPod
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.status import unschedulable
 from berth.testing.invariants import check
-from tests.support import cluster, document, node, plugin, pod
+from packages.scheduler.tests.support import cluster, document, node, plugin, pod
 
 AFTER_BACKOFFS = 6
 """How often a pod can be tried in 30 s: at first, and after backoffs of 1, 2, 4, 8 and 10 s."""

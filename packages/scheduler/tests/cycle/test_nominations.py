@@ -6,7 +6,7 @@ from berth.core.builders import make_pod
 from berth.framework.effects import PatchPodStatus
 from berth.framework.interface import PostFilterResult
 from berth.testing.invariants import check
-from tests.support import cluster, node, plugin, pod, with_profiles
+from packages.scheduler.tests.support import cluster, node, plugin, pod, with_profiles
 
 
 def nominating(*objects):

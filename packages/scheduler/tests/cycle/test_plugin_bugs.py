@@ -12,7 +12,18 @@ from berth.framework.effects import ApiCall, Request
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.status import SKIP, error, unresolvable, unschedulable
 from berth.testing.invariants import check
-from tests.support import BOOM, boom, cluster, document, node, once, plugin, pod, reserving, with_profiles
+from packages.scheduler.tests.support import (
+    BOOM,
+    boom,
+    cluster,
+    document,
+    node,
+    once,
+    plugin,
+    pod,
+    reserving,
+    with_profiles,
+)
 
 UNSUPPORTED = (
     'PreBindPreFlight P returned "Unschedulable", which is unsupported. '

@@ -6,7 +6,7 @@ from berth.framework.effects import ApiCall, WaitUntil, call
 from berth.framework.interface import PreBindPreFlightResult
 from berth.framework.status import SKIP, error, unschedulable
 from berth.testing.invariants import check
-from tests.support import cluster, document, node, plugin, pod
+from packages.scheduler.tests.support import cluster, document, node, plugin, pod
 
 BESIDE = PreBindPreFlightResult(allow_parallel=True)
 NEVER = 1e6

@@ -7,7 +7,7 @@ from berth.core.intake import ObjectEvent
 from berth.framework.effects import Bind, WaitUntil
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from berth.testing.invariants import check
-from tests.support import cluster, document, node, plugin, pod, requests_of
+from packages.scheduler.tests.support import cluster, document, node, plugin, pod, requests_of
 
 FORECASTS = {"NominatedNodeNameForExpectation": True}
 ONE_NODE = "0/1 nodes are available: 1 {}."

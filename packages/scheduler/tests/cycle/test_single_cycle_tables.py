@@ -20,7 +20,7 @@ from berth.framework.interface import PreFilterResult
 from berth.framework.status import SKIP, error, unresolvable, unschedulable
 from berth.runtime.acting.pod_status import patch_body
 from packages.scheduler.tests.extender.support import FAILS, FakeExtenders, keeping, listed
-from tests.support import plugin, requests_of, with_profiles
+from packages.scheduler.tests.support import plugin, requests_of, with_profiles
 
 A, B = "http://a.test", "http://b.test"
 FAKE = "Nodes failed the fake predicate"

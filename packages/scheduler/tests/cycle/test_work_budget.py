@@ -8,7 +8,7 @@ from berth.api.codec import decode
 from berth.cycle.instrument import Instrument
 from berth.framework.status import unschedulable
 from berth.testing.invariants import check
-from tests.support import cluster, document, node, plugin, pod
+from packages.scheduler.tests.support import cluster, document, node, plugin, pod
 
 LIMIT = 100_000
 

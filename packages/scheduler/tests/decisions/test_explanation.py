@@ -16,7 +16,7 @@ from berth.decisions.waits import pending_pod
 from berth.framework.events import Action, ClusterEvent
 from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
-from tests.support import plugin
+from packages.scheduler.tests.support import plugin
 
 
 def node(name, cpu="4", *, zone="a", taint=False):

@@ -12,7 +12,7 @@ from berth.decisions.fit import MAX_REPLICAS, fit
 from berth.decisions.fit_question import FitManifestError, read_question
 from berth.framework.effects import Bind, Request
 from berth.testing.invariants import check
-from tests.support import boom, cluster, node, plugin, pod
+from packages.scheduler.tests.support import boom, cluster, node, plugin, pod
 
 
 def a_pod(cpu="1", **spec):

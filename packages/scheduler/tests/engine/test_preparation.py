@@ -5,7 +5,7 @@ import pytest
 from berth.core.builders import make_service
 from berth.framework.status import SKIP
 from berth.state.pod_info import LABELS, REQUESTS
-from tests.support import cluster, document, node, plugin, pod
+from packages.scheduler.tests.support import cluster, document, node, plugin, pod
 
 PODS = 5
 A_SERVICE_COMES_BEFORE = 3

@@ -9,7 +9,7 @@ from berth.framework.interface import FilterColumn, PreFilterResult
 from berth.framework.promises import UNKNOWN, Dependency
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from berth.testing.invariants import check, check_memos
-from tests.support import document, once, plugin
+from packages.scheduler.tests.support import document, once, plugin
 
 
 def nodes(count=3, cpu="4"):

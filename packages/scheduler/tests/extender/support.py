@@ -3,7 +3,7 @@
 import msgspec
 
 from berth.framework.effects import ExtenderAnswer
-from tests.support import with_profiles
+from packages.scheduler.tests.support import with_profiles
 
 URL = "http://extender.test/api"
 

@@ -26,7 +26,7 @@ from berth.framework.telling import Figure
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.state.table import WritableNodeTable
-from tests.support import BOOM, boom, cluster, document, node, plugin, pod, with_profiles
+from packages.scheduler.tests.support import BOOM, boom, cluster, document, node, plugin, pod, with_profiles
 
 
 def table(count=3):

@@ -39,7 +39,7 @@ from berth.state.table import WritableNodeTable
 from berth.state.topology import RowCounts
 from berth.testing import VirtualCluster, make_node, make_pod
 from berth.testing.invariants import check
-from tests.support import with_profiles
+from packages.scheduler.tests.support import with_profiles
 
 MAPS = {
     "[]=": lambda found: found.__setitem__("new", "x"),

@@ -22,7 +22,7 @@ from berth.plugin import NodeView, PodInfo, unschedulable
 from berth.state.assumed import Assumptions
 from berth.state.objects import ObjectStore
 from berth.testing import VirtualCluster, make_node, make_pod
-from tests.support import plugin
+from packages.scheduler.tests.support import plugin
 
 CHANGES = {
     "[]=": lambda found: found.__setitem__("new", "x"),

@@ -21,7 +21,7 @@ from packages.scheduler.tests.groups.support import (
     reason,
     settle,
 )
-from tests.support import document, plugin
+from packages.scheduler.tests.support import document, plugin
 
 NO_GROUP = 'waiting for pods\'s pod group "g" to appear in scheduling queue'
 TOO_FEW_PLACED = "waiting for minCount pods from a gang to be scheduled"
@@ -207,7 +207,7 @@ def test_a_binding_that_fails_is_tried_again_with_the_others_bound():
 
 
 def test_a_bug_in_a_plugin_leaves_nothing_behind():
-    from tests.support import BOOM, boom, document, plugin
+    from packages.scheduler.tests.support import BOOM, boom, document, plugin
 
     broken = plugin("Broken", reserve=lambda _state, pod, _node: boom() if pod.name == "g-1" else None,
                     unreserve=lambda *_: None)  # fmt: skip

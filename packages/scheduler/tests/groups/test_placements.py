@@ -23,7 +23,7 @@ from packages.scheduler.tests.groups.support import (
     reason,
     settle,
 )
-from tests.support import document, plugin
+from packages.scheduler.tests.support import document, plugin
 
 GROUP = GroupKey("default", "g")
 

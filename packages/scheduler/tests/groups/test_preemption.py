@@ -23,7 +23,7 @@ from packages.scheduler.tests.groups.support import (
     reason,
     settle,
 )
-from tests.support import requests_of
+from packages.scheduler.tests.support import requests_of
 
 
 def running(name, on, cpu="1", priority=0):

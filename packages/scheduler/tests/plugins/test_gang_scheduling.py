@@ -115,7 +115,7 @@ def test_the_condition_that_the_scheduler_writes_itself_wakes_nobody():
 
 
 def test_with_the_gate_off_a_configured_plugin_does_nothing():
-    from tests.support import document
+    from packages.scheduler.tests.support import document
 
     found = cluster(node("n1"), member("g-0"), gates={}, config=document("GangScheduling")).run()
     assert found.nodes_of()["g-0"] == "n1"

@@ -11,7 +11,7 @@ from berth.core.builders import make_pod
 from berth.framework.status import Code, Status
 from berth.runtime.observing.cycle_log import SHORT_CIRCUITED, SchedulerLog, slow_cycle_lines
 from berth.runtime.observing.logs import as_text, level
-from tests.support import BOOM, boom, cluster, document, node, plugin, pod
+from packages.scheduler.tests.support import BOOM, boom, cluster, document, node, plugin, pod
 
 V1_20 = "v1.20"
 

@@ -9,7 +9,7 @@ from berth.extender import wire
 from berth.framework.status import error, unresolvable, unschedulable
 from berth.runtime.serving.extender_answers import UNKNOWN_NODE, AnswerError, ExtenderAnswers
 from berth.testing.invariants import decide
-from tests.support import plugin, with_profiles
+from packages.scheduler.tests.support import plugin, with_profiles
 
 
 def raw(builder):

@@ -17,7 +17,7 @@ from berth.state.queued_pod import QueuedPod
 from packages.scheduler.tests.plugins.dra.support import claim, device, device_class, resource_slice
 from packages.scheduler.tests.plugins.volumes.world import claim as volume_claim
 from packages.scheduler.tests.plugins.volumes.world import storage_class
-from tests.support import document, once, plugin
+from packages.scheduler.tests.support import document, once, plugin
 
 PROFILE = "default-scheduler"
 

@@ -14,7 +14,7 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.logs import level
 from packages.scheduler.tests.extender.support import FakeExtenders, listed
-from tests.support import plugin, with_profiles
+from packages.scheduler.tests.support import plugin, with_profiles
 
 EXTENDER = "http://192.168.60.89:8888/scheduler"
 POD = "nginx-deployment-85ff79dd56-972cg"

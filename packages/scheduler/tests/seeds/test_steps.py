@@ -1,6 +1,6 @@
 """Steps of the cycle that the pages describe, one by one, where no other test of the engine shows exactly that step.
 
-Source: pkg/scheduler/core/generic_scheduler.go of v1.18, as tests/seeds/README.md quotes it.
+Source: pkg/scheduler/core/generic_scheduler.go of v1.18, as packages/scheduler/tests/seeds/README.md quotes it.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth.framework.status import error, unresolvable, unschedulable
 from packages.scheduler.tests.extender.support import FakeExtenders
-from tests.support import cluster, document, node, plugin, pod, with_profiles
+from packages.scheduler.tests.support import cluster, document, node, plugin, pod, with_profiles
 
 V1_20, TODAY = "v1.20", "v1.36"
 

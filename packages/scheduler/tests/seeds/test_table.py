@@ -1,4 +1,4 @@
-"""tests/seeds/README.md is true: each function that it names exists, and ran in the test that it names."""
+"""`README.md` beside this is true: each function that it names exists, and ran in the test that it names."""
 
 import json
 import os

@@ -9,7 +9,7 @@ from berth.plugins.registry import in_tree_registry
 from berth.testing import VirtualCluster
 from berth_workbench.cases.cases import CaseError
 from berth_workbench.cases.decide import replay
-from tests.support import boom, document, plugin
+from packages.scheduler.tests.support import boom, document, plugin
 
 
 def case(objects, pods, **more):

@@ -28,7 +28,7 @@ from berth_workbench.simulation.node_changes import drain_node, set_unschedulabl
 from berth_workbench.simulation.site import Site
 from berth_workbench.traces.run import TraceRun
 from berth_workbench.traces.trace import JobStarts, NodeComes, PodShapeGiven, ServiceScales, TimedWorkload, TraceHeader
-from tests.support import with_profiles
+from packages.scheduler.tests.support import with_profiles
 
 KIND = "KubeSchedulerConfiguration"
 

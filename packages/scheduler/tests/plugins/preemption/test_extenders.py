@@ -7,7 +7,7 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import EvictPod
 from packages.scheduler.tests.extender.support import FAILS, FakeExtenders, configured, listed
 from packages.scheduler.tests.plugins.preemption.support import nodes, running
-from tests.support import requests_of
+from packages.scheduler.tests.support import requests_of
 
 A, B = "http://a.test", "http://b.test"
 

@@ -7,7 +7,7 @@ from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import ApiCall, Bind
 from packages.scheduler.tests.plugins.volumes.world import SELECTED, ZONE, claim, on, storage_class, volume
-from tests.support import requests_of
+from packages.scheduler.tests.support import requests_of
 
 NODE = make_node("n1").capacity(cpu="4", memory="8Gi", pods=10).label(ZONE, "a")
 STATIC = storage_class("static", "kubernetes.io/no-provisioner")

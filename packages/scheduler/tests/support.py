@@ -92,7 +92,7 @@ def boom(*_):
     raise RuntimeError("boom")
 
 
-BOOM = f"RuntimeError: boom (tests/support.py:{boom.__code__.co_firstlineno + 1})"
+BOOM = f"RuntimeError: boom (packages/scheduler/tests/support.py:{boom.__code__.co_firstlineno + 1})"
 """What is told of the exception, with its place."""
 
 
