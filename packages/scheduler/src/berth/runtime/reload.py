@@ -73,12 +73,10 @@ class ConfigFile(Collector):
         path: Path,
         load: Callable[[], SchedulerConfiguration],
         apply: Callable[[SchedulerConfiguration], Awaitable[list[str]]],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._path = path
         self._load = load
         self._apply = apply
-        self._sleep = sleep
         self._settled = self._seen = fingerprint(path)
         self._looking = asyncio.Lock()
         self.reloads = CounterTally(
@@ -92,7 +90,7 @@ class ConfigFile(Collector):
     async def run(self) -> None:
         """Look every few seconds, until cancelled."""
         while True:
-            await self._sleep(LOOK_EVERY_S)
+            await asyncio.sleep(LOOK_EVERY_S)
             await self.look()
 
     async def look(self, *, at_once: bool = False) -> None:
