@@ -115,7 +115,10 @@ def command(
     if not events:
         ahead = Lookahead(events=None, seconds=LOOKAHEAD_S)
         observing = observing._replace(lookahead=ahead, moment_s=MOMENT_S)
-        serve(Started(flags, context, 1, "", plugins, decision_log, recording), observing)
+        serve(
+            Started(flags=flags, context=context, plugins=plugins, decision_log=decision_log, recording=recording),
+            observing,
+        )
         return
     judged: list[Judgement] = []
     keeps = is_structured(output) and not reports

@@ -51,9 +51,9 @@ _log = logging.getLogger("berth.run")
 
 EXIT_FAILURE = 1
 MOST_SHARDS = 64
+"""Each scheduler looks at every shard's lease once a second or so."""
 PODS_A_CHECK = 1000
 """With `--check-promises` one attempt in so many is used for that."""
-"""Each scheduler looks at every shard's lease once a second or so."""
 
 LONGEST_WITHOUT_COLLECTION_S = 60.0
 """A scheduler that cannot read the cluster for so long has more failures behind it than objects."""
@@ -141,19 +141,30 @@ def command(
     pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served with TLS on --secure-port, to
     whoever the API server says may read them.
     """
-    serve(Started(flags, context, shards, tracing_config_file, plugins, decision_log, recording, check_promises))
+    serve(
+        Started(
+            flags=flags,
+            context=context,
+            plugins=plugins,
+            decision_log=decision_log,
+            recording=recording,
+            shards=shards,
+            tracing_config_file=tracing_config_file,
+            check_promises=check_promises,
+        )
+    )
 
 
-class Started(NamedTuple):
+class Started(msgspec.Struct, frozen=True, kw_only=True):
     """What was typed."""
 
     flags: SchedulerFlags
     context: str
-    shards: int
-    tracing_config_file: str
     plugins: tuple[str, ...]
     decision_log: DecisionLogOptions
     recording: RecordingOptions
+    shards: int = 1
+    tracing_config_file: str = ""
     check_promises: bool = False
 
 
@@ -169,36 +180,46 @@ def serve(started: Started, observing: "Observing | None" = None) -> None:
 def _serve(started: Started, observing: "Observing | None") -> None:
     from berth.runtime.observing import logs
 
-    flags, context, shards, tracing_config_file, plugins, decision_log, recording, check_promises = started
+    flags = started.flags
     logs.set_up(flags.get("logging-format", "text"), flags.verbosity)
-    registry, named = read_registry(plugins)
+    registry, named = read_registry(started.plugins)
     try:
         config = load_configuration(flags, named)
         if observing is not None:
             config = msgspec.structs.replace(config, leader_election=LeaderElection(leader_elect=False))
         if target := flags.get("write-config-to"):
             if config.client_connection.kubeconfig or flags.get("master", ""):
-                _access(config, flags, context)
+                _access(config, flags, started.context)
             _write_configuration(config, registry, Path(target))
             return
-        if shards > 1 and not config.leader_election.leader_elect:
+        if started.shards > 1 and not config.leader_election.leader_elect:
             raise _Unusable("--shards needs leader election: each shard is scheduled by whoever holds its lease")
-        access = _access(config, flags, context)
+        access = _access(config, flags, started.context)
         serving = flags.serving()
         reviewers = _reviewers(serving, access)
-        tracing = _tracing(tracing_config_file)
+        tracing = _tracing(started.tracing_config_file)
     except (ConfigError, _Unusable) as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     for warning in [*warnings_of(flags, config), *_warnings(config)]:
         warn(warning)
     tell_odd_plugins(config, registry, named)
     try:
-        with recording_to(recording) as build, asyncio.Runner(loop_factory=_event_loop) as runner:
-            build = partial(build, check_promises=PODS_A_CHECK) if check_promises else build
+        with recording_to(started.recording) as build, asyncio.Runner(loop_factory=_event_loop) as runner:
+            build = partial(build, check_promises=PODS_A_CHECK) if started.check_promises else build
             secure = Secure(serving, *reviewers, access.server)
-            kept = open_log(decision_log, state_directory(access.server))
-            setup = Setup(config, registry)
-            settings = RunSettings(setup, named, access, flags, secure, shards, tracing, build, kept, observing)
+            kept = open_log(started.decision_log, state_directory(access.server))
+            settings = RunSettings(
+                setup=Setup(config, registry),
+                named=named,
+                access=access,
+                flags=flags,
+                secure=secure,
+                shards=started.shards,
+                tracing=tracing,
+                build=build,
+                kept=kept,
+                observing=observing,
+            )
             runner.run(_run(settings))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
