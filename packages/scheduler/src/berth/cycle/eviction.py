@@ -45,9 +45,6 @@ from berth.state.nominator import Nominator
 from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 
-"""One eviction in progress: it yields effects, is sent their answers, and returns why it was refused, if it was."""
-
-
 IN_MEMORY = " (in kube-scheduler memory)."
 """What the event of a victim ends with that was not deleted."""
 AT_ONCE = 16

@@ -716,5 +716,5 @@ def run_score(
     totals = sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights)
     if all_kept or worked_out:
         return Scored(nodes, parts, totals)
-    np.putmask(totals, ~nodes.mask, UNRANKED)  # `_summed` has just made these, so no kept array is written to
+    np.putmask(totals, ~nodes.mask, UNRANKED)  # without a key, `total` has made these: no kept array is written to
     return Scored(nodes, parts, None, Ranking(totals))

@@ -1,7 +1,7 @@
 """What tuned weights give up that no measure tells: what pods and nodes prefer, as far as they state it.
 
 Where a plugin both filters and scores, its filter keeps what is required, whatever the weight. Its score serves what is
-preferred. There is no measure of how far that is kept, so `tuning` tells beside its best how many preferences count for
+preferred. There is no measure of how far that is kept, so `tune` tells beside its best how many preferences count for
 less there. What a score serves is documented upstream with each plugin.
 """
 

@@ -1,8 +1,8 @@
 """Where pods run, as a search moves them about and back: the scheduler's own cache and filters, without the queue.
 
 A board changes only what is counted on nodes. Nothing is evicted and nothing scheduled, so the search can take any move
-back; `restore` leaves the cluster as it was. Whether the scheduler follows a plan is proven later, on a cluster whose
-scheduler works (`proving`).
+back; `undo` leaves the cluster as it was. Whether the scheduler follows a plan is proven later, with the scheduler at
+work (`proof`).
 """
 
 from collections import Counter

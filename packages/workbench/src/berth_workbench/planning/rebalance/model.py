@@ -3,7 +3,7 @@
 The model knows no order of moves: it asks for the best placement that the moves could end in. It leaves out what it
 cannot say exactly (required affinity, plugins that it does not know, the order itself), and never forbids a placement
 that a valid plan could reach. So what it finds is a bound: where its placement can be reached by moves that the filters
-allow, that is the best plan, and where not, `forbid` takes it out and the search goes on (`optimizing`).
+allow, that is the best plan, and where not, `forbid` takes it out and the search goes on (`optimizer`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class SpreadModel(NamedTuple):
 
 
 class AssignmentModel:
-    """The model of one board; `solve` is done by `optimizing`."""
+    """The model of one board, which `optimizer` has solved."""
 
     def __init__(self, board: Board, goal: EmptyNodes | PlaceGuests, broken: frozenset[str]) -> None:
         """`broken` are the pods that break a rule at the start. Raises `StoppedError`, `ImportError`."""
