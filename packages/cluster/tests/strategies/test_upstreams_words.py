@@ -6,6 +6,7 @@ WarningsOnUpdate in pkg/registry/*/*/strategy.go, and apimachinery's pkg/api/val
 """
 
 import copy
+import json
 
 import pytest
 
@@ -15,6 +16,7 @@ from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.storage.field_managers import Writer
 from berth_cluster.strategies.names import VALUE_MESSAGE
 from packages.cluster.tests.objects import make_store
+from tests.conformance import api_answers
 
 TEMPLATE = {
     "metadata": {"labels": {"app": "a"}},
@@ -47,6 +49,19 @@ NOT_A_NAME = (
 
 UNKNOWN_RESOURCE = 'Invalid value: "other": must be a standard resource type or fully qualified'
 NO_STORAGE = "Required value: either minimum or maximum storage value is required, but neither was provided"
+
+
+async def asked(requests):
+    """What a server answers to requests about objects called x."""
+    records = []
+    for method, kind, obj in requests:
+        known = resource_of(kind)
+        prefix = f"/apis/{known.group}/{known.version}" if known.group else "/api/v1"
+        place = f"{prefix}/namespaces/default" if known.namespaced else prefix
+        path = f"{place}/{known.plural}{'/x' if method == 'PUT' else ''}"
+        records.append({"method": method, "path": path, "contentType": "application/json", "body": obj,
+                        "group": "", "status": 0, "unstable": True})  # fmt: skip
+    return [outcome.answer.body for outcome in await api_answers.play(records)]
 
 
 def changed(kind, path, value):
@@ -202,6 +217,36 @@ def test_a_cron_job_is_warned_of_the_pods_of_its_jobs():
             '"100m" is invalid, must be an integer'
         )
     ]
+
+
+NO_LABELS = "`selector` does not match template `labels`"
+NO_REQUESTS = {"Devices": {"Requests": [], "Constraints": None, "Config": None}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "said"),
+    [
+        ("Deployment", ("spec", "template", "metadata", "labels"), {},
+         f"spec.template.metadata.labels: Invalid value: {{}}: {NO_LABELS}"),
+        ("Deployment", ("spec", "template", "metadata", "labels"), None,
+         f"spec.template.metadata.labels: Invalid value: null: {NO_LABELS}"),
+        ("PersistentVolume", ("spec", "capacity"), {},
+         '[spec.capacity: Required value, spec.capacity: Unsupported value: {}: supported values: "storage"]'),
+    ],
+)  # fmt: skip
+async def test_what_is_empty_is_told_from_what_is_absent(kind, path, value, said):
+    """As Go's decoder does, whatever is stored in the end."""
+    answered = await asked([("POST", kind, changed(kind, path, value))])
+    assert answered[0]["message"].partition("is invalid: ")[2] == said
+
+
+async def test_what_is_empty_is_told_from_what_is_absent_in_a_whole_spec():
+    """The record `o11-108`: a ResourceClaim's spec, as Go writes it."""
+    claim = {"metadata": {"name": "x"}, **OBJECTS["ResourceClaim"]}
+    emptied = changed("ResourceClaim", ("spec", "devices", "requests"), [])
+    _made, refused = await asked([("POST", "ResourceClaim", claim), ("PUT", "ResourceClaim", emptied)])
+    shown = json.dumps(NO_REQUESTS, separators=(",", ":"))
+    assert refused["message"].partition("is invalid: ")[2] == f"spec: Invalid value: {shown}: field is immutable"
 
 
 RESOURCES = ("spec", "template", "spec", "containers", 0, "resources")

@@ -156,11 +156,13 @@ class FieldErrors:
     """Collects what is wrong with one object, field by field, and raises it as one 422.
 
     Only the first findings are kept, and each only in so many words: an object may have as many mistakes as fields.
+    `empties` are the empty lists and maps that were written, by their paths, which are shown as such and not as absent.
     """
 
-    __slots__ = ("_causes", "_left_out")
+    __slots__ = ("_causes", "_left_out", "empties")
 
-    def __init__(self) -> None:
+    def __init__(self, empties: Details | None = None) -> None:
+        self.empties: Details = empties or {}
         self._causes: list[Details] = []
         self._left_out = 0
 
@@ -184,6 +186,7 @@ class FieldErrors:
     def invalid(self, field: str, value: Any, why: str) -> None:
         """A field has an invalid value."""
         most = _MAX_CAUSE // 2 if isinstance(value, Raw) else _MAX_VALUE
+        value = self.empties.get(field) if value is None else value
         shown = "" if len(self._causes) >= MAX_CAUSES else _cut(_shown(value), most)
         why = f": {_cut(why, _MAX_CAUSE // 2)}" if why else ""
         self._add("FieldValueInvalid", field, f"Invalid value: {shown}{why}")
@@ -191,7 +194,7 @@ class FieldErrors:
     def unsupported(self, field: str, value: Any, allowed: tuple[str, ...]) -> None:
         """A field has a value outside its closed set, which is told in the order given."""
         names = ", ".join(f'"{name}"' for name in allowed)
-        shown = _cut(_shown(value), _MAX_VALUE)
+        shown = _cut(_shown(self.empties.get(field) if value is None else value), _MAX_VALUE)
         self._add("FieldValueNotSupported", field, f"Unsupported value: {shown}: supported values: {names}")
 
     def not_found(self, field: str, value: Any) -> None:

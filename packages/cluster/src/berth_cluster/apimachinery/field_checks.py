@@ -19,6 +19,7 @@ from berth_cluster.apimachinery.schema import SCALARS, UNCHECKED, ZEROS, Field, 
 
 QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 MAX_UNKNOWN = 100  # unknown fields that are told of
+MAX_EMPTIES = 100  # empty lists and maps that are told from absent ones
 MAX_SHOWN_KEY = 128
 # scalar -> Python types that JSON gives for it
 _JSON_TYPES: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
@@ -39,29 +40,34 @@ _JSON_TYPES: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
 _INTEGER_BITS = MappingProxyType({"int32": 32, "int64": 64, "IntOrString": 32})
 
 
-def unknown_fields(kind: ResourceType, obj: Object, *, partial: bool = False, complete: bool = True) -> list[str]:
+def unknown_fields(
+    kind: ResourceType, obj: Object, *, partial: bool = False, complete: bool = True, empties: Object | None = None
+) -> list[str]:
     """Refuse an object with values of the wrong type, drop unknown fields, and add those that are never left out.
 
-    What comes out says which fields are unknown. A `partial` object is a patch, to which nothing is done.
+    What comes out says which fields are unknown. A `partial` object is a patch, to which nothing is done. The lists and
+    maps that are dropped since they are empty are added to `empties`, by their paths: Go tells them from absent ones.
     """
     found = kind.undeclared(obj, partial=partial)
     if found is None:
         known = message_of(kind.group, kind.version, kind.kind)
         check = FieldCheck(kind.kind, kind.version, partial=partial, complete=complete)
         found = check.run(known, obj) if known is not None else []
+        if empties is not None:
+            empties.update(check.empties)
     return [f'unknown field "{path}"' for path in found]
 
 
-def check_types(kind: ResourceType, obj: Object, *, complete: bool = True) -> list[str]:
+def check_types(kind: ResourceType, obj: Object, *, complete: bool = True, empties: Object | None = None) -> list[str]:
     """The same, for a whole object."""
-    return unknown_fields(kind, obj, complete=complete)
+    return unknown_fields(kind, obj, complete=complete, empties=empties)
 
 
-def check_patched(kind: ResourceType, obj: Object) -> list[str]:
+def check_patched(kind: ResourceType, obj: Object, empties: Object | None = None) -> list[str]:
     """As `check_types`, for an object that a patch has produced: 422 with the object, as upstream."""
     shown = msgspec.json.encode(obj).decode()
     try:
-        return check_types(kind, obj)
+        return check_types(kind, obj, empties=empties)
     except UndecodableError as error:
         errors = FieldErrors()
         errors.invalid("patch", shown, error.why)
@@ -71,13 +77,14 @@ def check_patched(kind: ResourceType, obj: Object) -> list[str]:
 class FieldCheck:
     """The check of one object; `partial` says that it is a patch, in which directives and nulls have a meaning."""
 
-    __slots__ = ("_complete", "_kind", "_partial", "_version", "unknown")
+    __slots__ = ("_complete", "_kind", "_partial", "_version", "empties", "unknown")
 
     def __init__(self, kind: str, version: str, *, partial: bool = False, complete: bool = True) -> None:
         self._complete = complete
         self._kind = kind
         self._version = version
         self._partial = partial
+        self.empties: Object = {}
         self.unknown: list[str] = []
 
     def run(self, known: Message, obj: Object) -> list[str]:
@@ -105,6 +112,8 @@ class FieldCheck:
                 kept = self._field(known, field, value, _Place(at, field))
                 if field.is_omitted(kept) and not self._partial:
                     dropped.append(key)
+                    if (field.is_list or field.is_map) and len(self.empties) < MAX_EMPTIES:
+                        self.empties[_path(_Place(at, field))] = kept
                 elif kept is not value:
                     obj[key] = kept
         if self._partial:

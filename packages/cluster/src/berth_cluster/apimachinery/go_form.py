@@ -7,12 +7,15 @@ the order is another, or fields stand elsewhere.
 import difflib
 import json
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from berth_cluster.apimachinery.errors import Raw
 from berth_cluster.apimachinery.schema import ZEROS, Json, Message, message
 
 _ODD_NAMES = MappingProxyType({"cephfs": "CephFS", "storageos": "StorageOS"})
+_NONE: MappingProxyType[str, Any] = MappingProxyType({})
 MAX_LINES = 2000  # of an object that is compared line by line
 _INITIALS = re.compile(
     "(?:api|aws|ca|csi|dns|fc|fs|gce|grpc|http|id|ip|iqn|iscsi|nfs|os|pid|rbd|se|tcp|tty|uid|url)(?=[A-Z]|$)"
@@ -53,22 +56,23 @@ _ORDER = MappingProxyType(
 )
 
 
-def in_go(name: str, value: Json) -> Raw:
-    """An object of the type of that name, in one line."""
-    return Raw(json.dumps(_in_go(message(name), value), separators=(",", ":"), ensure_ascii=False))
+def in_go(name: str, value: Json, field: str = "", empties: Mapping[str, Any] = _NONE) -> Raw:
+    """An object of the type of that name, in one line; `field` is where it is, for those of the `empties` in it."""
+    return Raw(json.dumps(_in_go(message(name), value, field, empties), separators=(",", ":"), ensure_ascii=False))
 
 
-def difference(name: str, old: Json, new: Json) -> str:
+def difference(name: str, old: Json, new: Json, field: str = "", empties: Mapping[str, Any] = _NONE) -> str:
     """What differs between two objects of a type, as lines with some context; empty where there is too much of them."""
     was, now = (
-        json.dumps(_in_go(message(name), each), indent=1, ensure_ascii=False).splitlines() for each in (old, new)
+        json.dumps(_in_go(message(name), each, field, held), indent=1, ensure_ascii=False).splitlines()
+        for each, held in ((old, _NONE), (new, empties))
     )
     if max(len(was), len(now)) > MAX_LINES:
         return ""
     return "".join(f"{line}\n" for line in [*difflib.unified_diff(was, now, n=3, lineterm="")][2:])
 
 
-def _in_go(known: Message, value: Json) -> Json:
+def _in_go(known: Message, value: Json, at: str, empties: Mapping[str, Any]) -> Json:
     if known.name.startswith("meta."):  # which there is in one form only
         return value
     if known.name == _POD:
@@ -77,13 +81,15 @@ def _in_go(known: Message, value: Json) -> Json:
     shown: Json = {}
     for name in _names(known):
         field = known.fields.get(name) or message(_POD).fields[name]
-        found = value.get(name)
-        if found is None:
+        found, place = value.get(name), f"{at}.{name}"
+        if found is None and place in empties:
+            found = empties[place]
+        elif found is None:
             found = None if field.is_pointer or field.is_list or field.is_map else _ZEROS.get(field.type)
         elif not field.is_scalar and isinstance(found, list):
-            found = [_in_go(message(field.type), one) for one in found]
+            found = [_in_go(message(field.type), one, f"{place}[{index}]", empties) for index, one in enumerate(found)]
         elif not field.is_scalar and isinstance(found, dict) and not field.is_map:
-            found = _in_go(message(field.type), found)
+            found = _in_go(message(field.type), found, place, empties)
         shown[_name(name)] = found
     return shown
 

@@ -16,6 +16,7 @@ from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message
 from berth_cluster.serving.negotiation import decode_body, repeated_keys
 from berth_cluster.serving.requests import whole
+from berth_cluster.storage.field_managers import Writer
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -49,13 +50,13 @@ def _checked(obj: Object, type_name: str) -> Object:
     return obj
 
 
-async def read_body(kind: ResourceType, request: web.BaseRequest, warnings: list[str], subresource: str = "") -> Object:
-    """An object of a kind; adds warnings about fields that it does not have."""
+async def read_body(kind: ResourceType, request: web.BaseRequest, writer: Writer, subresource: str = "") -> Object:
+    """An object of a kind; the writer gets warnings about fields that it does not have."""
     value, body = await _read_json(request, kind.kind)
     obj = _object(value, kind.kind)
     if subresource != "scale":
         _check_type(kind, obj)
-        warnings += _check_fields(kind, obj, body, request)
+        writer.warnings.extend(_check_fields(kind, obj, body, request, empties=writer.empties))
     return obj
 
 
@@ -64,17 +65,23 @@ def is_apply(content_type: str) -> bool:
     return content_type.startswith("application/apply-patch")
 
 
-async def read_patch(kind: ResourceType, request: web.BaseRequest, warnings: list[str], subresource: str = "") -> Any:
-    """A patch; adds warnings about fields that the kind does not have."""
+async def read_patch(kind: ResourceType, request: web.BaseRequest, writer: Writer, subresource: str = "") -> Any:
+    """A patch; the writer gets warnings about fields that the kind does not have."""
     patch, body = await _read_json(request, "patch")
     if subresource != "scale" and isinstance(patch, dict):
         with contextlib.suppress(UndecodableError):  # which is said of the object that the patch makes
-            warnings += _check_fields(kind, patch, body, request, partial=True)
+            writer.warnings.extend(_check_fields(kind, patch, body, request, partial=True))
     return patch
 
 
 def _check_fields(
-    kind: ResourceType, obj: Object, body: bytes, request: web.BaseRequest, *, partial: bool = False
+    kind: ResourceType,
+    obj: Object,
+    body: bytes,
+    request: web.BaseRequest,
+    *,
+    partial: bool = False,
+    empties: Object | None = None,
 ) -> list[str]:
     """Unknown and duplicate fields: an error, a warning or nothing, as the request's `fieldValidation` says."""
     wanted = request.query.get("fieldValidation", "Warn")
@@ -87,7 +94,7 @@ def _check_fields(
     is_yaml = "yaml" in request.headers.get("Content-Type", "")
     repeated = repeated_fields(body, obj) if is_told and not is_yaml else []  # before `obj` is pruned
     # What is applied has to have the fields of its type, whatever the request says (see `field_managers`).
-    found = [] if applies else unknown_fields(kind, obj, partial=partial)
+    found = [] if applies else unknown_fields(kind, obj, partial=partial, empties=empties)
     found.extend(f'duplicate field "{path}"' for path in repeated)
     if is_told and is_yaml:
         repeated = repeated_keys(body)

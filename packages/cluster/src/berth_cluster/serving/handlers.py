@@ -212,7 +212,7 @@ class Handlers:
         if method == "PUT" and target.subresource in ("binding", "eviction"):
             raise method_not_allowed()
         read = read_patch if method == "PATCH" else read_body
-        body = await read(kind, request, writer.warnings, target.subresource)
+        body = await read(kind, request, writer, target.subresource)
         if method == "PATCH" and is_apply(content_type):
             return self._apply(kind, target, request, body, writer)
         place, store = (kind, target.namespace, target.name), self._store
@@ -243,7 +243,7 @@ class Handlers:
             if target.subresource:
                 raise not_found(kind.plural, kind.group, target.name)
             applied["metadata"] = {**(applied.get("metadata") or {}), "name": target.name}
-            check_types(kind, applied)
+            check_types(kind, applied, empties=writer.empties)
             made = self._store.create(kind, target.namespace, applied, dry_run=dry_run, writer=writer)
             return self._answer(kind, made, request, 201)
         merged = self._store.apply(
@@ -310,4 +310,4 @@ class Handlers:
 def _writer(kind: ResourceType, request: web.BaseRequest, warnings: list[str]) -> Writer:
     """The client, under the name that it gives itself, or that of its program."""
     program = request.headers.get("User-Agent", "").partition("/")[0]
-    return Writer(request.query.get("fieldManager") or program or "unknown", kind.api_version, warnings)
+    return Writer(request.query.get("fieldManager") or program or "unknown", kind.api_version, warnings, empties={})

@@ -47,6 +47,7 @@ class Writer(NamedTuple):
     is_apply: bool = False
     force: bool = False
     permit: Permit | None = None
+    empties: dict[str, Any] | None = None  # empty lists and maps of what is written, by their paths
 
     @property
     def identity(self) -> Owner:

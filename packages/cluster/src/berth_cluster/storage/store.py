@@ -246,7 +246,7 @@ class Store:
         strategy.prepare_create(new, self)
         if writer is not None and writer.permit is not None:
             writer.permit(kind, new, None)
-        strategy.validate_create(kind, new)
+        strategy.validate_create(kind, new, None if writer is None else writer.empties)
         strategy.admit(new, self)
         if writer is not None:
             writer.warnings.extend((*strategy.warnings(new), *self.idle.get(kind.key, ())))
@@ -302,7 +302,7 @@ class Store:
         accepted = kind.custom.patch_types if isinstance(kind, CustomType) else PATCH_TYPES
         mine = _decode(_encode(patch)) if writer is None else patch  # parts of it become parts of the stored object
         patched = apply_patch(own(current), mine, content_type, accepted)
-        unknown = check_patched(kind, patched)
+        unknown = check_patched(kind, patched, None if writer is None else writer.empties)
         if writer is not None and isinstance(patch, list):  # other patches are checked for fields where they come in
             writer.warnings.extend(unknown)
         return _shown(kind, self._write(kind, entry, _stored(kind, patched), subresource, dry_run, writer))
@@ -505,7 +505,7 @@ class Store:
         strategy.prepare_update(new, entry.obj, subresource, self)
         if permit is not None:
             permit(kind, new, entry.obj)
-        strategy.validate_update(kind, new, entry.obj, subresource)
+        strategy.validate_update(kind, new, entry.obj, subresource, None if writer is None else writer.empties)
         if strategy.change_admission is not None and not subresource:
             strategy.change_admission(new, entry.obj, self)
         # A write that changes nothing is no write, as upstream: no new resourceVersion, no event. The caller may have

@@ -138,9 +138,9 @@ class RESTStrategy:
         """Report what is wrong with the name."""
         self.name(obj["metadata"]["name"], "metadata.name", errors)
 
-    def validate_create(self, kind: ResourceType, obj: Object) -> None:
-        """Refuse a new object that is invalid."""
-        errors = FieldErrors()
+    def validate_create(self, kind: ResourceType, obj: Object, empties: Object | None = None) -> None:
+        """Refuse a new object that is invalid; `empties` are the empty lists and maps that its maker wrote."""
+        errors = FieldErrors(empties)
         meta = obj["metadata"]
         if meta["name"]:
             self.check_name(obj, errors)
@@ -150,11 +150,13 @@ class RESTStrategy:
         self.check(obj, "", errors)
         errors.raise_for(kind.kind, kind.group, meta["name"])
 
-    def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
+    def validate_update(
+        self, kind: ResourceType, new: Object, old: Object, subresource: str, empties: Object | None = None
+    ) -> None:
         """Refuse an invalid update. Subresources are not checked here: status is the controllers' own."""
         if subresource:
             return
-        errors = FieldErrors()
+        errors = FieldErrors(empties)
         names.check_meta(new["metadata"], errors)
         errors.repeat(_META_CHECKS.get(kind.plural, 3))
         self.check_update(new, old, errors)

@@ -83,9 +83,11 @@ class NodeStrategy(RESTStrategy):
         spec = {key: value for key, value in old["spec"].items() if key != "taints"}
         new["spec"] = {**spec, "taints": kept} if kept else spec
 
-    def validate_update(self, kind: Any, new: Object, old: Object, subresource: str) -> None:
+    def validate_update(
+        self, kind: Any, new: Object, old: Object, subresource: str, empties: Object | None = None
+    ) -> None:
         """Amounts are checked in status updates too: every reader of nodes trusts them."""
-        super().validate_update(kind, new, old, "")
+        super().validate_update(kind, new, old, "", empties)
 
 
 _TAINT = both(always("key", names.check_key), may("value", names.check_value), chosen("effect", *EFFECTS))

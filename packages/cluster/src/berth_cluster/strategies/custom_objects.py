@@ -31,7 +31,9 @@ class CustomObjectStrategy(RESTStrategy):
         """Prune and set defaults."""
         self._version.complete(new)
 
-    def validate_update(self, kind: ResourceType, new: Object, old: Object, _subresource: str) -> None:
+    def validate_update(
+        self, kind: ResourceType, new: Object, old: Object, _subresource: str, _empties: Object | None = None
+    ) -> None:
         """The schema, with the former object for rules about changes; for the status, too."""
         errors = FieldErrors()
         names.check_labels(new["metadata"].get("labels"), "metadata.labels", errors)

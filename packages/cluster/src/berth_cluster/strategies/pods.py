@@ -74,20 +74,22 @@ class PodStrategy(RESTStrategy):
             default_from_limits(new["spec"])
             add_default_tolerations(new["spec"])
 
-    def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
+    def validate_update(
+        self, kind: ResourceType, new: Object, old: Object, subresource: str, empties: Object | None = None
+    ) -> None:
         """A resize has rules of its own, and so has adding ephemeral containers."""
         changes = {"resize": check_resize, EPHEMERAL: check_additions}
         if subresource not in changes:
-            super().validate_update(kind, new, old, subresource)
+            super().validate_update(kind, new, old, subresource, empties)
             return
         errors = FieldErrors()
         self.check(new, "", errors)
         changes[subresource](new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
 
-    def validate_create(self, kind: ResourceType, obj: Object) -> None:
+    def validate_create(self, kind: ResourceType, obj: Object, empties: Object | None = None) -> None:
         """Ephemeral containers are for pods that are there."""
-        super().validate_create(kind, obj)
+        super().validate_create(kind, obj, empties)
         if obj["spec"].get(SECTION):
             errors = FieldErrors()
             errors.forbidden(f"spec.{SECTION}", "cannot be set on create")
@@ -112,7 +114,8 @@ class PodStrategy(RESTStrategy):
             errors.invalid("spec.nodeSelector", now.get("nodeSelector"), why)
         wanted = _with_what_may_change(was, now)
         if wanted != was:
-            errors.forbidden("spec", f"{IMMUTABLE_MESSAGE}\n{difference('core.v1.PodSpec', was, wanted)}")
+            changed = difference("core.v1.PodSpec", was, wanted, "spec", errors.empties)
+            errors.forbidden("spec", f"{IMMUTABLE_MESSAGE}\n{changed}")
 
 
 def _gated_condition(view: ClusterView) -> Object:

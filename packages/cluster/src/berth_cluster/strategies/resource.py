@@ -99,7 +99,7 @@ _DEVICES = both(
 def _keep_spec(new: Object, old: Object, errors: FieldErrors) -> None:
     """A claim's spec never changes, since devices have been chosen by it."""
     if new.get("spec") != old.get("spec"):
-        errors.invalid("spec", in_go("resource.v1.ResourceClaimSpec", new["spec"]), IMMUTABLE)
+        errors.invalid("spec", in_go("resource.v1.ResourceClaimSpec", new["spec"], "spec", errors.empties), IMMUTABLE)
 
 
 def device_claim(path: str) -> RESTStrategy:

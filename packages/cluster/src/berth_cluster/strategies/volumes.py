@@ -124,7 +124,7 @@ def _keep_claim(new: Object, old: Object, errors: FieldErrors) -> None:
         now["resources"] = {**now["resources"], "requests": {**now["resources"]["requests"], "storage": before}}
         now.pop("volumeAttributesClassName", None), was.pop("volumeAttributesClassName", None)
     if now != was:
-        changed = difference("core.v1.PersistentVolumeClaimSpec", was, now)
+        changed = difference("core.v1.PersistentVolumeClaimSpec", was, now, "spec", errors.empties)
         errors.forbidden("spec", f"{_CLAIM_IMMUTABLE}\n{changed}")
     if parse(size) < parse(before) and parse(size) <= parse(value_at(old, "status.capacity.storage") or 0):
         errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")

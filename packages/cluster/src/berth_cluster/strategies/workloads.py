@@ -327,7 +327,8 @@ def _keep_job(new: Object, old: Object, errors: FieldErrors) -> None:
     unchanged(("spec.selector",), new, old, errors)
     is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
     if _fixed_template(now, is_waiting) != _fixed_template(was, is_waiting):
-        shown = in_go("core.v1.PodSpec", now["template"].get("spec") or {})
+        field = "spec.template.spec"
+        shown = in_go("core.v1.PodSpec", now["template"].get("spec") or {}, field, errors.empties)
         errors.invalid("spec.template.spec", shown, IMMUTABLE)
     unchanged(("spec.completionMode",), new, old, errors)
 
