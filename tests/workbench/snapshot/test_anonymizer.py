@@ -241,6 +241,7 @@ WORDS_OF = {
     "phase": "Running", "status": "True", "qosClass": "Burstable", "resize": "Deferred", "operatingSystem": "linux",
     "architecture": "amd64", "allocationMode": "All", "disruptionMode": "Pod", "completedIndexes": "1-3",
     "failedIndexes": "4", "resource": "pods", "accessModes": "ReadWriteOnce", "version": "1.2.3",
+    "operations": "CREATE", "scope": "Namespaced", "validationActions": "Deny",
 }  # fmt: skip
 
 

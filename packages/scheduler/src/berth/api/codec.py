@@ -95,14 +95,15 @@ def _decode(struct: type[Struct], document: bytes | Mapping[str, Any]) -> Struct
     except msgspec.ValidationError:
         # Go writes nil slices and maps without omitempty as null; reading them as absent is worth a second pass.
         parsed = document if isinstance(document, Mapping) else msgspec.json.decode(document)
-        return msgspec.convert(_without_nulls(parsed), struct)
+        return msgspec.convert(without_nulls(parsed), struct)
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Return a JSON value without the fields that are null."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [without_nulls(item) for item in value]
     return value
 
 

@@ -57,6 +57,7 @@ def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "
     from berth.api.node import PriorityClass
     from berth.api.pod import Pod
     from berth.core.intake import ObjectEvent
+    from berth_workbench.planning.dynamic_admission import unasked_about
     from berth_workbench.simulation.admission import OF_ADMISSION, admission_over, with_priority
     from berth_workbench.simulation.followed import take_followed
 
@@ -80,13 +81,17 @@ def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "
             elif is_pending(each):
                 pending.append(each)
         take_followed(snapshot.documents, core.resources, take)
-    given = take_followed(read_manifests(manifests), core.resources, take)
+    documents = read_manifests(manifests)
+    given = take_followed(documents, core.resources, take)
     if manifests:
         for each in pending:  # pods that preempted hold on to their room, as nominated pods do
             if each.status.nominated_node_name:
                 take(each)
         admission = admission_over(there, snapshot.of(*OF_ADMISSION))
-        return [_completed(admission, each) for each in _pods(given)]
+        asked = [_completed(admission, each) for each in _pods(given)]
+        for note in unasked_about(snapshot, documents):
+            warn(note)
+        return asked
     if gated:
         warn(f"{gated} pod{'s are' if gated > 1 else ' is'} gated, and not decided about")
     asked = [with_priority(each, classes, is_stored=True) for each in pending]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from berth.api.user_error import UserError
 from berth.cli.chosen_pods import chosen_by
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from berth_workbench.simulation.cluster import SimulatedCluster
     from berth_workbench.simulation.site import Site
     from berth_workbench.simulation.watch import WorkWatch
+    from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
 ASKED_OF_SCHEDULERS = (
@@ -211,6 +213,7 @@ def _tell(
     output: Output,
     watch: "WorkWatch",
 ) -> None:
+    from berth_workbench.planning.dynamic_admission import unasked_about
     from berth_workbench.planning.ends import KnownEnds
     from berth_workbench.planning.help.all_pending import stay_pending
     from berth_workbench.planning.help.result import Help
@@ -222,8 +225,11 @@ def _tell(
     site = Site.of(snapshot, setup, watch=watch)
     cluster = site.cluster
     asked: Sequence[Pod | Help]
+    notes: tuple[str, ...] = ()
     if manifests:
-        asked = list(_of_manifests(cluster, snapshot, manifests, namespace or "default"))
+        documents = read_manifests(manifests, namespace or "default")
+        asked = list(_of_manifests(cluster, snapshot, documents, " ".join(manifests), namespace or "default"))
+        notes = unasked_about(snapshot, documents, namespace or "default")
     elif pods:
         asked = [_of(site, pod, namespace or "default") for pod in pods]
     else:
@@ -234,9 +240,10 @@ def _tell(
         one = asked[number]
         if isinstance(one, Help):
             return one
-        return what_would_help(
+        found = what_would_help(
             cluster, one, documents=snapshot.documents, is_there=not manifests, ending=ending, watch=watch.within()
         )
+        return msgspec.structs.replace(found, notes=(*found.notes, *notes)) if notes else found
 
     if not is_structured(output):
         tell_assumed(assumed)
@@ -329,7 +336,7 @@ def _refusal(site: "Site", kind: str, key: str, made: int) -> str:
 
 
 def _of_manifests(
-    cluster: "SimulatedCluster", snapshot: "Snapshot", manifests: Sequence[str], namespace: str
+    cluster: "SimulatedCluster", snapshot: "Snapshot", documents: "Sequence[Document]", files: str, namespace: str
 ) -> "Iterator[Pod]":
     """Yield a pod for each pod and each workload of manifests; what goes with them is put into the cluster."""
     from berth_workbench.planning.help.group import groups_of
@@ -337,12 +344,12 @@ def _of_manifests(
 
     templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
     nodes = tuple(cluster.nodes.values())
-    expansion = expand(read_manifests(manifests, namespace), nodes=nodes, templates=templates, namespace=namespace)
+    expansion = expand(documents, nodes=nodes, templates=templates, namespace=namespace)
     cluster.add(expansion.objects)
     for name in expansion.passed_over:
         warn(f"{name} does not matter to decisions, and is passed over")
     if not expansion.pods:
-        raise click.ClickException(f"-f {' '.join(manifests)}: no pod and no workload in it")
+        raise click.ClickException(f"-f {files}: no pod and no workload in it")
     known = set(groups_of(cluster, cluster.pods.values()))
     for owner, pods in groups_of(cluster, expansion.pods).items():
         if owner not in known:  # of one that the cluster has, a pod more is asked about
@@ -352,6 +359,6 @@ def _of_manifests(
             why = cluster.refused[refused[0].key].why
             what = f"the API server refuses {len(refused)} of the {len(pods)} pods, of which {refused[0].key}: {why}"
             if len(refused) == len(pods):
-                raise click.ClickException(f"-f {' '.join(manifests)}: {what}")
+                raise click.ClickException(f"-f {files}: {what}")
             warn(what)
         yield next(pod for pod in pods if pod.key not in cluster.refused)

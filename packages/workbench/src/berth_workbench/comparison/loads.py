@@ -16,6 +16,7 @@ from berth.api.meta import Struct
 from berth.api.node import Node, PriorityClass
 from berth.api.pod import Pod, PodStatus
 from berth.framework.setup import Setup
+from berth_workbench.planning.dynamic_admission import unasked_about
 from berth_workbench.planning.scenario import APPLY
 from berth_workbench.simulation.admission import OF_ADMISSION, AdmissionGate, admission_over, with_priority
 from berth_workbench.simulation.budgets import follows_its_node
@@ -47,6 +48,8 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     """Manifests that the scheduler does not read by itself: what plugins follow, and workloads for the steps."""
     refused: dict[str, int] = {}
     """How many pods of the manifests the API server does not let be made, by the reason."""
+    notes: tuple[str, ...] = ()
+    """What has to be known to read an answer about it; no run depends on that, so it is not packed."""
 
     @classmethod
     @uncollected()
@@ -108,7 +111,8 @@ class ClusterLoad(msgspec.Struct, frozen=True):
                 refused[f"refused by the API server: {why}"] += 1
             else:
                 pending.append(new)
-        return cls(tuple(standing), tuple(pending), changes, tuple(others), dict(refused))
+        notes = unasked_about(snapshot, documents)
+        return cls(tuple(standing), tuple(pending), changes, tuple(others), dict(refused), notes)
 
     def stand(self, configuration: Setup, watch: WorkWatch = UNWATCHED, *, memos: bool = True) -> SimulatedCluster:
         """Return a cluster with everything that is there, what the configuration's plugins follow included.
@@ -167,6 +171,11 @@ class DrawnLoad(msgspec.Struct, frozen=True):
 
 
 Load = ClusterLoad | TimedWorkload | DrawnLoad
+
+
+def notes_of(load: Load) -> tuple[str, ...]:
+    """Return what has to be known to read an answer about a load."""
+    return load.notes if isinstance(load, ClusterLoad) else ()
 
 
 _ENCODE = msgspec.json.Encoder().encode

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from berth.api.pod import Pod
+from berth_workbench.planning.dynamic_admission import unasked
 from berth_workbench.planning.more_nodes import (
     Cheapest,
     MoreNodes,
@@ -110,7 +111,8 @@ def autoscale_of(
     site.settle()
     take_steps(site, situation.steps, situation.namespace)
     local = local_volumes(situation.snapshot.documents)
-    return autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most, local=local, watch=watch)
+    found = autoscale(site, groups, used_at_most=used_at_most, tried_at_most=tried_at_most, local=local, watch=watch)
+    return msgspec.structs.replace(found, notes=(*found.notes, *unasked(situation)))
 
 
 def autoscale(

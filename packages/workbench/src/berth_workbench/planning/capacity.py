@@ -28,6 +28,7 @@ from berth.framework.status import Status, unschedulable
 from berth.state.objects import key_of
 from berth.state.pod_groups import POD_GROUP
 from berth.state.pod_info import PodInfo
+from berth_workbench.planning.dynamic_admission import unasked
 from berth_workbench.planning.shapes import AskedShape, asked_by
 from berth_workbench.simulation.admission import AdmissionGate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
@@ -194,15 +195,15 @@ def capacity_after(
         site.settle()
     for step in steps:
         take_step(site, step, namespace)
-    documents = cluster.admission.take(cluster.add_followed(documents, namespace), namespace)
+    given = cluster.admission.take(cluster.add_followed(documents, namespace), namespace)
     groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
-    note_manifests(site, [WorkloadManifest(each, namespace) for each in documents if each.kind in POD_MAKERS])
+    note_manifests(site, [WorkloadManifest(each, namespace) for each in given if each.kind in POD_MAKERS])
     refuse_awaited(site)
-    asked = asked_by(documents, templates=site.templates, groups=groups, namespace=namespace, replicas=site.replicas)
+    asked = asked_by(given, templates=site.templates, groups=groups, namespace=namespace, replicas=site.replicas)
     cluster.create(obj for obj in asked.objects if _name_of(obj) not in cluster.objects)
     found = capacity(cluster, asked.shapes, pool_label=pool_label, at_most=at_most, watch=watch)
     circles = tuple(f"{pod} {AGAIN_AND_AGAIN.format(by=by)}" for pod, by in cluster.circles)
-    return msgspec.structs.replace(found, notes=(*found.notes, *circles))
+    return msgspec.structs.replace(found, notes=(*found.notes, *circles, *unasked(situation, documents)))
 
 
 def _gang_size(cluster: SimulatedCluster, shape: AskedShape) -> int | None:

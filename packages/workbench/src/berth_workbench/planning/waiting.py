@@ -19,6 +19,7 @@ from berth.core.intake import FINISHED_PHASES
 from berth.core.questions import judge
 from berth.decisions.reasons import in_our_words
 from berth.state.pod_info import PodShape
+from berth_workbench.planning.dynamic_admission import unasked
 from berth_workbench.planning.ends import EndsBy, KnownEnds, timestamp
 from berth_workbench.planning.whatif import natural, what_holds, why_pending
 from berth_workbench.simulation.budgets import follows_its_node
@@ -131,7 +132,8 @@ def waits_of(
             found = f"runs on {there.spec.node_name}" if there is not None else "is not there"
             raise ChangeError(f"pod {name} {found}; only pending pods wait")
     ends.start_jobs(cluster.of(Pod), now)
-    return _answered(site, ends, now, list(names) or sorted(pending), within_s, watch)
+    answered = _answered(site, ends, now, list(names) or sorted(pending), within_s, watch)
+    return msgspec.structs.replace(answered, notes=(*answered.notes, *unasked(situation)))
 
 
 def _now(snapshot: Snapshot, cluster: SimulatedCluster) -> float:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
+from berth_workbench.planning.dynamic_admission import unasked
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
@@ -142,7 +143,8 @@ def what_if(situation: Situation, pool_label: str = "", watch: WorkWatch = UNWAT
     `ChangeError`, `StuckError`, `StoppedError` where the cluster is not loaded yet, and ValueError for a pod whose
     PriorityClass is not there.
     """
-    return WhatIfRun(situation.untouched(watch), pool_label).run(situation.steps, situation.namespace)
+    run = WhatIfRun(situation.untouched(watch), pool_label)
+    return run.run(situation.steps, situation.namespace, unasked(situation))
 
 
 class WhatIfRun:
@@ -166,8 +168,8 @@ class WhatIfRun:
         self._steps: list[StepOutcome] = []
         self._notes: list[str] = [EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else []
 
-    def run(self, steps: Sequence[Step], namespace: str = "default") -> WhatIfResult:
-        """Carry the steps out, and return what came of them."""
+    def run(self, steps: Sequence[Step], namespace: str = "default", notes: Iterable[str] = ()) -> WhatIfResult:
+        """Carry the steps out, and return what came of them, with further notes."""
         is_complete = True
         words = "place what is pending"
         try:
@@ -185,7 +187,7 @@ class WhatIfRun:
             is_complete = False
             self._note_step(words)
             self._notes.append(f"stopped in the middle of: {words}")
-        return self._result(is_complete)
+        return self._result(is_complete, tuple(notes))
 
     def _note_passed_over(self, names: Sequence[str]) -> None:
         if names:
@@ -221,7 +223,7 @@ class WhatIfRun:
 
     # -- the result --------------------------------------------------------------------------------------------------
 
-    def _result(self, is_complete: bool) -> WhatIfResult:
+    def _result(self, is_complete: bool, notes: tuple[str, ...]) -> WhatIfResult:
         outcomes = tuple(sorted(self._outcomes(), key=lambda each: natural(each.pod)))
         gangs = tuple(
             GangOutcome(each.key, each.needed, len(each.members), each.placed)
@@ -250,6 +252,7 @@ class WhatIfRun:
                 *missing_resources(self._cluster, pending_pods(self._cluster)),
                 *self._kept_rooms(),
                 *self._cluster.admission.unchecked(each.pod.partition("/")[0] for each in outcomes if each.is_new),
+                *notes,
             ),
             is_complete=is_complete,
             gone=self._gone(),

@@ -10,7 +10,7 @@ from berth.agreement.report import FigureCompared
 from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth_workbench.comparison.comparison import ConfigurationsCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.comparison.loads import Load
+from berth_workbench.comparison.loads import Load, notes_of
 from berth_workbench.questions.question import NamedThings, Question
 from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.showing.figures import SHARES, in_words, shown_figure
@@ -36,7 +36,8 @@ class CompareRequest(msgspec.Struct, frozen=True):
 def answer(_situation: Situation | None, request: CompareRequest, watch: WorkWatch) -> ConfigurationsCompared:
     """Have both place the same pods; the load is all there is, whatever the situation."""
     seeds = range(request.seeds)
-    return compare(request.load, request.a, request.b, seeds=seeds, prices=request.prices, watch=watch)
+    found = compare(request.load, request.a, request.b, seeds=seeds, prices=request.prices, watch=watch)
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes_of(request.load)))
 
 
 def told(found: ConfigurationsCompared) -> Iterator[Section]:

@@ -9,7 +9,7 @@ import msgspec
 
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.executors import workers
-from berth_workbench.comparison.loads import Load, hash_of, packed
+from berth_workbench.comparison.loads import Load, hash_of, notes_of, packed
 from berth_workbench.comparison.objectives import Objective
 from berth_workbench.comparison.results import ResultsDirectory
 from berth_workbench.comparison.settings import SettingSpace
@@ -55,7 +55,8 @@ def answer(_situation: Situation | None, request: TuneRequest, watch: WorkWatch)
         kept = ResultsDirectory(stack.enter_context(tempfile.TemporaryDirectory())).keep_input(name, content)
         carry = stack.enter_context(workers({name: kept}, dask=request.dask))
         tuner = Tuner(space, carry, name, seeds=request.seeds, seed=request.seed, prices=request.prices, watch=watch)
-        return tune(tuner, wanted, request.base.name, budget=request.budget, load=request.load)
+        found = tune(tuner, wanted, request.base.name, budget=request.budget, load=request.load)
+        return msgspec.structs.replace(found, notes=(*found.notes, *notes_of(request.load)))
 
 
 def told(found: TuningResult) -> Iterator[Section]:

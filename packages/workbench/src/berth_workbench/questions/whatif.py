@@ -8,6 +8,7 @@ import msgspec
 
 from berth.decisions.node_columns import copy_columns
 from berth.decisions.reasons import in_our_words
+from berth_workbench.planning.dynamic_admission import unasked
 from berth_workbench.planning.whatif import PodOutcome, WhatIfResult, WhatIfRun, WhoIsWhere, broken_groups
 from berth_workbench.questions.moves import moves_of
 from berth_workbench.questions.question import Fails, NamedThings, Question
@@ -52,7 +53,8 @@ def answer(situation: Situation, request: WhatIfRequest, watch: WorkWatch) -> Pi
     site = situation.untouched(watch)
     nodes = site.cluster.core.cache.table
     before = copy_columns(nodes).columns()
-    result = WhatIfRun(site, request.pool_label).run(situation.steps, situation.namespace)
+    run = WhatIfRun(site, request.pool_label)
+    result = run.run(situation.steps, situation.namespace, unasked(situation))
     return PicturedTrial(result, moves_of(before, copy_columns(nodes).columns(), result))
 
 

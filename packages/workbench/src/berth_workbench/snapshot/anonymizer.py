@@ -383,6 +383,14 @@ def _api_version(value: Any, _names: Renaming) -> str | None:
     return value if value in _VERSIONS else "example.com/v1"
 
 
+def _api_name(value: Any, names: Renaming) -> str | None:
+    """A group, or a resource with what is under it, such as `pods/*`."""
+    if not isinstance(value, str):
+        return None
+    return "/".join(part if part in _API_NAMES else names.name(part) for part in value.split("/"))
+
+
+_API_NAMES = frozenset({"*", *(part for each in TAKEN.values() for part in (each.group, each.plural))})
 _VERSIONS = frozenset({*(each.api_version for each in TAKEN.values()), "autoscaling/v1", "autoscaling/v2"})
 
 
@@ -458,6 +466,7 @@ _BY_ROLE: Mapping[Role, Callable[[Any, Renaming], Any]] = MappingProxyType(
         Role.CONDITIONS: _each(_condition),
         Role.KIND: _kind,
         Role.API_VERSION: _api_version,
+        Role.API_NAMES: _each(_api_name),
         Role.AVOIDED_PODS: _avoided_pods,
         Role.ADDRESS: lambda value, names: _name(value, names, "address"),
     }

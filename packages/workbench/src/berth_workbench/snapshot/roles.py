@@ -57,6 +57,8 @@ class Role(Enum):
     CONDITION = auto()
     """The type of a condition."""
     CONDITIONS = auto()
+    API_NAMES = auto()
+    """Groups or resources of the API, as rules have them: `pods/*`, `*`; those of the kinds of a snapshot are kept."""
     KIND = auto()
     API_VERSION = auto()
     ADDRESS = auto()

@@ -129,6 +129,26 @@ _ROLLOUT = {
     **_kept("replicas", "minReadySeconds", "revisionHistoryLimit"),
 }
 
+_RULES = Each(
+    {
+        "apiGroups": Leaf(Role.API_NAMES),
+        "resources": Leaf(Role.API_NAMES),
+        "resourceNames": Leaf(Role.NAMES),
+        **_kept("operations", "scope"),
+    }
+)
+_SELECTORS: Mapping[str, Shape] = MappingProxyType({"namespaceSelector": _SELECTOR, "objectSelector": _SELECTOR})
+_WEBHOOKS: Mapping[str, Shape] = MappingProxyType(
+    {"webhooks": Each({"name": Leaf(Role.NAME), "rules": _RULES, **_SELECTORS})}
+)
+_REQUESTS: Mapping[str, Shape] = MappingProxyType(
+    {"resourceRules": _RULES, "excludeResourceRules": _RULES, **_SELECTORS}
+)
+_POLICY: Mapping[str, Shape] = MappingProxyType({"spec": {"matchConstraints": _REQUESTS}})
+_BINDING: Mapping[str, Shape] = MappingProxyType(
+    {"spec": {"policyName": Leaf(Role.NAME), "matchResources": _REQUESTS, **_kept("validationActions")}}
+)
+
 _BESIDE: Mapping[str, Shape] = MappingProxyType(
     {
         "Pod": {"metadata": _META, "spec": _POD_SPEC, "status": _kept("qosClass")},
@@ -201,6 +221,12 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
             },
             "status": {name: Leaf(Role.QUOTA_AMOUNTS) for name in ("hard", "used")},
         },
+        "MutatingWebhookConfiguration": _WEBHOOKS,
+        "ValidatingWebhookConfiguration": _WEBHOOKS,
+        "MutatingAdmissionPolicy": _POLICY,
+        "MutatingAdmissionPolicyBinding": _BINDING,
+        "ValidatingAdmissionPolicy": _POLICY,
+        "ValidatingAdmissionPolicyBinding": _BINDING,
         "LimitRange": {
             "spec": {
                 "limits": Each(
@@ -217,7 +243,14 @@ _BESIDE: Mapping[str, Shape] = MappingProxyType(
     }
 )  # fmt: skip
 
+_ADMISSION = "admissionregistration.k8s.io"
 _FURTHER = (
+    Resource(_ADMISSION, "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False),
+    Resource(_ADMISSION, "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False),
+    Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False),
+    Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False),
+    Resource(_ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False),
+    Resource(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False),
     Resource("apps", "v1", "daemonsets", "DaemonSet", True),
     Resource("apps", "v1", "deployments", "Deployment", True),
     Resource("batch", "v1", "jobs", "Job", True),

@@ -109,6 +109,8 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     else:
         yield from _wrapped(f"{whom(found)}: {found.message}", width, "", "  ")
     if found.state in ("fits", "runs") or not (found.changes or found.state == "pending"):
+        for told in found.notes:
+            yield from _wrapped(_capital(told), width, "- ", "  ")
         return
     yield ""
     yield from _wrapped(whether_ever(found) or "Not now.", width)

@@ -20,6 +20,7 @@ from berth.api.user_error import UserError
 from berth.engine.verdicts import Mask
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.capacity import capacity
+from berth_workbench.planning.dynamic_admission import unasked_about
 from berth_workbench.planning.rebalance.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
 from berth_workbench.planning.rebalance.figures import balance_of, fills_between, fills_of, pending_keys, running_uids
 from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
@@ -85,7 +86,9 @@ def rebalance(
     site = situation.untouched(watch) if site is None else site
     local = local_volumes(situation.snapshot.documents)
     pace = Pace(watch, request.effort_s)
-    return Rebalancing(site.cluster, local, site.templates, request, situation.seed, pace).plan()
+    plan = Rebalancing(site.cluster, local, site.templates, request, situation.seed, pace).plan()
+    notes = unasked_about(situation.snapshot, request.manifests, request.namespace)
+    return msgspec.structs.replace(plan, notes=(*plan.notes, *notes))
 
 
 class Rebalancing:
