@@ -84,6 +84,18 @@ def test_a_group_that_lacks_members_is_told_how_many_there_are():
     assert (more.patch, more.still_pending) == ({"spec": {"replicas": 3}}, 0)
 
 
+def test_a_group_is_made_anew_since_its_policy_cannot_be_changed():
+    """`ValidatePodGroupUpdate` of v1.36; by the finalizer podgroup-protection it stays as long as pods name it."""
+    lower = by_kind(help_with(*NODES, group(3), *members(2)))["minCount"]
+    assert lower.what == "lower minCount from 3 to 2 of the PodGroup default/train (make it anew: it cannot be changed)"
+    got, patched, deleted, let_go, replaced = lower.command.split("; ")
+    assert got == "kubectl -n default get podgroup train -o yaml > podgroup.yaml"
+    assert patched.startswith("kubectl patch --local -f podgroup.yaml ") and '"minCount":2' in patched
+    assert deleted == "kubectl -n default delete podgroup train --wait=false"
+    assert let_go.endswith("""-p '{"metadata":{"finalizers":null}}'""")
+    assert replaced == "kubectl replace --force -f new.yaml"
+
+
 def test_bare_members_of_two_shapes_are_changed_each_by_itself():
     small = [make_pod(f"small-{i}").request({GPU: "1"}).group("train") for i in range(2)]
     large = make_pod("large").request({GPU: "9"}).group("train")

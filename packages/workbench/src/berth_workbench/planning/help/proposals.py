@@ -7,6 +7,7 @@ be added. Their words, costs and commands are here and in `words`, those of sing
 import copy
 from collections.abc import Callable, Sequence
 from shlex import quote
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,7 +42,16 @@ OTHER_COST = 2.5
 MOVING_COST = 3.5
 LEAVING_COST = 4.0
 PRIORITY_COST = 5.0
-IMMUTABLE = " (make it anew: claims cannot be changed)"
+_CLAIM = " (make it anew: claims cannot be changed)"
+IMMUTABLE = MappingProxyType(
+    {
+        "PersistentVolumeClaim": _CLAIM,
+        "ResourceClaim": _CLAIM,
+        "PodGroup": " (make it anew: it cannot be changed)",
+    }
+)
+"""What is said of the kinds whose objects cannot be changed. Of a PodGroup `ValidatePodGroupUpdate` of v1.36 refuses
+another schedulingPolicy, and pods that name it keep it by a finalizer; that of scheduling.x-k8s.io can be patched."""
 API_VERSIONS = {"CSINode": "storage.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1"}
 
 
@@ -124,14 +134,15 @@ def of_object(obj: Any, what: str, edit: Callable[[Json], None], kind: str) -> P
     except ObjectError:
         return None
     patch_type, patch = patch_of(before, after)
-    is_claim = of_kind.endswith("Claim")
+    why_anew = IMMUTABLE.get(of_kind, "")
     namespace, name = quote(obj.metadata.namespace), quote(obj.metadata.name)
     command = f"kubectl -n {namespace} patch {of_kind.lower()} {name} --type {patch_type} -p {shell_quoted(patch)}"
-    if is_claim:
-        command = made_anew_command(of_kind.lower(), namespace, name, patch_type, patch)
+    if why_anew:
+        is_protected = of_kind == "PodGroup"
+        command = made_anew_command(of_kind.lower(), namespace, name, patch_type, patch, is_protected=is_protected)
     change = Change(
         on="cluster",
-        what=f"{what} of the {of_kind} {key}{IMMUTABLE if is_claim else ''}",
+        what=f"{what} of the {of_kind} {key}{why_anew}",
         patch=patch,
         fits_on=(),
         patch_type=patch_type,

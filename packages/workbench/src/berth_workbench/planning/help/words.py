@@ -54,12 +54,22 @@ def pod_command(group: Group, kinds: Sequence[str], patch_type: str, patch: Any)
     return once if is_one else f"for pod in {names}; do {once}; done"
 
 
-def made_anew_command(kind: str, namespace: str, name: str, patch_type: str, patch: Any) -> str:
-    """Return how an object is made anew that cannot be changed; namespace and name as words of a shell."""
+def made_anew_command(
+    kind: str, namespace: str, name: str, patch_type: str, patch: Any, *, is_protected: bool = False
+) -> str:
+    """Return how an object is made anew that cannot be changed; namespace and name as words of a shell.
+
+    One that `is_protected` by a finalizer while it is in use would not go before its pods do, so that is taken off.
+    """
+    none = shell_quoted({"metadata": {"finalizers": None}})
+    let_go = (
+        f"kubectl -n {namespace} delete {kind} {name} --wait=false; "
+        f"kubectl -n {namespace} patch {kind} {name} --type merge -p {none}; "
+    )
     return (
         f"kubectl -n {namespace} get {kind} {name} -o yaml > {kind}.yaml; "
         f"kubectl patch --local -f {kind}.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
-        f"kubectl replace --force -f new.yaml"
+        f"{let_go if is_protected else ''}kubectl replace --force -f new.yaml"
     )
 
 
