@@ -28,6 +28,18 @@ def made(kind, name, uid="", owner="", labels=None, namespace="default", node=""
     return {"kind": kind, "metadata": metadata, "spec": spec, "status": {"phase": "Running" if node else "Pending"}}
 
 
+def lacking(kind, name, uid, namespace="full", **spec):
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return made(kind, name, uid, namespace=namespace, selector={"matchLabels": labels}, template=template, **spec)
+
+
+def one_of(kind, name, uid, namespace="full"):
+    found = made("Pod", f"{name}-0", "", uid, {"app": name}, namespace, "n1", containers=[{"name": "c", "image": "i"}])
+    found["metadata"]["ownerReferences"][-1] |= {"apiVersion": "v1", "kind": kind, "name": name}
+    return found
+
+
 WEB, OTHER = {"app": "web"}, {"app": "other"}
 REFUSED = {
     "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
@@ -46,7 +58,23 @@ OBJECTS = {
         made("ReplicaSet", "like-web", "R3", "X", WEB),
         made("ReplicaSet", "few-1", "R4", "F", {"app": "few"}, namespace="tight"),
     ],
-    "statefulsets": [made("StatefulSet", "db", "S", selector={"matchLabels": {"app": "db"}})],
+    "statefulsets": [
+        made("StatefulSet", "db", "S", selector={"matchLabels": {"app": "db"}}),
+        lacking("StatefulSet", "stateful", "T", replicas=3),
+        lacking("StatefulSet", "unready", "U", namespace="roomy", replicas=3),
+    ],
+    "jobs": [
+        lacking("Job", "batch", "J", parallelism=4, completions=3) | {"status": {"succeeded": 1}},
+        lacking("Job", "ended", "E", parallelism=4, completions=4)
+        | {"status": {"succeeded": 3, "failed": 7, "conditions": [{"type": "Failed", "status": "True"}]}},
+    ],
+    "resourcequotas": [
+        {
+            "kind": "ResourceQuota",
+            "metadata": {"name": "q", "namespace": "full", "labels": {}},
+            "spec": {"hard": {"pods": "3"}},
+        },
+    ],
     "pods": [
         *(made("Pod", f"web-1-{n}", owner="R1", labels=WEB, node="n1") for n in range(3)),
         made("Pod", "web-2-a", owner="R2", labels=WEB),
@@ -54,6 +82,10 @@ OBJECTS = {
         made("Pod", "bare", labels=WEB, node="n2"),
         made("Pod", "db-0", owner="S", labels={"app": "db"}, node="n2"),
         made("Pod", "far", labels=OTHER, namespace="far", node="n2"),
+        one_of("StatefulSet", "stateful", "T"),
+        one_of("StatefulSet", "unready", "U", namespace="roomy"),
+        one_of("Job", "batch", "J"),
+        one_of("Job", "ended", "E"),
         made("Pod", "few-1-a", owner="R4", labels={"app": "few"}, namespace="tight", node="n1"),
     ],
 }
@@ -71,6 +103,8 @@ class Cluster:
             web.get("/debug/decisions/{namespace}/{name}", self.decision),
             web.get("/debug/pods", self.placed),
             web.get("/debug/queue", self.queue),
+            web.get("/apis/{group:apps|batch}", self.versions),
+            web.get("/apis/{group:apps|batch}/v1", self.resources),
             web.get("/{base:api|apis/apps|apis/batch}/v1/{plural}", self.listed),
             web.get("/{base:api|apis/apps|apis/batch}/v1/namespaces/{namespace}/{plural}", self.listed),
             web.get("/{base:api|apis/apps|apis/batch}/v1/namespaces/{namespace}/{plural}/{name}", self.one),
@@ -84,10 +118,20 @@ class Cluster:
             if selector.matches(metadata["labels"]) and namespace in (None, metadata["namespace"]):
                 yield each
 
+    async def versions(self, _request):
+        return web.json_response({"versions": [{"version": "v1"}]})
+
+    async def resources(self, request):
+        plurals = {"apps": ("deployments", "replicasets", "statefulsets"), "batch": ("jobs",)}
+        found = [{"name": each, "namespaced": True} for each in plurals[request.match_info["group"]]]
+        return web.json_response({"resources": found})
+
     async def listed(self, request):
         found, begin = list(self._matching(request)), int(request.query.get("continue") or 0)
         more = str(begin + PAGE) if len(found) > begin + PAGE else ""
-        return web.json_response({"metadata": {"continue": more}, "items": found[begin : begin + PAGE]})
+        return web.json_response(
+            {"metadata": {"continue": more, "resourceVersion": "1"}, "items": found[begin : begin + PAGE]}
+        )
 
     async def one(self, request):
         for each in self._matching(request):
@@ -105,7 +149,7 @@ class Cluster:
 
     async def placed(self, request):
         pods = [each for each in OBJECTS["pods"] if each["spec"].get("nodeName")]
-        spaces = ["default", "far", "tight"]
+        spaces = ["default", "far", "tight", "full", "roomy"]
         workloads = ["", "Deployment/web"]
         return web.json_response(
             {
@@ -152,6 +196,7 @@ async def explain(tmp_path):
             return done
 
         run.cluster = cluster
+        run.kubeconfig = ("--kubeconfig", str(kubeconfig(tmp_path, address)))
         yield run
 
 
@@ -205,6 +250,22 @@ async def test_a_workload_whose_pods_the_api_server_refuses_says_so_first(explai
         'pods "few-1-x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1.'
     )
     assert then.startswith("tight/few-1-a goes to n1")
+
+
+@pytest.mark.parametrize(
+    ("typed", "has"),
+    [("sts/stateful", "StatefulSet full/stateful has 1 of its 3"), ("job/batch", "Job full/batch has 1 of its 2")],
+)
+async def test_no_condition_says_so_of_a_stateful_set_or_a_job_so_admission_is_asked(explain, typed, has):
+    first, _, then = (await explain(typed, "-n", "full", *explain.kubeconfig)).stdout.partition("\n\n")
+    why = "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3"
+    assert first == f"{has} pods: the API server refuses more: {why}."
+    assert then.startswith("full/")
+
+
+@pytest.mark.parametrize(("typed", "namespace"), [("sts/unready", "roomy"), ("job/ended", "full")])
+async def test_what_may_make_pods_or_wants_none_is_not_refused_any(explain, typed, namespace):
+    assert "refuses" not in (await explain(typed, "-n", namespace, *explain.kubeconfig)).stdout
 
 
 async def test_a_pod_that_the_scheduler_does_not_know_is_told_from_the_cluster(explain):

@@ -6,7 +6,7 @@ ReplicaSets.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +33,22 @@ _WORDS = {
 }
 WORKLOADS = MappingProxyType({word: resource for words, resource in _WORDS.items() for word in words})
 """The kinds whose pods can be asked for, by the words that kubectl takes for them."""
+
+
+REFUSES = "the API server refuses more:"
+Refused = Callable[[str, str], str]
+"""Says why the API server refuses the pods that a workload (kind, `namespace/name`) lacks; empty where it does not."""
+
+
+class _Lacking(NamedTuple):
+    """A workload that has fewer pods than it asks for."""
+
+    kind: str
+    key: str
+    pods: int
+    wanted: int
+    why: str
+    """What its condition says of it; empty where it has none."""
 
 
 class ChosenPod(NamedTuple):
@@ -74,17 +90,24 @@ class Chosen(NamedTuple):
         """Whether the API server has to be asked which pods these are."""
         return bool(self.workloads or self.selector)
 
-    def pods(self, access: "ClusterAccess", missing: list[str] | None = None) -> list[ChosenPod]:
+    def pods(
+        self, access: "ClusterAccess", missing: list[str] | None = None, refused: Refused = lambda _kind, _key: ""
+    ) -> list[ChosenPod]:
         """Return the pods: those that were named, then those without a node, by name. Raises `ClickException`.
 
-        To `missing` a sentence is added for each workload of which the API server refuses pods.
+        To `missing` a sentence is added for each workload of which the API server refuses pods: as a condition of the
+        workload says, or where it has none (a StatefulSet and a Job never do), `refused`.
         """
         from berth.api.errors import TransportError
 
+        lacking: list[_Lacking] = []
         try:
-            found = asyncio.run(_looked_up(access, self, [] if missing is None else missing))
+            found = asyncio.run(_looked_up(access, self, lacking))
         except TransportError as error:
             raise click.ClickException(f"the pods cannot be looked up in the cluster: {error}") from None
+        for each in lacking:
+            if missing is not None and (why := each.why or refused(each.kind, each.key)):
+                missing.append(f"{each.kind} {each.key} has {each.pods} of its {each.wanted} pods: {REFUSES} {why}")
         by_key = {pod.key: pod for pod in sorted(found, key=lambda pod: (bool(pod.node), pod.key))}
         return list({pod.key: by_key.pop(pod.key, pod) for pod in self.names}.values()) + list(by_key.values())
 
@@ -107,7 +130,7 @@ def chosen_by(names: Iterable[str], namespace: str, selector: str = "", *, every
     return Chosen(tuple(pods), tuple(workloads), selector, "" if everywhere else namespace or "default")
 
 
-async def _looked_up(access: "ClusterAccess", chosen: Chosen, missing: list[str]) -> list[ChosenPod]:
+async def _looked_up(access: "ClusterAccess", chosen: Chosen, lacking: list[_Lacking]) -> list[ChosenPod]:
     from berth.kube.http.client import HttpTransport
 
     transport = HttpTransport(access)
@@ -116,7 +139,7 @@ async def _looked_up(access: "ClusterAccess", chosen: Chosen, missing: list[str]
         if chosen.selector:
             found += await _listed(transport, RESOURCES["Pod"], chosen.namespace, chosen.selector)
         for resource, namespace, name in chosen.workloads:
-            found += await _of_workload(transport, resource, namespace, name, missing)
+            found += await _of_workload(transport, resource, namespace, name, lacking)
         return [_chosen(manifest) for manifest in found]
     finally:
         await transport.close()
@@ -128,7 +151,7 @@ def _chosen(manifest: Json) -> ChosenPod:
 
 
 async def _of_workload(
-    transport: "HttpTransport", resource: Resource, namespace: str, name: str, missing: list[str]
+    transport: "HttpTransport", resource: Resource, namespace: str, name: str, lacking: list[_Lacking]
 ) -> list[Json]:
     from berth.api.errors import ApiError
 
@@ -149,9 +172,15 @@ async def _of_workload(
         owners = {each["metadata"].get("uid") for each in sets if _controller(each) in owners}
     pods = await _listed(transport, RESOURCES["Pod"], namespace, selector)
     pods = [pod for pod in pods if _controller(pod) in owners]
-    if why := _refusal(workload):
-        wanted = (workload.get("spec") or {}).get("replicas", 1)
-        missing.append(f"{resource.kind} {namespace}/{name} has {len(pods)} of its {wanted} pods: {why}")
+    spec, why = workload.get("spec") or {}, _refusal(workload)
+    wanted = spec.get("replicas", 1)
+    if resource.kind == "Job":
+        wanted, completions = spec.get("parallelism", 1), spec.get("completions")
+        if completions is not None:
+            wanted = min(wanted, completions - (workload.get("status") or {}).get("succeeded", 0))
+    active = sum((pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for pod in pods)
+    if why or (active < wanted and resource.kind != "DaemonSet"):
+        lacking.append(_Lacking(resource.kind, f"{namespace}/{name}", active, wanted, why))
     return pods
 
 
@@ -159,7 +188,7 @@ def _refusal(workload: Json) -> str:
     """Return what the API server says to the controller that makes the pods, where it refuses them."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
     found = (each for each in conditions if each.get("type") == "ReplicaFailure" and each.get("status") == "True")
-    return next((f"the API server refuses more: {each.get('message') or each.get('reason')}" for each in found), "")
+    return next((str(each.get("message") or each.get("reason")) for each in found), "")
 
 
 def _few(resource: Resource, names: list[str], namespace: str) -> str:

@@ -38,6 +38,8 @@ REPORTS_SHOWN = 3
 """Of so many pods the whole report is printed; more come as a table."""
 REMEDIES = "berth.cli.explain.remedies"
 """The key under which the context of the command may have who says what would help: a `explain_output.Remedies`."""
+REFUSED = "berth.cli.explain.refused"
+"""The same for who says why the API server refuses pods that a workload lacks: a `chosen_pods.Refused`."""
 ROWS_SHOWN = 20
 """How many pods the table lists; `-o wide` and the structured outputs have all of them."""
 
@@ -193,6 +195,10 @@ def _unknown(_named: Sequence[str]) -> Sequence[str]:
     return ()
 
 
+def _not_refused(_kind: str, _key: str) -> str:
+    return ""
+
+
 def _check(selector: str) -> None:
     """Raise `click.BadParameter` for a selector that the API server would refuse."""
     from berth.api.selectors import SelectorError, parse_label_selector
@@ -224,7 +230,7 @@ def pods_of(chosen: Chosen, scheduler: SchedulerInUse, missing: list[str]) -> Se
     """
     if not chosen.asks_the_cluster:
         return chosen.names
-    pods = chosen.pods(scheduler.access, missing)
+    pods = chosen.pods(scheduler.access, missing, click.get_current_context().meta.get(REFUSED, _not_refused))
     if pods:
         return pods
     if missing:

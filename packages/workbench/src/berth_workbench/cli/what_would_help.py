@@ -6,14 +6,14 @@ workloads of the cluster, what a manifest makes, or without a name all that is p
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
 from berth.api.user_error import UserError
 from berth.cli.chosen_pods import chosen_by
-from berth.cli.explain import REMEDIES
+from berth.cli.explain import REFUSED, REMEDIES
 from berth.cli.known_names import KnownPods
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from berth_workbench.simulation.cluster import SimulatedCluster
     from berth_workbench.simulation.site import Site
     from berth_workbench.simulation.watch import WorkWatch
+    from berth_workbench.simulation.workloads import WorkloadManifest
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -84,6 +85,7 @@ def extend(explain: click.Command) -> click.Command:
         if not (given.get("watch") or (given.get("server") and not given.get("kubeconfig"))):
             remedies = Remedies(given.get("kubeconfig", ""), given.get("context", ""), given.get("namespace") or "")
             click.get_current_context().meta[REMEDIES] = remedies
+            click.get_current_context().meta[REFUSED] = remedies.refused
         asks_the_scheduler(output=output, **given)
 
     extended = copy.copy(explain)
@@ -172,6 +174,16 @@ class Remedies:
         # Pods that nothing makes are looked at one by one: what is enough for one need not be for those like it.
         whom = f"For {found.pod}: " if len(named) > 1 and not found.pods else ""
         return [f"{whom}{what}" for what in told]
+
+    def refused(self, kind: str, key: str) -> str:
+        """Say why the API server refuses the pods that a workload lacks; empty where it does not, or nobody knows."""
+        from berth_workbench.cli.cluster_input import read_cluster_given
+        from berth_workbench.simulation.site import Site
+
+        try:
+            return lacking_of(Site.of(read_cluster_given((), *self._where[:2])), kind, key).why
+        except (click.ClickException, UserError):
+            return ""
 
     def _searched(self, watch: "WorkWatch") -> "Iterator[Help]":
         from berth_workbench.planning.help.all_pending import help_for_all
@@ -294,15 +306,10 @@ def _of_workload(site: "Site", kind: str, key: str) -> "Pod | Help":
     """Return a pending pod of a workload, or what is to be said where it has none."""
     from berth.api.near_names import nearest
     from berth_workbench.planning.help.result import Help
-    from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
 
-    pods = dict[tuple[str, str], list["Pod"]]()
-    for pod in filter(is_active, site.cluster.pods.values()):
-        for owner in {owner_of(pod), workload_of(pod, site.cluster.objects)}:
-            if owner is not None:
-                pods.setdefault(owner, []).append(pod)
+    pods = _pods_by_owner(site)
     made = pods.get((kind, key), ())
-    refusal = _refusal(site, kind, key, len(made))
+    refusal = str(lacking_of(site, kind, key, len(made)))
     if not made and refusal:
         raise click.ClickException(f"{kind} {key} has no pods: {refusal}")
     if not made:
@@ -314,7 +321,7 @@ def _of_workload(site: "Site", kind: str, key: str) -> "Pod | Help":
             warn(f"{kind} {key}: {refusal}")
         return pending
     manifest = site.manifest(kind, key)
-    wanted = 0 if manifest is None else manifest.replicas or 0
+    wanted = 0 if manifest is None else _wanted(manifest, len(made))
     message = "all that its controller has made run, and need no help"
     if refusal:
         message = f"{refusal}; {message}"
@@ -323,16 +330,55 @@ def _of_workload(site: "Site", kind: str, key: str) -> "Pod | Help":
     return Help(made[0].key, "runs", message, workload=f"{kind}/{key}", replicas=len(made))
 
 
-def _refusal(site: "Site", kind: str, key: str, made: int) -> str:
-    """Say why the API server refuses the pods that a workload lacks; empty where it lacks none or may make more."""
+class LackingPods(NamedTuple):
+    """How many of its pods a workload wants and lacks, and why the API server refuses them; empty where it may not."""
+
+    wanted: int
+    lacking: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"the API server refuses {self.lacking} of its {self.wanted} pods: {self.why}" if self.why else ""
+
+
+def lacking_of(site: "Site", kind: str, key: str, made: int | None = None) -> LackingPods:
+    """Return what a workload lacks that has made so many pods which have not ended; those of the site by default."""
     from berth_workbench.simulation.admission import AdmissionGate
 
     manifest = site.manifest(kind, key)
-    if manifest is None or manifest.replicas is None or manifest.replicas <= made:
-        return ""
+    if made is None:
+        made = len(_pods_by_owner(site).get((kind, key), ()))
+    wanted = 0 if manifest is None else _wanted(manifest, made)
+    if manifest is None or wanted <= made:
+        return LackingPods(wanted, 0, "")
     _, why = AdmissionGate(site.cluster.admission).let_in(manifest.template)
-    lacking = manifest.replicas - made
-    return f"the API server refuses {lacking} of its {manifest.replicas} pods: {why}" if why else ""
+    return LackingPods(wanted, wanted - made, why)
+
+
+def _wanted(manifest: "WorkloadManifest", made: int) -> int:
+    """Return how many pods a workload wants now: a Job none that have succeeded, and none at all once it has ended."""
+    from berth_workloads.jobs import JobBounds, wanted_pods
+
+    replicas = manifest.replicas or 0
+    if manifest.kind != "Job":
+        return replicas
+    status = manifest.document.manifest.get("status") or {}
+    ended = {each.get("type") for each in status.get("conditions") or () if each.get("status") == "True"}
+    if ended & {"Complete", "Failed"}:
+        return 0
+    return wanted_pods(JobBounds(replicas, manifest.spec.get("completions")), made, status.get("succeeded") or 0)
+
+
+def _pods_by_owner(site: "Site") -> "dict[tuple[str, str], list[Pod]]":
+    """Return the pods that have not ended, by what owns them: a Deployment's also by that."""
+    from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
+
+    pods = dict[tuple[str, str], list["Pod"]]()
+    for pod in filter(is_active, site.cluster.pods.values()):
+        for owner in {owner_of(pod), workload_of(pod, site.cluster.objects)}:
+            if owner is not None:
+                pods.setdefault(owner, []).append(pod)
+    return pods
 
 
 def _of_manifests(
