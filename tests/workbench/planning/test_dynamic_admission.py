@@ -15,7 +15,7 @@ from berth_workbench.snapshot.documents import UnreadableObject
 from berth_workbench.snapshot.header import MAY_NOT, NOT_SERVED, Header, Missing
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.writer import taken_from_files
-from tests.workbench.simulation.test_admission import document, node, workload
+from packages.workbench.tests.simulation.test_admission import document, node, workload
 
 GROUP = "admissionregistration.k8s.io/v1"
 PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

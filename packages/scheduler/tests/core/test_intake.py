@@ -3,7 +3,9 @@
 import pytest
 
 from berth.core.builders import make_namespace, make_node, make_pod, make_service
+from berth.core.intake import ShardsHeld
 from berth.core.virtual_cluster import VirtualCluster
+from berth.state.shards import shard_of
 from berth.testing.invariants import check
 
 UID = "default/a"
@@ -107,3 +109,20 @@ def test_a_node_that_goes_before_its_pods_and_comes_back_leaves_each_row_to_one_
     check(found.core)
     assert len(set(table.row_of.values())) == len(table.row_of) == 3
     assert table.requested[0, table.row_of["n1"]] == 1000
+
+
+def test_a_shard_that_goes_calls_off_the_bindings_of_its_pods_alone():
+    """What waits in the queue leaves it, and what runs stays; only a pod that is assumed has a binding to call off."""
+    found = VirtualCluster(make_node("n1").capacity(cpu="1"), shards=2)
+    held = frozenset({0, 1})
+    found.handle(ShardsHeld(held))
+    found.put(make_pod("runs").node("n1"))
+    found.answers_binds = False
+    found.put(make_pod("assumed").request(cpu="1"))
+    found.run()
+    found.put(make_pod("waits").request(cpu="1"))
+    ours = frozenset({shard_of("default", 2)})
+    assert found.core.intake.hold(held - ours, found.now) == ["default/assumed"]
+    assert len(found.core.queue) == 0
+    assert found.core.intake.hold(held, found.now) == []
+    assert [queued.pod.name for queued in found.core.queue] == ["waits"], "the earlier binding is not over yet"

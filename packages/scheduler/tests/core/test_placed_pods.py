@@ -9,6 +9,7 @@ from berth.core.builders import PodBuilder, make_node, make_pod
 from berth.core.intake import ObjectEvent
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
+from berth.state.pod_groups import GroupKey
 from berth.testing.invariants import check
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -122,3 +123,12 @@ def test_pods_that_appear_at_work_wake_those_that_wait_for_them() -> None:
     cluster.core.handle_placed([make_pod("db").label("app", "db").node("n").build()], cluster.now)
     cluster.advance(60)
     assert cluster.nodes_of()["late"] == "n"
+
+
+def test_members_that_run_when_a_cluster_is_read_count_for_their_group() -> None:
+    cluster = VirtualCluster(make_node("n").capacity(cpu="8", pods="20"), gates={"GenericWorkload": True})
+    running = [make_pod(name).group("g").node("n").build() for name in ("a", "b")]
+    cluster.core.handle_placed(running, cluster.now)
+    groups = cluster.core.intake.groups
+    assert groups is not None
+    assert [pod.name for pod in groups.placed(GroupKey("default", "g"))] == ["a", "b"]

@@ -146,6 +146,34 @@ def test_a_run_ends_with(change):
     assert not begun.goes_on()
 
 
+def test_no_run_begins_before_it_is_known_that_all_is_kept():
+    """Plain answers are kept at once, and what holds of all of them is noted the second time they are asked for."""
+    begun = Begun(Habits("A", filter_on=ON_NODE), Habits("B", score_on=ON_NODE))
+    found = []
+    for _ in range(3):
+        search = questions.search_beside(begun.core)
+        pod = make_pod("another").label("app", "y").owned_by("ReplicaSet", "y").request(cpu="200m")
+        attempt = questions.choose(begun.core, begun.core.intake.info(pod.build()), search=search)
+        found.append(attempt.profile.kept_plans(attempt.state, attempt.pod) is not None)
+    assert found == [False, True, True]
+
+
+def test_a_single_node_that_is_left_is_taken_without_a_score():
+    """As in an attempt (pkg/scheduler/schedule_one.go, schedulePod): so that takes one, and nobody scores here."""
+    by_load = Habits("A", filter_by="load", filter_on=ON_NODE, filter_forms=ROW)
+    anywhere = Habits("B", score_on=frozenset({Dependency.PODS_ANYWHERE}), score_forms=frozenset({"columns"}))
+    begun = Begun(by_load, anywhere, nodes=3)
+    assert begun.goes_on()
+    left = begun.run.best_rows(begun.pod())[0]
+    for row in {0, 1, 2} - {int(left)}:
+        large = make_pod(f"large{row}").request(cpu="5")
+        begun.place(begun.core.intake.info(large.build()), begun.table.names[row])
+    (plugin,) = [each.plugin for each in begun.core.profiles["default-scheduler"].plugins if each.name == "B"]
+    plugin.calls.clear()
+    assert not begun.goes_on()
+    assert plugin.calls == {}
+
+
 def test_a_pod_that_is_nominated_takes_an_attempt():
     begun = Begun()
     status = make_pod("promised").label("app", "x").owned_by("ReplicaSet", "x").request(cpu="100m").nominated("n2")

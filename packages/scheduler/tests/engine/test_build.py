@@ -5,7 +5,7 @@ import pytest
 from berth.config.errors import ConfigError
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.events import NODE_ADD, Action, ClusterEvent, ClusterEventWithHint
-from berth.framework.registry import Registry, Unusable
+from berth.framework.registry import IN_TREE, Registry, Unusable
 from berth.plugins.registry import in_tree_registry
 from packages.scheduler.tests.support import BOOM, boom, cluster, document, plugin, with_profiles
 
@@ -20,17 +20,52 @@ def scoring(name, **more):
     return plugin(name, score=lambda *_: 1, **more)
 
 
-def test_a_plugin_that_raises_while_it_is_made_is_told_with_file_and_line():
+def breaking(act):
+    """A plugin that does this while it is made."""
+
     class Broken:
         name = "Broken"
 
         def __init__(self, args, handle):
-            boom()
+            act()
 
         def score(self, state, pod, node): ...
 
-    (told,) = refused(document("Broken"), plugins={"Broken": Broken})
+    return Broken
+
+
+def test_a_plugin_that_raises_while_it_is_made_is_told_with_file_and_line():
+    (told,) = refused(document("Broken"), plugins={"Broken": breaking(boom)})
     assert told == f"profiles[0]: plugin 'Broken' of a test: could not be made: {BOOM}"
+
+
+def no_number():
+    raise ValueError("no number")
+
+
+def test_a_value_error_is_the_refusal_of_args_only_where_berths_own_plugin_raises_it():
+    """What other people's plugins raise may be any bug of theirs, and so may what is no refusal in one of ours."""
+    line = no_number.__code__.co_firstlineno + 1
+    place = f"ValueError: no number (packages/scheduler/tests/engine/test_build.py:{line})"
+    config = document("Broken")
+    assert refused(config, plugins={"Broken": breaking(no_number)}) == [
+        f"profiles[0]: plugin 'Broken' of a test: could not be made: {place}"
+    ]
+    for act, told in (
+        (no_number, "plugin 'Broken' could not be made: no number"),
+        (boom, f"plugin 'Broken' of {IN_TREE}: could not be made: {BOOM}"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            build(config, Registry({"Broken": breaking(act)}, IN_TREE))
+        assert raised.value.errors == (f"profiles[0]: {told}",)
+
+
+def test_the_health_of_optional_plugins_is_kept_by_profile():
+    """Of other people's plugins that the cluster can do without, and of no others."""
+    optional, needed = scoring("Optional", optional=True), scoring("Needed")
+    config = with_profiles({"plugins": {"multiPoint": {"enabled": [{"name": "Optional"}, {"name": "Needed"}]}}})
+    found = cluster(config=config, plugins={"Optional": optional, "Needed": needed})
+    assert [(each.name, each.profile) for each in found.core.health] == [("Optional", "default-scheduler")]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
+from berth.framework.health import FAILURES
 from berth.framework.interface import FilterColumn, PreFilterResult
 from berth.framework.promises import UNKNOWN, Dependency
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
@@ -49,6 +50,13 @@ def test_names_that_no_plugins_agree_on_reject_the_pod():
     assert "node(s) didn't satisfy plugin(s) [One Two] simultaneously" in message(run(one, two))
 
 
+def test_a_plugin_that_leaves_no_node_at_all_is_named_alone():
+    """pkg/scheduler/framework/runtime/framework.go, RunPreFilterPlugins: others than one are told in brackets."""
+    assert message(run(plugin("One", pre_filter=narrow()))).startswith(
+        "0/3 nodes are available: node(s) didn't satisfy plugin One. "
+    )
+
+
 def test_a_plugin_that_names_no_nodes_narrows_nothing():
     """PreFilterResult.AllNodes: no names mean every node."""
     found = run(plugin("All", pre_filter=lambda *_: PreFilterResult(None)), plugin("One", pre_filter=narrow("n2")))
@@ -83,6 +91,21 @@ def test_pre_filter_turns_a_pod_away(status, reason, plugins):
     assert status.message in message(found)
     assert later.calls == []
     assert found.core.queue.find("default/a").unschedulable_plugins == plugins
+
+
+def test_an_optional_plugin_that_is_taken_out_is_asked_at_no_point():
+    """As if it had skipped the pod in PreFilter (docs/living-with-plugins.md)."""
+    made = plugin("One", optional=True, pre_filter=lambda *_: unschedulable("no"), filter=lambda *_: None)
+    found = run(made)
+    assert made.calls == ["pre_filter"]
+    (health,) = found.core.health
+    for _ in range(FAILURES):
+        found.core.health.rounds.number += 1
+        health.called("attempts")
+        health.failed("attempts", "a test says so")
+    found.put(make_pod("b").request(cpu="1"))
+    assert found.run().nodes_of()["b"]
+    assert made.calls == ["pre_filter"]
 
 
 # -- Filter ----------------------------------------------------------------------------------------------------------
@@ -178,6 +201,19 @@ def test_out_of_tree_plugins_in_both_forms(made):
 
 
 # -- Score -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_that_stops_early_stops_at_the_first_node_only_where_nobody_scores():
+    """pkg/scheduler/schedule_one.go, `hasScoring`: else the best of as many as the percentage asks for is taken."""
+    scores = plugin("Last", score=lambda state, pod, node: 100 if node.name == "n2" else 0)
+    for name, expected in (("Last", "n2"), ("Plain", "n0")):
+        plugins = {"Last": scores, "Plain": plugin("Plain", filter=lambda *_: None)}
+        enabled = [{"name": each} for each in ("PrioritySort", name, "DefaultBinder")]
+        own = {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}]}}
+        config = {**document(), "profiles": [{"plugins": own, "percentageOfNodesToScore": 100}]}
+        found = VirtualCluster(*nodes(), config=config, plugins=plugins)
+        found.put(make_pod("a"))
+        assert found.run().nodes_of() == {"a": expected}
 
 
 def test_scores_belong_to_the_feasible_nodes_wherever_these_begin():
