@@ -5,6 +5,7 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
+from berth.framework.cycle_state import CycleState
 from berth.framework.health import FAILURES
 from berth.framework.interface import FilterColumn, PreFilterResult
 from berth.framework.promises import UNKNOWN, Dependency
@@ -198,6 +199,25 @@ def test_out_of_tree_plugins_in_both_forms(made):
     check(found.core)
     found.put(make_pod("e").request(cpu="1"))
     check_memos(found.core, make_pod("e").request(cpu="1").info())
+
+
+# -- What-ifs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [None, Status(Code.SUCCESS), error("lost count")], ids=["none", "success", "error"])
+@pytest.mark.parametrize("what", ["add_pod", "remove_pod"])
+def test_the_first_plugin_that_cannot_follow_a_pod_ends_the_what_if(what, answer):
+    """pkg/scheduler/framework/runtime/framework.go, RunPreFilterExtensionAddPod and …RemovePod."""
+    follows = {"pre_filter": lambda *_: None, "add_pod": lambda *_: None, "remove_pod": lambda *_: None}
+    skips = plugin("Skips", **{**follows, "pre_filter": lambda *_: SKIP, what: lambda *_: error("never asked")})
+    one, two = plugin("One", **{**follows, what: lambda *_: answer}), plugin("Two", **follows)
+    found = run(skips, one, two)
+    profile, state, pod = found.core.profiles["default-scheduler"], CycleState(), make_pod("b").info()
+    assert profile.run_pre_filter(state, pod).status is None
+    follow = getattr(profile, f"run_{what}")
+    status = follow(state, pod, make_pod("c").info(), found.core.cache.table.view(0))
+    assert status == (None if answer is None or answer.code is Code.SUCCESS else answer.by("One"))
+    assert (what in two.calls) == (status is None) and what not in skips.calls
 
 
 # -- Score -----------------------------------------------------------------------------------------------------------

@@ -190,6 +190,15 @@ def calls_expected(point, own, needs, change):
     return {f"{point}_row" if "row" in own and rows <= FEW else f"{point}_columns": rows}
 
 
+@pytest.mark.parametrize("point", ["filter", "score"])
+def test_a_table_that_has_grown_for_pods_alone_is_asked_about_as_a_whole(point):
+    """Pods on nodes that are not there take rows, and no node has changed; columns must have an element for each."""
+    asked = Asked(Habits("A", **{f"{point}_on": frozenset({NODE}), f"{point}_forms": COLUMNS, "levels": 101})).steady()
+    asked.run_pods(*range(NODES, ROWS + 1))
+    assert asked.calls() == {f"{point}_columns": 2 * ROWS}
+    assert asked.calls() == {}
+
+
 @pytest.mark.parametrize("change", [nothing, a_pod, an_object])
 def test_nodes_that_are_alike_are_asked_about_once(change):
     """Three modes of nodes, and of the node that a pod has come to there is no other."""
