@@ -10,9 +10,10 @@ from berth.config.load import default_config
 from berth.core.assembly import build_core
 from berth.core.builders import make_node, make_pod
 from berth.core.intake import ObjectEvent
-from berth.core.timed_runner import EVERY, TimedWakeTable
+from berth.core.timed_runner import EVERY, TimedWakeTable, TracedRunner
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument, Times
+from berth.framework.effects import Answer
 from berth.framework.events import NODE_ADD, QueueingHint
 from berth.framework.status import unresolvable, unschedulable
 from berth.plugins.registry import in_tree_registry
@@ -217,6 +218,63 @@ def test_hints_are_told_of_for_every_pod_whoever_was_asked(by_shape):
         | {(f"w{index}", name, said[name]): 1 for index in range(12) if (name := ("Yes", "No", "Buggy")[index % 3])}
         | {(f"w{index}", "broke"): 1 for index in range(2, 12, 3)}
     )
+
+
+@pytest.fixture
+def traced():
+    """A runner that tells of the pod `followed`, and what it has told."""
+    told = []
+    instrument = SimpleNamespace(
+        extension_point=lambda *_: None,
+        point_run=lambda pod, point, status, seconds: told.append((pod.name, point, status, seconds)),
+        answered=lambda pod, asked, error, seconds: told.append((pod.name, asked, error, seconds)),
+    )
+    return TracedRunner(NAME, instrument, iter(range(100)).__next__, {"default/followed"}), told
+
+
+def waits():
+    """Steps that ask twice, and end with what they were answered."""
+    found = []
+    for asked in ("first", "second"):
+        try:
+            found.append((yield asked))
+        except TimeoutError as late:
+            found.append(late)
+    return found
+
+
+def test_of_a_pod_that_is_followed_it_is_told_what_its_points_wait_for(traced):
+    """And an interruption reaches the steps, as it does where nobody looks on."""
+    runner, told = traced
+    for name in ("followed", "another"):
+        steps, late = runner.steps("Bind", waits(), make_pod(name).info()), TimeoutError("late")
+        assert next(steps) == "first"
+        refused = Answer(1, None, "refused")
+        assert steps.send(refused) == "second"
+        with pytest.raises(StopIteration) as end:
+            steps.throw(late)
+        assert end.value.value == [refused, late]
+    (first, second, bind) = told
+    assert first[:3] == ("followed", "first", "refused") and second[:3] == ("followed", "second", "late")
+    assert bind[:3] == ("followed", "Bind", "Success") and min(each[3] for each in told) > 0
+
+
+def test_of_a_pod_that_is_followed_it_is_told_which_points_are_run(traced):
+    runner, told = traced
+    for name in ("followed", "another"):
+        assert runner.run("Reserve", lambda pod: unschedulable(pod.name), make_pod(name).info()).reasons == (name,)
+    assert told == [("followed", "Reserve", "Unschedulable", 3)]
+    assert runner.run("Filter", lambda number: number, 5) == 5
+
+
+def test_a_plugin_is_timed_once_whether_it_scores_domains_or_nodes():
+    """PodTopologySpread scores whole zones, and other people's plugins single nodes."""
+    zones = [node(f"n{n}").zone("ab"[n % 2]) for n in range(4)]
+    spread = make_pod("a").label("app", "x").spread("topology.kubernetes.io/zone", {"app": "x"}, when="ScheduleAnyway")
+    mine = plugin("Mine", score=lambda *_: 1)
+    seen, _ = watched(*zones, spread, plugins={"Mine": mine}, config=document("Mine"))
+    assert seen.plugins["PodTopologySpread", "Score", "Success"] == 1
+    assert seen.plugins["Mine", "Score", "Success"] == 1
 
 
 def test_decisions_are_the_same_with_and_without():

@@ -12,6 +12,7 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search
 from berth.engine.profile import Profile
+from berth.engine.scores import PluginScores, Scored
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import RowLoad
@@ -110,9 +111,23 @@ def _compare_attempt(core: Core, pod: PodInfo, rng: Random, expected: Afresh, la
             assert (
                 each.shares == scored.shares(each.row) == {name: given[at] for name, given in expected.scores.items()}
             )
+    _compare_with_more(scored, rows, expected)
     if later is not None:
         parts = scored.to_be_read()
         later.note(lambda: (by_plugin(parts), parts.total(rows).tolist()))
+
+
+def _compare_with_more(scored: Scored, rows: Any, expected: Afresh) -> None:
+    """What an extender gives is added to what the plugins have given."""
+    given = np.array([row * 7 % 3 * 50 for row in expected.feasible], dtype=np.int64)
+    more = scored.with_more([PluginScores("an extender", 10, given)])
+    before = expected.totals if expected.scores else [0] * len(rows)
+    totals = [total + share for total, share in zip(before, given.tolist(), strict=True)]
+    assert more.total(rows).tolist() == totals
+    assert list(more.best_rows()) == [
+        row for row, total in zip(expected.feasible, totals, strict=True) if total == max(totals)
+    ]
+    assert more.weights == {**scored.weights, "an extender": 10} and scored.with_more([]) is scored
 
 
 def _compare_rejections(core: Core, attempt: Attempt, expected: Afresh, later: Later | None) -> None:
