@@ -66,6 +66,13 @@ def test_the_latest_object_is_that_of_the_pod_that_is_meant():
     assert found.core.intake.latest(make_pod("a").uid("second").info()) is None
 
 
+def test_a_pod_that_is_being_deleted_when_it_is_first_seen_keeps_no_room():
+    found = VirtualCluster(make_node("n1").capacity(cpu="1"), make_pod("a").nominated("n1").terminating())
+    assert found.core.nominator.node_of(UID) is None
+    found.put(make_pod("b").nominated("n1"))
+    assert found.core.nominator.node_of("default/b") == "n1"
+
+
 def test_other_objects_are_stored_and_counted_by_kind():
     found = VirtualCluster()
     objects = found.core.objects

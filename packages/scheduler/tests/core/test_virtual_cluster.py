@@ -6,6 +6,7 @@ from msgspec.structs import asdict
 from berth.core.builders import make_node, make_pod
 from berth.core.generation import GENERATIONS
 from berth.core.virtual_cluster import VirtualCluster
+from berth.framework.effects import PodRead, PodRef, ReadPod
 from berth.testing.invariants import check
 
 
@@ -31,6 +32,15 @@ def test_a_second_binding_of_a_pod_is_noticed():
     found.put(make_pod("a").request(cpu="1").node("n1"))
     with pytest.raises(AssertionError, match="bound a second time"):
         found.answer(request)
+
+
+def test_a_pod_that_is_asked_for_is_found_or_gone():
+    """By name and uid, as whoever has lost sight of a binding asks the API server."""
+    found = cluster().run()
+    bound, other = make_pod("a").info(), make_pod("a").uid("another").info()
+    assert found.read(ReadPod(PodRef.of(bound))).node_name == "n1"
+    for pod in (other, make_pod("unknown").info()):
+        assert found.read(ReadPod(PodRef.of(pod))) == PodRead(is_gone=True)
 
 
 def _miscount(core):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from berth.core.virtual_cluster import BrokenPromiseError
-from berth.plugin import CustomResource, Dependency, FilterColumn, Objects, Promises, unschedulable
+from berth.plugin import CustomResource, Dependency, FilterColumn, Objects, Promises, error, unschedulable
 from berth.testing import VirtualCluster, make_node, make_pod
 
 NODE, PODS = frozenset({Dependency.NODE}), frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
@@ -115,6 +115,14 @@ def test_scores_are_checked_as_well():
     plugin = suspect(score=lambda self, state, pod, node: 7 if pod.labels else 3)
     told = found_out(plugin, make_pod("a"), make_pod("b").label("app", "b"))
     assert "score broke a promise for pod default/b on node" in told and "3 was kept, but now it says 7" in told
+
+
+def test_scores_by_column_and_by_node_are_the_same():
+    columns = lambda self, state, pod, table, rows: np.full(table.capacity, 5)[rows]  # noqa: E731
+    told = found_out(suspect(score=lambda self, state, pod, node: 7, score_columns=columns))
+    assert "on node n0: 5 was said by column, but 7 node by node" in told
+    fails = lambda self, state, pod, table, rows: error("no idea")  # noqa: E731
+    assert found_out(suspect(promises=Promises(), score=lambda self, state, pod, node: 7, score_columns=fails)) == ""
 
 
 def test_one_attempt_in_so_many_is_checked():
