@@ -353,6 +353,7 @@ async def _run(
             served = f"https://127.0.0.1:{port}" if port else ""
             command = command_of(cluster, typed, port, logs[0])
             ready = asyncio.Event()
+            ends[0].add_done_callback(lambda _: ready.set())  # told to stop, nobody waits for it
             ends.append(asyncio.create_task(keep_restarting(command, watched, _said, ready), name="scheduler"))
             ending.push_async_callback(_cancelled, ends[-1])
             await ready.wait()
