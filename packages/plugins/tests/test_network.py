@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from berth.plugin import CycleState
 from berth.testing import VirtualCluster, check_plugin, make_node, make_pod
 from berth_plugins.network.app_groups import APP_GROUPS, GROUP_LABEL, WORKLOAD_LABEL
 from berth_plugins.network.network_overhead import NetworkOverhead
@@ -172,6 +173,35 @@ def test_the_least_that_a_maximum_could_be_raised_is_told_with_all_that_the_grou
     changed = {**dependency, "maxNetworkCost": 20}
     assert remedy.patch == {"spec": {"workloads": [{**workloads[0], "dependencies": [changed]}, workloads[1]]}}
     assert plugin_of(found).remedies(make_pod("other").info()) == ()
+
+
+def test_what_would_be_without_a_pod_is_what_is_once_it_is_gone(cluster):
+    """On its own node a dependency costs nothing; without it, the other one is too far away."""
+    found = cluster(node("far", "z3"), node("here", "z1"), topology(COSTS), app_group(NEEDS_DB))
+    for name in ("far", "here"):
+        found.put(member(f"db-{name}", "db").node(name))
+    plugin, table, pod = plugin_of(found), found.core.cache.table, member("web", "web").info()
+
+    def verdicts(*gone):
+        state, answers = CycleState(), {}
+        assert plugin.pre_filter(state, pod) is None
+        for name in gone:
+            row = table.row_of[name]
+            (removed,) = table.pods[row].values()
+            plugin.remove_pod(state, pod, removed, table.view(row))
+        for name in ("far", "here"):
+            rows = table.rows()
+            status = plugin.filter(state, pod, table.view(table.row_of[name]))
+            codes = dict(zip(rows.tolist(), plugin.filter_columns(state, pod, table, rows).codes.tolist(), strict=True))
+            assert (status is None) is (codes[table.row_of[name]] == 0)
+            answers[name] = status is None
+        return answers
+
+    assert verdicts() == {"far": True, "here": True}
+    assert verdicts("here") == {"far": True, "here": False}
+    assert verdicts("here", "far") == {"far": True, "here": True}
+    found.delete("Pod", "default/db-here")
+    assert verdicts() == {"far": True, "here": False}
 
 
 def test_it_keeps_its_contract_as_everything_changes(config):

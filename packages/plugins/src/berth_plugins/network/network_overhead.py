@@ -8,7 +8,8 @@ A pod on the same node costs nothing, in the same zone 1. Where no cost is liste
 nor too far.
 
 Deviations: a pod whose AppGroup does not exist, or that needs a NetworkTopology which does not exist, is rejected until
-it does; upstream's scheduler crashes. Pods that have finished are not depended on any more.
+it does; upstream's scheduler crashes. Pods that have finished are not depended on any more. In a what-if, such as that
+of preemption, a pod that goes is not depended on either; upstream's plugin goes on counting it.
 """
 
 from collections import Counter
@@ -42,6 +43,7 @@ from berth.plugin import (
     PodEventHandlerPlugin,
     PodInfo,
     PodUpdateHandlerPlugin,
+    PreFilterExtensions,
     PreFilterPlugin,
     Promises,
     QueueingHint,
@@ -254,6 +256,7 @@ def _place_of(node: Node) -> Place:
 @final
 class NetworkOverhead(
     PreFilterPlugin,
+    PreFilterExtensions,
     FilterPlugin,
     ColumnFilterPlugin,
     ScorePlugin,
@@ -341,6 +344,36 @@ class NetworkOverhead(
             return SKIP
         state.write(self.name, found)
         return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
+        """Count a pod in that comes in a what-if."""
+        self._change(state, pod, added, node, 1)
+        return None
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
+        """Leave a pod out that goes in a what-if."""
+        self._change(state, pod, removed, node, -1)
+        return None
+
+    def _change(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeView, by: int) -> None:
+        """Write requirements by which another pod counts that is depended on, or counts no more."""
+        found: Requirements | None = state.get(self.name)
+        name = group_named_by(pod)
+        group = found_in(self._namespaces, self._groups, name)
+        if found is None or group_named_by(other) != name or not isinstance(group, AppGroup):
+            return
+        known = {dependency.workload.selector: hosts for dependency, hosts in found.dependencies}
+        wanted = [
+            each for each in dependencies_of(group, workload_of(pod)) if each.workload.selector == workload_of(other)
+        ]
+        for dependency in wanted:
+            selector = dependency.workload.selector
+            known[selector] = Hosts.of(known[selector].counts if selector in known else {})
+            known[selector].change(node.name, by, self._places)
+        if wanted:
+            all_of_it = [(each, known.get(each.workload.selector)) for each in dependencies_of(group, workload_of(pod))]
+            left = [(each, hosts) for each, hosts in all_of_it if hosts is not None and hosts.counts]
+            state.write(self.name, Requirements(found.costs, left, self._table))
 
     def _requirements(self, pod: PodInfo) -> Requirements | Status | None:
         """Return what a pod's nodes are measured by; None where nothing is, else why it cannot be said."""

@@ -68,6 +68,13 @@ class Hosts:
         self._rows: HostRows | None = None
         self._known_at: object = None
 
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> "Hosts":
+        """Return those with so many pods on each node."""
+        found = cls()
+        found.counts.update(counts)
+        return found
+
     def change(self, node_name: str, by: int, places: "Places") -> None:
         """Count pods that have come to a node, or gone."""
         count = self.counts.get(node_name, 0) + by
