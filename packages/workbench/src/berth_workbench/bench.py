@@ -19,21 +19,20 @@ import msgspec
 import numpy as np
 
 from berth.api.codec import KINDS, ObjectError, decode
+from berth.api.pod import Pod
 from berth.api.untrusted import UNREADABLE, problem_of
 from berth.config.load import default_config
 from berth.config.types import SchedulerConfiguration
-from berth.core.assembly import build_core
 from berth.core.core import Core
-from berth.core.intake import ObjectEvent
 from berth.core.questions import decide, search_beside
+from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.attempt import Attempt
 from berth.extender.in_process import AnswerCall, answered, nobody
-from berth.framework.effects import Answer, ApiCall, CallExtenders, Effect, EvictPod, Request
+from berth.framework.effects import Answer, CallExtender, CallExtenders, EvictPod, ExtenderAnswer
 from berth.framework.registry import Registry
-from berth.state.objects import key_of
 from berth.state.pod_groups import group_of
 from berth.state.queued_pod import QueuedPod
-from berth_workbench.simulation.api_calls import ApiCalls
+from berth_workbench.simulation.measured import MeasuredCluster
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -65,24 +64,19 @@ class WorkloadError(ValueError):
     """A line of a workload that cannot be used; the message says which, and what is wrong with it."""
 
 
-def load(core: Core, lines: Iterable[bytes]) -> dict[tuple[str, str], Any]:
-    """Take a workload in; return its objects but pods, by kind and key. Raises `WorkloadError`."""
-    objects: dict[tuple[str, str], Any] = {}
+def load(cluster: VirtualCluster, lines: Iterable[bytes]) -> None:
+    """Take a workload in. Raises `WorkloadError`."""
     for number, line in enumerate(lines, 1):
         if not line.isspace():
-            event = _event(number, line)
-            core.handle(event, 0.0)
-            if event.kind != "Pod":
-                objects[event.kind, key_of(event.obj)] = event.obj
-    return objects
+            cluster.put(_decoded(number, line))
 
 
-def _event(number: int, line: bytes) -> ObjectEvent:
+def _decoded(number: int, line: bytes) -> Any:
     try:
         kind = msgspec.json.decode(line, type=_Kinded).kind
         if kind not in KINDS:
             raise WorkloadError(f"line {number}: kind is {kind!r}, not one of {', '.join(sorted(KINDS))}")
-        return ObjectEvent("ADDED", kind, decode(kind, line))
+        return decode(kind, line)
     except (ObjectError, *UNREADABLE) as error:
         raise WorkloadError(f"line {number}: {problem_of(error)}") from None
 
@@ -101,16 +95,17 @@ def run(
 
     Raises `CheckError`, `WorkloadError`.
     """
-    rng = random.Random(seed)
-    core = build_core(config or default_config(), registry, rng=rng, memos=memos)
-    player = Player(core, load(core, lines), answer_call)
+    cluster = _BenchCluster(config or default_config(), registry, seed, memos=memos, answer_call=answer_call)
+    core = cluster.core
+    load(cluster, lines)
+    cluster.seconds = 0.0
     pods = len(core.queue)
     checks = set(random.Random(seed).sample(range(pods), min(check, pods)))
     with long_lived():
         began = time.process_time()
-        checked = _drive(player, checks, rng)
+        checked = _drive(cluster, checks, answer_call)
         cpu_s = time.process_time() - began
-    seconds = player.seconds
+    seconds = cluster.seconds
     core.call_off(NOT_COMPLETED, 0.0)  # what still waits for its claims has failed, too
     used = {state.row for state in core.cache.states().values() if state.assumed}
     failed = len(core.queue)
@@ -139,77 +134,47 @@ def long_lived() -> Iterator[None]:
         gc.unfreeze()
 
 
-class Player:
-    """Answers the core as extenders, API server and controllers would, and keeps how long the core has worked."""
+class _BenchCluster(MeasuredCluster):
+    """Answers the core as extenders, API server and controllers would, but for bindings and the statuses of pods."""
 
-    def __init__(self, core: Core, objects: dict[tuple[str, str], Any], answer_call: AnswerCall) -> None:
-        """`objects` are all that the core knows but pods, by kind and key."""
-        self.core = core
-        self.objects = objects
-        self.answer_call = answer_call
-        self.seconds = 0.0
-        self._api_calls = ApiCalls(self)
-        self._effects: list[Effect] = []
+    def __init__(
+        self, config: SchedulerConfiguration, registry: Registry, seed: int, *, memos: bool, answer_call: AnswerCall
+    ) -> None:
+        super().__init__(time.perf_counter, config=config, registry=registry, seed=seed, memos=memos, check_promises=0)
+        self.answers_binds = self.answers_reads = self.stores_statuses = False
+        self.answer_call = self._timed(answer_call)
+        self.victims: list[str] = []
+        """The keys of the pods that had to leave."""
 
-    def step(self) -> list[str]:
-        """Have one cycle run and all that it asks for done; return the keys of the pods that had to leave, sorted.
+    def _timed(self, answer_call: AnswerCall) -> AnswerCall:
+        def answer(call: CallExtender) -> ExtenderAnswer:
+            began = time.perf_counter()
+            given = answer_call(call)
+            self.worked(time.perf_counter() - began)
+            return given
 
-        The last victim is asked once the others have gone.
-        """
-        started = time.perf_counter()
-        self._effects = self.core.step(0.0)
-        self.seconds += time.perf_counter() - started
-        evicted = []
-        for effect in self._effects:  # the list grows in the loop
-            if not isinstance(effect, Request):
-                continue
-            asked = effect.effect
-            if isinstance(asked, CallExtenders):
-                started = time.perf_counter()
-                answer = answered(effect.ticket, asked, self.answer_call)
-                self.seconds += time.perf_counter() - started
-                self._tell(answer)
-            elif isinstance(asked, ApiCall):
-                self._tell(msgspec.structs.replace(self._api_calls(asked), ticket=effect.ticket))
-            elif isinstance(asked, EvictPod):
-                evicted.append(asked.pod.key)
-                state = self.core.cache.state_of(asked.pod.uid)
-                if state is not None:
-                    self._tell(ObjectEvent("DELETED", "Pod", state.pod.pod))
-                self._tell(Answer(effect.ticket))
-        return sorted(evicted)
+        return answer
 
-    def put(self, obj: Any) -> None:
-        """Create an object, or put a newer state in its place."""
-        kind, key = self.core.resources.name_of(obj), key_of(obj)
-        known = (kind, key) in self.objects
-        self.objects[kind, key] = obj
-        self._tell(ObjectEvent("MODIFIED" if known else "ADDED", kind, obj))
-
-    def delete(self, kind: str, key: str) -> None:
-        """Delete an object by `namespace/name` or name."""
-        self._tell(ObjectEvent("DELETED", kind, self.objects.pop((kind, key))))
-
-    def _tell(self, event: ObjectEvent | Answer) -> None:
-        """Give the core an event, and note what it asks for in turn."""
-        started = time.perf_counter()
-        self._effects += self.core.handle(event, 0.0)
-        self.seconds += time.perf_counter() - started
+    def evicted(self, pod: Pod, eviction: EvictPod) -> None:
+        """Note a pod that had to leave."""
+        self.victims.append(pod.key)
 
 
-def _drive(player: Player, checks: Set[int], rng: random.Random) -> int:
+def _drive(cluster: _BenchCluster, checks: Set[int], answer_call: AnswerCall) -> int:
     """Run cycles until there is nothing left to do; return how many decisions were checked.
 
     `checks` are the numbers of the cycles to check. A group's cycle is not: it decides about all of its pods.
     """
-    core, number, checked = player.core, 0, 0
+    core, number, checked = cluster.core, 0, 0
     while core.has_work:
         expected = None
         if number in checks and not (core.schedules_groups and group_of(_next(core).pod) is not None):
-            expected = _without_memos(core, rng, player.answer_call)
-        victims = player.step()
+            expected = _without_memos(core, cluster.rng, answer_call)
+        cluster.victims.clear()
+        cluster.step()
+        cluster.requests.clear()  # bindings, which nobody answers
         if expected is not None:
-            _compare(core, expected, victims)
+            _compare(core, expected, sorted(cluster.victims))
             checked += 1
         number += 1
     return checked

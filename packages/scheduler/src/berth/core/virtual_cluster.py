@@ -1,4 +1,7 @@
-"""A core in virtual time, with just enough of an API server to answer it. For tests of plugins and of the engine.
+"""A core in virtual time, with just enough of an API server to answer it: the one cluster in memory.
+
+Tests of plugins and of the engine use it as it is. What `berth.Scheduler`, the questions of the workbench
+(`UndoableCluster`, `SimulatedCluster`) and `berth bench` (`MeasuredCluster`) add to it is in classes of their own.
 
 Objects go in with `put` and `delete`; `run` steps the core until it has nothing to do, `advance` lets time pass, and
 `restart` puts a new core in the old one's place. Bindings and status patches are carried out at once and come back as
@@ -134,6 +137,8 @@ class VirtualCluster:
         """Whether a victim is gone when its eviction is answered, or only on its way."""
         self.answers_reads = True
         """Whether the core is told at once where a pod is that it asks for."""
+        self.stores_statuses = True
+        """Whether what the core says of pods and groups is stored, and comes back as a watch event."""
         self.answer_api: Callable[[ApiCall], Answer] | None = ObjectCalls(self) if named else None
         """What carries out other calls to the API server; None leaves them in `requests` until `answer`. Where plugins
         are given, calls are carried out on `objects`. The ticket of what this returns is not read."""
@@ -275,9 +280,9 @@ class VirtualCluster:
                     self.answer(effect, answer.error, answer.result)
                 if isinstance(effect.effect, CallExtenders) and self.answer_call is not None:
                     self.answer(effect, result=answered(0, effect.effect, self.answer_call).result)
-            elif isinstance(effect, PatchPodStatus):
+            elif isinstance(effect, PatchPodStatus) and self.stores_statuses:
                 self._patch(effect)
-            elif isinstance(effect, SetPodGroupCondition):
+            elif isinstance(effect, SetPodGroupCondition) and self.stores_statuses:
                 self._set_group_condition(effect)
 
     def _bind(self, bind: Bind) -> None:

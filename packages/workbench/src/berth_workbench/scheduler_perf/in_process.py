@@ -20,14 +20,13 @@ from berth.api.dra import ResourceClaim
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.core.intake import ObjectEvent, ShardsHeld
-from berth.core.virtual_cluster import VirtualCluster
-from berth.framework.effects import Answer, Effect, EvictPod
+from berth.framework.effects import Answer, EvictPod
 from berth.framework.registry import Registry
 from berth.state.objects import key_of
 from berth_workbench.scheduler_perf.documents import Document, PerfError
 from berth_workbench.scheduler_perf.play import PlayedPod
-from berth_workbench.simulation.api_calls import ApiCalls
 from berth_workbench.simulation.claims import ClaimTemplate, claim_template, made_claims, released
+from berth_workbench.simulation.measured import MeasuredCluster
 
 MOST_IDLE_S: Final = 600.0
 """So long without a pod that gets its node, and who is waited for is taken to fit nowhere, as upstream does."""
@@ -36,34 +35,16 @@ STEPS_BETWEEN_LOOKS: Final = 256
 DELETED_AT: Final = "2030-01-01T00:00:00Z"
 
 
-class _MeasuredCluster(VirtualCluster):
-    """A core whose own work is measured, and by which time goes on."""
+class _PerfCluster(MeasuredCluster):
+    """A measured core by whose work time goes on."""
 
-    def __init__(self, config: SchedulerConfiguration, registry: Registry, stopwatch: Callable[[], float]) -> None:
-        super().__init__(config=config, registry=registry)
-        self.seconds = 0.0
-        self.answer_api = ApiCalls(self)
-        self.heard: Callable[[Pod, bool], None] = lambda _pod, _is_gone: None
-        self._stopwatch = stopwatch
+    heard: Callable[[Pod, bool], None]
+    """Told of each pod that the core has heard of, and whether it is gone."""
 
-    def handle(self, event: ObjectEvent | ShardsHeld | Answer) -> None:
-        """Give the core an event; what it asks for is carried out while the clock stands still."""
-        began = self._stopwatch()
-        effects = self.core.handle(event, self.now)
-        self._worked(began)
+    def taken_in(self, event: ObjectEvent | ShardsHeld | Answer) -> None:
+        """Tell of a pod."""
         if isinstance(event, ObjectEvent) and event.kind == "Pod":
             self.heard(event.obj, event.type == "DELETED")
-        self._carry_out(effects)
-
-    def step(self) -> None:
-        """Let the core take one step."""
-        began = self._stopwatch()
-        effects = self.core.step(self.now)
-        self._worked(began)
-        self._carry_out(effects)
-
-    def carried_out(self, effect: Effect) -> None:
-        """Keep nothing."""
 
     def evicted(self, pod: Pod, eviction: EvictPod) -> None:
         """Free what a preempted pod leaves behind."""
@@ -77,10 +58,10 @@ class _MeasuredCluster(VirtualCluster):
         for claim in left.changed:
             self.put(claim)
 
-    def _worked(self, began: float) -> None:
-        took = self._stopwatch() - began
-        self.seconds += took
-        self.now += took
+    def worked(self, seconds: float) -> None:
+        """Let time go on."""
+        super().worked(seconds)
+        self.now += seconds
 
 
 class InProcess:
@@ -97,7 +78,7 @@ class InProcess:
         self.nodes: list[str] = []
         self.on_bound: Callable[[str, PlayedPod], None] = lambda _key, _pod: None
         self.left_out: set[str] = set()
-        self._cluster = _MeasuredCluster(config, registry, stopwatch)
+        self._cluster = _PerfCluster(stopwatch, config=config, registry=registry)
         self._cluster.heard = self._hear
         self._templates: dict[str, ClaimTemplate] = {}
         self._serial = itertools.count()
