@@ -3,6 +3,7 @@
 What a configuration has wrong is a list of one line for each fault, so that here each has one.
 """
 
+import gzip
 import json
 
 import pytest
@@ -172,6 +173,7 @@ def test_steps_that_are_none(berth, step):
         ("bench", b"hello"),
         ("impact", b"hello"),
         ("decide", b"[]"),
+        ("decide", NO_FILE_OF_OURS["what is not compressed"]),
         ("tune", "--cluster", cluster(NODE, POD), "--objective", "beauty"),
         ("tune", "--cluster", cluster(NODE, POD), "--objective", "cost", "--jobs", "9" * 60),
         ("rebalance", "--cluster", cluster(NODE, POD), "--goal", "empty-nodes", "--node-selector", "!"),
@@ -182,6 +184,11 @@ def test_steps_that_are_none(berth, step):
 )
 def test_what_is_typed_wrong(berth, words):
     one_line(berth(*words))
+
+
+@pytest.mark.parametrize("command", ["decide", "impact"])
+def test_cases_that_are_cut_short(berth, command):
+    assert one_line(berth(command, gzip.compress(b'{"objects": []}')[:-9])).endswith("the compressed file is cut short")
 
 
 def test_args_whose_kind_is_no_text(berth):

@@ -1,7 +1,7 @@
 """`berth decide`: recorded cases in, decisions out, one JSON line each."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import click
@@ -21,6 +21,7 @@ from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import manifests_option, read_cluster_given
 from berth_workbench.cli.decide_cluster import decide_cluster
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
+from berth_workbench.snapshot.text import unpacked
 
 
 @click.command()
@@ -113,20 +114,12 @@ def _enabling(named: NamedPlugins, case: Mapping[str, Any]) -> Mapping[str, Any]
 def read_cases(file: BinaryIO, decide: Callable[[dict[str, Any]], None]) -> bool:
     """Call `decide` with each case of a file; report those that cannot be read, and return whether there were any."""
     failed = False
-    for number, line in enumerate(_lines(file), start=1):
-        try:
-            decide(msgspec.json.decode(line, type=dict[str, Any]))
-        except (*UNREADABLE, CaseError, ConfigError, ObjectError) as error:
-            click.echo(f"{file.name}:{number}: {problem_of(error)}", err=True)
-            failed = True
+    with file:
+        lines = unpacked(file, file.name)
+        for number, line in enumerate(filter(bytes.strip, lines), start=1):
+            try:
+                decide(msgspec.json.decode(line, type=dict[str, Any]))
+            except (*UNREADABLE, CaseError, ConfigError, ObjectError) as error:
+                click.echo(f"{file.name}:{number}: {problem_of(error)}", err=True)
+                failed = True
     return failed
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    import gzip
-    import io
-
-    buffered = io.BufferedReader(file)  # type: ignore[type-var]
-    zipped = buffered.peek(2)[:2] == b"\x1f\x8b"
-    with gzip.open(buffered) if zipped else buffered as lines:
-        yield from (line for line in lines if line.strip())

@@ -19,7 +19,7 @@ def command(file: BinaryIO, as_json: bool) -> None:
 
     FILE holds one case a line, as for `berth decide`. A case's configuration, policy or provider is used for its own
     generation; the other runs with its default profile. After each pod the choice of v1.20 stands for both. The plugin
-    named for a change is one that, taken from v1.36, makes v1.20 decide like it; if none does alone, all that differ.
+    named for a change is one that, taken from v1.36, makes v1.20 decide like it; if none does, those that together do.
     """
     registry, _ = read_registry()
     found: list[CaseImpact] = []
