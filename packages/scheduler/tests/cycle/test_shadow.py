@@ -142,8 +142,8 @@ def shadow_of(cluster):
 
 
 def only_difference(cluster):
-    (found,) = shadow_of(cluster).differences
-    return found.kind, found.node, found.shadow_node, found.plugins
+    ((found, _uid, _at),) = shadow_of(cluster).differences
+    return found.kind, found.a, found.b, found.plugins
 
 
 @pytest.mark.parametrize("enabled", [(), ("Prefers",), ("Bars", "Prefers")])
@@ -259,7 +259,7 @@ def test_only_the_latest_differences_are_kept():
     placed(cluster, *(make_pod(f"p{number}").request(cpu="1m") for number in range(DIFFERENCES_KEPT + 20)))
     shadow = shadow_of(cluster)
     assert len(shadow.differences) == DIFFERENCES_KEPT
-    assert shadow.differences[-1].pod == f"default/p{DIFFERENCES_KEPT + 19}"
+    assert shadow.differences[-1].found.pod == f"default/p{DIFFERENCES_KEPT + 19}"
     assert shadow.kinds["fitsNoMore"] == shadow.causes["fitsNoMore", "BarsAll"] == DIFFERENCES_KEPT + 20
 
 

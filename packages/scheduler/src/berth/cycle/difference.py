@@ -37,7 +37,7 @@ class ComparedDecision(msgspec.Struct, frozen=True, rename="camel"):
     alone: bool = False
     """Whether each of them alone accounts for the difference, or only all of them together."""
     note: str = ""
-    """What causes it where no plugin does."""
+    """What causes it where no plugin does, or how it came about."""
 
 
 class Sameness(NamedTuple):

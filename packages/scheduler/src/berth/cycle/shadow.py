@@ -18,8 +18,7 @@ from zlib import crc32
 import msgspec
 
 from berth.cycle.attempt import Attempt, Outcome, SearchResult
-from berth.cycle.difference import DECIDED_NODE, FoundParts, compared, one_node
-from berth.cycle.difference_kinds import DifferenceKind
+from berth.cycle.difference import DECIDED_NODE, ComparedDecision, FoundParts, compared, one_node
 from berth.cycle.instrument import Instrument
 from berth.cycle.schedule import Search, find_nodes, score_nodes, select_node
 from berth.engine.profile import Profile
@@ -37,22 +36,14 @@ SHARE_OF_WORK = 4
 """A shadow's attempt may cost one part in so many of what an attempt may."""
 
 
-class ShadowDecision(msgspec.Struct, frozen=True):
-    """What a shadow would have decided otherwise about one pod, and because of which plugins."""
+class ShadowDecision(NamedTuple):
+    """A decision that a shadow would have made otherwise."""
 
-    pod: str
+    found: ComparedDecision
+    """Where the pod goes (`a`), where the shadow would have it go (`b`), and why (`note`)."""
     uid: str
     at: float
     """When, on the core's clock."""
-    kind: DifferenceKind
-    """What would have become of the pod; `error` where the shadow failed."""
-    node: str | None
-    """Where the pod goes; None where it fits on no node."""
-    shadow_node: str | None
-    """Where the shadow would have it go."""
-    plugins: tuple[str, ...] = ()
-    """Which cause the difference (`berth.cycle.difference`), or have failed; empty where that cannot be told."""
-    why: str = ""
 
 
 class ShadowProfile:
@@ -122,7 +113,7 @@ class Shadows:
                 shadow.skipped[reason] += 1
                 self._parts.instrument.shadow_skipped(shadow.name, reason)
             else:
-                self._note(shadow, self._decide(shadow, attempt, start_index))
+                self._note(shadow, attempt.pod, self._decide(shadow, attempt, start_index))
 
     def _reason_to_skip(self, attempt: Attempt) -> str:
         if self._parts.waiting_pods() > BUSY_PODS:
@@ -131,56 +122,48 @@ class Shadows:
             return "error"
         return "extenders" if attempt.state.asked else ""
 
-    def _note(self, shadow: ShadowProfile, decided: ShadowDecision) -> None:
-        shadow.kinds[decided.kind] += 1
-        if decided.kind != "same":
-            shadow.differences.append(decided)
-            shadow.causes.update((decided.kind, plugin) for plugin in decided.plugins)
-        self._parts.instrument.shadowed(shadow.name, shadow.of, decided.kind, decided.plugins)
+    def _note(self, shadow: ShadowProfile, pod: PodInfo, found: ComparedDecision) -> None:
+        shadow.kinds[found.kind] += 1
+        if found.kind != "same":
+            shadow.differences.append(ShadowDecision(found, pod.uid, self._parts.now()))
+            shadow.causes.update((found.kind, plugin) for plugin in found.plugins)
+        self._parts.instrument.shadowed(shadow.name, shadow.of, found.kind, found.plugins)
 
-    def _decide(self, shadow: ShadowProfile, attempt: Attempt, start_index: int) -> ShadowDecision:
+    def _decide(self, shadow: ShadowProfile, attempt: Attempt, start_index: int) -> ComparedDecision:
+        """Return what the shadow would have decided; `error` where it fails, with the plugins that have failed."""
         parts, pod = self._parts, attempt.pod
         search = Search(parts.table, lambda rows: int(rows[0]), policy=parts.policy)
         search.begin_at(start_index)
         beside = Attempt(shadow.profile, pod, work=WorkBudget(parts.work_limit // SHARE_OF_WORK))
-        plugins: tuple[str, ...] = ()
         try:
             _choose(search, beside)
             beside.hold_to_budget()
-            kind, plugins, why = self._difference(attempt, beside)
+            if beside.outcome.error is None:
+                return self._compared(attempt, beside)
+            plugins, why = _erring(beside.found), beside.outcome.error
         except BaseException as raised:  # a shadow's bug is worth a count, and nothing else
             bug = contained(raised)
             plugins = (bug.plugin,) if isinstance(bug, PluginBrokenError) else ()
-            kind, why = "error", status_of(bug).message
-        row, other = attempt.outcome.chosen_row, beside.outcome.chosen_row
-        names = parts.table.names
-        return ShadowDecision(
-            pod.key,
-            pod.uid,
-            parts.now(),
-            kind,
-            None if row is None else names[row],
-            None if other is None or kind == "error" else names[other],
-            plugins,
-            why,
-        )
+            why = status_of(bug).message
+        return ComparedDecision(pod.key, self._name(attempt), None, "error", plugins, note=why)
 
-    def _difference(self, attempt: Attempt, beside: Attempt) -> tuple[DifferenceKind, tuple[str, ...], str]:
-        """Return what the shadow would have decided otherwise, because of whom, and why."""
+    def _compared(self, attempt: Attempt, beside: Attempt) -> ComparedDecision:
         a, b, table = attempt.outcome.chosen_row, beside.outcome.chosen_row, self._parts.table
-        if beside.outcome.error is not None:
-            return "error", _erring(beside.found), beside.outcome.error
+        pod, of_a, of_b = attempt.pod.key, self._name(attempt), self._name(beside)
         if a == b or (a is not None and _is_among_best(beside.found, a)):
-            return "same", (), ""
+            return ComparedDecision(pod, of_a, of_b, "same")
         rows = [row for row in (a, b) if row is not None]
         ours, theirs = FoundParts(attempt, table, rows), FoundParts(beside, table, rows)
-        of_a, of_b = (None if row is None else table.names[row] for row in (a, b))
-        found = compared(attempt.pod.key, ours, theirs, DECIDED_NODE, (one_node(of_a), one_node(of_b)))
+        found = compared(pod, ours, theirs, DECIDED_NODE, (one_node(of_a), one_node(of_b)))
         why = beside.outcome.message
         if found.kind == "elsewhere":
             why = f"{of_b} is not rejected" if ours.rejects[1] else "the scores differ"
             why = f"{of_a} is rejected" if theirs.rejects[0] else why
-        return found.kind, found.plugins, why
+        return msgspec.structs.replace(found, note=why)
+
+    def _name(self, attempt: Attempt) -> str | None:
+        row = attempt.outcome.chosen_row
+        return None if row is None else self._parts.table.names[row]
 
 
 def _choose(search: Search, attempt: Attempt) -> None:

@@ -88,7 +88,7 @@ def shadow_reports(core: Core, wall_time: WallTime, pod: str = "") -> list[Shado
 
 
 def _shadow_report(shadow: ShadowProfile, wall_time: WallTime, pod: str) -> ShadowReport:
-    found = (each for each in reversed(shadow.differences) if pod in ("", each.pod))
+    differences = (each for each in reversed(shadow.differences) if pod in ("", each.found.pod))
     return ShadowReport(
         shadow.name,
         shadow.of,
@@ -98,10 +98,8 @@ def _shadow_report(shadow: ShadowProfile, wall_time: WallTime, pod: str) -> Shad
         tuple(ShadowCause(kind, plugin, count) for (kind, plugin), count in shadow.causes.most_common()),
         dict(sorted(shadow.skipped.items())),
         tuple(
-            ShadowDifference(
-                each.pod, each.uid, wall_time(each.at), each.kind, each.node, each.shadow_node, each.plugins, each.why
-            )
-            for each in found
+            ShadowDifference(found.pod, uid, wall_time(at), found.kind, found.a, found.b, found.plugins, found.note)
+            for found, uid, at in differences
         ),
     )
 
