@@ -9,6 +9,8 @@ import copy
 import random
 import re
 
+import pytest
+
 from berth.framework.setup import Setup
 from berth_workbench.planning.upgrade import search
 from berth_workbench.planning.upgrade.search import UpgradeRequest, plan_upgrade
@@ -149,32 +151,42 @@ class Untold:
 
 @worlds(2)
 def test_what_is_told_to_free_a_pod_frees_it_and_less_does_not(seeds, monkeypatch):
-    kinds = set()
-    for seed in seeds:
-        world = Guarded(seed)
-        plan = world.plan(at_once=1)
-        nodes = {}
-        for kept in (one for each in plan.blocked for one in each.pods if one.budget):
-            for told in filter(None, kept.frees.split(", or ")):
-                if not told.startswith("leave it in"):
-                    nodes.setdefault((kept.budget, told), set()).add((kept.node, kept.pod))
-        for (name, told), freed in nodes.items():
-            story = f"seed {seed}: {freed} of {name}: {told}"
-            other, less = world.with_remedy(told, name.partition("/")[2])
-            with monkeypatch.context() as patched:
-                patched.setattr(search, "BudgetRemedies", Untold)
-                assert not freed & kept_by(other.plan(at_once=1)), story
-                assert less is None or freed <= kept_by(less.plan(at_once=1)), f"{story}, and less does"
-            kinds.add(re.sub(r"\d+|default/\S+", "", told))
+    kinds = set().union(*(kinds_that_free(seed, monkeypatch) for seed in seeds))
     assert len(kinds) >= 3, kinds
 
 
-def kept_by(plan):
-    """The pods that budgets keep, each with its node, which it may have come to from one that was upgraded.
+@pytest.mark.parametrize("seed", [136, 147, 219])
+def test_a_remedy_counts_from_before_the_scheduler_makes_room_for_pending_pods(seed, monkeypatch):
+    """With other bounds pending pods preempt others, so that the plan begins elsewhere."""
+    kinds_that_free(seed, monkeypatch)
 
-    Those that have no other place are another matter.
+
+def kinds_that_free(seed, monkeypatch):
+    """Plan with every remedy of a world, and with a little less of it; return of which kinds they are."""
+    world = Guarded(seed)
+    plan = world.plan(at_once=1)
+    nodes, kinds = {}, set()
+    for kept in (one for each in plan.blocked for one in each.pods if one.budget):
+        for told in filter(None, kept.frees.split(", or ")):
+            if not told.startswith("leave it in"):
+                nodes.setdefault((kept.budget, told), set()).add((kept.node, kept.pod))
+    for (name, told), freed in nodes.items():
+        story = f"seed {seed}: {freed} of {name}: {told}"
+        other, less = world.with_remedy(told, name.partition("/")[2])
+        with monkeypatch.context() as patched:
+            patched.setattr(search, "BudgetRemedies", Untold)
+            assert not freed & kept_by(other.plan(at_once=1)), story
+            assert less is None or freed <= kept_by(less.plan(at_once=1)), f"{story}, and less does"
+        kinds.add(re.sub(r"\d+|default/\S+", "", told))
+    return kinds
+
+
+def kept_by(plan):
+    """The pods that keep nodes, each with its node, which it may have come to from one that was upgraded.
+
+    Those that have no other place are among them: what is told is the least with which a pod can go.
     """
-    return {(node.node, each.pod) for node in plan.blocked for each in node.pods if each.budget}
+    return {(node.node, each.pod) for node in plan.blocked for each in node.pods}
 
 
 @worlds(2)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.api.node import PodDisruptionBudget
+from berth.api.node import PodDisruptionBudget, PodDisruptionBudgetStatus
 from berth.api.pod import Pod
 from berth_workbench.planning.upgrade.plan import BlockedNode, BlockedPod
 from berth_workbench.showing.words import counted
@@ -145,7 +145,7 @@ class BudgetRemedies:
         More may be demanded where pods become healthy as their nodes are upgraded.
         """
         budget: PodDisruptionBudget = self._cluster.objects["PodDisruptionBudget", key]
-        status, replace = budget.status, msgspec.structs.replace
+        status, replace = self._status_at_rest(key), msgspec.structs.replace
         is_least = budget.spec.max_unavailable is None
         most = min(status.desired_healthy - 1, status.current_healthy + BOUNDS_AT_MOST)
         for demanded in range(most, max(status.current_healthy - 1, 0) - 1, -1):
@@ -155,6 +155,15 @@ class BudgetRemedies:
             )
             words = f"{'minAvailable' if is_least else 'maxUnavailable'} {bound}"
             yield _Remedy(words, partial(self._put, replace(budget, spec=spec)))
+
+    def _status_at_rest(self, key: str) -> PodDisruptionBudgetStatus:
+        """Return the status of a budget once the scheduler has placed what it can, which may take pods from it."""
+        self._cluster.begin()
+        self._cluster.settle()
+        self._cluster.publish_budgets()
+        budget: PodDisruptionBudget = self._cluster.objects["PodDisruptionBudget", key]
+        self._cluster.undo()
+        return budget.status
 
     def _put(self, budget: PodDisruptionBudget) -> bool:
         self._cluster.put(budget)

@@ -103,13 +103,13 @@ def _with_remedies(
 ) -> list[BlockedNode]:
     """Return the blocked nodes with what would free them: by a whole plan for each remedy, where that is quickly made.
 
-    Where it is not, the blocked nodes alone are gone through, on the cluster as it is after the plan.
+    Where it is not, the blocked nodes alone are gone through, on the cluster as it is after the plan. A whole plan
+    begins with the remedy, before the scheduler places anything: whom pending pods preempt depends on the budgets.
     """
     if plan.tried > WHOLE_PLANS_BELOW:
         watch.begin("trying what would free the pods of blocked nodes")
         return BudgetRemedies(search.site, plan.blocked, search.still_blocked).told()
     site = situation.site(watch)
-    site.settle()
 
     def again(_names: Sequence[str]) -> Blocked:
         return {each.node: each.pods for each in UpgradeSearch(site, request, watch).plan().blocked}
