@@ -158,6 +158,20 @@ def test_no_run_begins_before_it_is_known_that_all_is_kept():
     assert found == [False, True, True]
 
 
+RESERVING = frozenset({Dependency.NODE, Dependency.OWN_RESERVATIONS})
+KEPT_AS_A_WHOLE = {
+    "by reservations, which their plugin changes when it likes": Habits("A", filter_on=RESERVING, filter_forms=ROW),
+    "without a row form": Habits("A", filter_on=ON_NODE, filter_forms=frozenset({"columns"})),
+    "each by all nodes": Habits("A", score_on=ON_NODE | {Dependency.ALL_NODES}, score_forms=ROW, levels=101),
+}
+
+
+@pytest.mark.parametrize("kept", KEPT_AS_A_WHOLE)
+def test_no_run_begins_where_answers_are_kept(kept):
+    assert Begun(FILTER, SCORE).run is not None
+    assert Begun(KEPT_AS_A_WHOLE[kept], SCORE).run is None
+
+
 def test_a_single_node_that_is_left_is_taken_without_a_score():
     """As in an attempt (pkg/scheduler/schedule_one.go, schedulePod): so that takes one, and nobody scores here."""
     by_load = Habits("A", filter_by="load", filter_on=ON_NODE, filter_forms=ROW)

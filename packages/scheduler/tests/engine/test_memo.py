@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.builders import make_node, make_pod, make_service
-from berth.engine.memo import ENTRY_BYTES, SLOTS_AT_MOST, DependencySet, MemoKey, Memos, Slot, Slots
+from berth.engine.memo import ENTRY_BYTES, SLOTS_AT_MOST, DependencySet, MemoKey, Memos, Slot, Slots, SlotSet
 from berth.engine.memo_entry import JOURNAL_AT_MOST, MemoEntry
 from berth.engine.sums import UNRANKED, Sums
 from berth.framework.cycle_state import CycleState
@@ -178,6 +178,20 @@ def test_the_least_recently_used_column_goes_when_there_is_no_room():
     assert kept.computed_rows == []
     kept.memos.refresh([slots["b"]], CycleState(), make_pod().info())
     assert kept.computed_rows == [8]
+
+
+def test_the_columns_of_a_plan_that_is_asked_for_are_those_used_last():
+    """Though nobody looks at them one by one while no node changes."""
+    kept = Kept(max_bytes=3 * (ENTRY_BYTES + 8 * 8))
+    plan = SlotSet([Slot(Asking(kept), MemoKey("plan"), DependencySet(BY_NODE, "Plugin"))])
+    other = Slot(Asking(kept), MemoKey("other"), DependencySet(BY_NODE, "Plugin"))
+    for _ in range(3):
+        kept.memos.refresh_set(plan, CycleState(), make_pod().info())
+        kept.memos.refresh([other], CycleState(), make_pod().info())
+    kept.entry(BY_NODE, "third")
+    kept.memos.refresh_set(plan, CycleState(), make_pod().info())
+    kept.entry(BY_NODE, "one too many")
+    assert plan.entries[0].is_kept and not other.entry.is_kept
 
 
 def test_a_column_is_kept_from_the_second_time_it_is_asked_for():

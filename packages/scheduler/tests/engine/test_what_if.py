@@ -7,12 +7,13 @@ import pytest
 
 from berth.api.codec import decode
 from berth.core.builders import make_node, make_pod
-from berth.engine.verdicts import FilterPlan, FilterRunner
+from berth.engine.verdicts import FilterPlan, FilterRunner, rejected_rows
 from berth.engine.what_if import WhatIf
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import RowLoad
+from berth.framework.interface import FilterColumn, RowLoad
 from berth.framework.loaded import loaded
 from berth.framework.promises import Dependency, Promises
+from berth.framework.status import unschedulable
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from berth.state.objects import ObjectStore
 from packages.scheduler.tests.plugins.support import handle_of
@@ -49,6 +50,20 @@ def test_limits_codes_and_the_plain_form_agree(taken):
         plain.append(plugin.filter(state, pod, view))
     assert within.tolist() == [status is None for status in plain]
     assert [column.describe(code) if code else None for code in column.codes.tolist()] == plain
+
+
+def test_no_filter_is_asked_once_all_rows_are_rejected():
+    """Under a load each answer is worked out when its turn comes."""
+
+    def said():
+        for plugin, codes in (("First", [1, 0]), ("Second", [0, 2])):
+            yield plugin, FilterColumn(np.array(codes, dtype=np.int32), lambda code: unschedulable(str(code)))
+        raise AssertionError("nobody is left to ask about")
+
+    found = rejected_rows(np.ones(2, dtype=np.bool_), said())
+    assert [(status.plugin, status.reasons, rows.tolist()) for status, rows in found] == [
+        ("First", ("1",), [0]), ("Second", ("2",), [1]),
+    ]  # fmt: skip
 
 
 def a_filter(promises, **members):

@@ -2,9 +2,11 @@
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.framework.promises import Dependency, Objects
 from packages.scheduler.tests.engine.remembered.lives import Life
 from packages.scheduler.tests.engine.remembered.made_up import KINDS, ON_ZONES, ZONES, Habits
+from packages.scheduler.tests.engine.remembered.views import compare_every_view
 from tests.effort import looks_everywhere
 
 LIVES = 10
@@ -43,6 +45,16 @@ def test_a_filter_that_goes_by_objects_changes_its_mind_and_nothing_else_changes
                 life.decide(1)
             life._object_changes()
         assert life.decided > 20
+
+
+def test_a_score_of_a_whole_zone_that_is_out_of_range_is_the_error_that_it_is_of_a_node():
+    life = Life(0, habits=[BY_ROW, BY_ZONE._replace(errs=True)], in_tree=False, size=9, is_zoned=True)
+    core, errors = life.cluster.core, 0
+    for number in range(100):
+        pod = core.intake.info(make_pod("asked").label("app", f"app-{number}").build())
+        for _ in range(2):  # what is kept beside it is kept the second time
+            errors += compare_every_view(core, pod, life.rng).error is not None
+    assert 0 < errors < 100
 
 
 @pytest.mark.parametrize(("seed", "steps"), [(10_364, 40)])
