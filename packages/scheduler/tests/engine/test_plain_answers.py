@@ -174,6 +174,14 @@ def test_no_score_is_asked_for_where_few_nodes_are_left():
     assert cluster.nodes_of()["later"] == "n07"
 
 
+def test_where_most_nodes_are_left_the_others_are_scored_as_well():
+    """Then nothing is lacking, and what is summed may be kept; a pod that may go there finds the score."""
+    cluster = cluster_of(Promised, quiet=range(3))
+    placed(cluster, "first")
+    assert plugin_of(cluster).calls["score"] == NODES
+    assert calls_of_next_pods(cluster) == [{"score": 1}] * 3
+
+
 def test_a_score_that_breaks_on_a_node_that_is_not_left_is_nobodys_error():
     class Breaks(Promised):
         promises: ClassVar[Promises] = Promised.promises

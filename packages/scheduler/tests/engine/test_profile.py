@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from berth.core.builders import make_node, make_pod
+from berth.config.types import ExtensionPoint as Point
+from berth.core.builders import make_namespace, make_node, make_pod, make_service
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.cycle_state import CycleState
 from berth.framework.health import FAILURES
 from berth.framework.interface import FilterColumn, PreFilterResult
-from berth.framework.promises import UNKNOWN, Dependency
+from berth.framework.promises import UNKNOWN, Dependency, Objects
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
+from berth.state.pod_info import LABELS
 from berth.testing.invariants import check, check_memos
 from packages.scheduler.tests.support import document, once, plugin
 
@@ -75,6 +77,26 @@ def test_a_plugin_that_skips_in_pre_filter_is_not_asked_in_filter():
     made = plugin("One", pre_filter=lambda *_: SKIP, filter=lambda *_: unschedulable("never said"))
     assert run(made).nodes_of()["a"]
     assert "filter" not in made.calls
+
+
+def test_what_is_settled_for_a_shape_is_asked_again_for_other_labels_unless_these_are_ignored():
+    pure = {"pre_filter": lambda *_: None, "pre_filter_is_pure": True}
+    own = (
+        plugin("Looks", **pure),
+        plugin("Ignores", **pure, ignores=frozenset({LABELS})),
+        plugin("Never settled", pre_filter=lambda *_: None, ignores=frozenset({LABELS})),
+    )
+    found = run(*own)
+    profile, pod = found.core.profiles["default-scheduler"], found.core.intake.pod("default/a")
+    for _ in range(2):
+        profile.run_pre_filter(CycleState(), pod)
+
+    def asked(**options):
+        plugins = profile.to_ask(Point.PRE_FILTER, pod, **options)
+        return [each.name for each in plugins if each.name in {made.name for made in own}]
+
+    assert asked() == ["Never settled"]
+    assert asked(whatever_labels=True) == ["Looks", "Never settled"]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +224,23 @@ def test_out_of_tree_plugins_in_both_forms(made):
 
 
 # -- What-ifs --------------------------------------------------------------------------------------------------------
+
+
+def test_what_filters_say_beside_nominated_pods_holds_on_one_basis():
+    """That is what they depend on beside the rows themselves: here on Services, and on nothing else."""
+    depends_on = frozenset({Dependency.NODE, Objects(("Service",))})
+    made = plugin("One", filter=lambda *_: None, signature=lambda pod: 0, filter_depends_on=depends_on)
+    found = run(made)
+    profile, state, pod = found.core.profiles["default-scheduler"], CycleState(), found.core.intake.pod("default/a")
+    assert profile.run_pre_filter(state, pod).status is None
+    before = profile.basis(state, pod)
+    assert before is not None
+    found.put(make_namespace("another"))
+    assert profile.basis(state, pod) == before
+    found.put(make_service("s", {}))
+    assert profile.basis(state, pod) != before
+    with found.core.memos.switched(on=False):
+        assert profile.basis(state, pod) is None
 
 
 @pytest.mark.parametrize("answer", [None, Status(Code.SUCCESS), error("lost count")], ids=["none", "success", "error"])

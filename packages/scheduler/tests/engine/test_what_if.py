@@ -97,3 +97,22 @@ def test_only_filters_that_say_how_they_look_at_pods_are_asked_by_column(promise
     plan = FilterPlan([FilterRunner(loaded(a_filter(promises, **members)))], "default", frozenset(), info)
     memos = SimpleNamespace(table=None, enabled=True)
     assert WhatIf(plan, memos, CycleState(), info).is_possible is possible
+    assert not WhatIf(plan, SimpleNamespace(table=None, enabled=False), CycleState(), info).is_possible
+
+
+@pytest.mark.parametrize(
+    ("members", "depends_on", "possible"),
+    [
+        ({"signature": lambda self, pod: ()}, frozenset({Dependency.NODE}), True),
+        ({"signature": lambda self, pod: ()}, frozenset({Dependency.NODE, Dependency.UNKNOWN}), False),
+        ({}, frozenset(), False),
+    ],
+    ids=["kept", "never kept", "without a signature"],
+)
+def test_a_filter_without_columns_is_asked_by_column_where_its_answers_are_kept(members, depends_on, possible):
+    promises = Promises(filter_depends_on=depends_on) if depends_on else Promises()
+    plain = type("F", (), {"name": "F", "promises": promises, "filter": lambda *_: None, **members})()
+    info = make_pod().info()
+    plan = FilterPlan([FilterRunner(loaded(plain))], "default", frozenset(), info)
+    memos = SimpleNamespace(table=None, enabled=True)
+    assert WhatIf(plan, memos, CycleState(), info).is_possible is possible
