@@ -1,6 +1,7 @@
 """Rejections that are kept and repaired are those that `rejected_rows` makes of the columns as they are."""
 
 import random
+from functools import partial
 
 import numpy as np
 from hypothesis import given, settings
@@ -8,10 +9,15 @@ from hypothesis import strategies as st
 
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
+from berth.engine.memo import MemoKey, Memos
+from berth.engine.memo_entry import MemoEntry
+from berth.engine.rejections import Rejections
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Code, unschedulable
+from berth.state.cache import Cache
+from berth.state.objects import ObjectStore
 from tests.effort import examples
 
 NODES = 40
@@ -104,6 +110,22 @@ def test_what_was_counted_does_not_change_with_the_cluster():
     assert [len(rows) for _, rows in after.groups] == [2]
     assert before.words == " 3 Insufficient cpu."
     assert after.words == " 2 Insufficient cpu."
+
+
+def test_words_that_come_with_a_repair_are_told_and_the_same_words_make_nothing_new():
+    cache = Cache(capacity=4)
+    for index in range(4):
+        cache.put_node(make_node(f"n{index}").capacity(cpu="2").build())
+    rejections, entry = Rejections(Memos(cache, ObjectStore())), MemoEntry()
+    entry.set(np.ones(4, dtype=np.int32), lambda code: unschedulable("full"))
+    ask = partial(rejections.by_first, MemoKey("key"), ("One",), [entry])
+    first = ask()
+    assert first.words == " 4 full."
+    entry.extra = lambda code: unschedulable("full")
+    assert ask() is first
+    entry.extra = lambda code: unschedulable("quite full")
+    assert ask().words == " 4 quite full."
+    assert ask() is ask()
 
 
 class Refusing:
