@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from berth.cycle.difference import AMONG_EQUALS, DECIDED_NODE, FIRST_BY_NAME, ComparedDecision, FoundParts, compared
-from berth.decisions.side_by_side import PartsByRow
+from berth.decisions.side_by_side import AskedParts
 from berth.framework.status import unschedulable
 
 
-class Parts(PartsByRow):
+class Parts(AskedParts):
     """A decision about rows a, b, c made of given parts: rejected rows, and scores by row."""
 
     names, valid = ["a", "b", "c"], np.ones(3, dtype=np.bool_)

@@ -83,81 +83,7 @@ class Side(NamedTuple):
         return AskedParts(self.core, profile, info, successors)
 
 
-class PartsByRow:
-    """A decision divided by plugin over all rows of a table, of which the scores may be asked for again and again."""
-
-    names: Sequence[str]
-    valid: Mask
-    """The rows that have a node."""
-    rejects: dict[str, Mask]
-    """By plugin, the rows that it rejects."""
-    narrowing: frozenset[str]
-    """The plugins that keep some of the feasible rows (`narrow`)."""
-
-    def narrowed(self, mask: Mask, parts: frozenset[str]) -> Mask:
-        """Return which of these rows these plugins leave if they are the feasible ones."""
-        raise NotImplementedError
-
-    def scores(self, mask: Mask) -> dict[str, Scores] | None:
-        """Return by plugin the weighted scores of these rows as if they were the feasible ones; None after an error."""
-        raise NotImplementedError
-
-    def nodes(self, exchange: frozenset[str] = NOTHING, other: Self | None = None) -> Nodes:
-        """Return the nodes with the highest score, with some plugins' parts taken from the other decision."""
-        theirs = other or self
-        rejects = {part: rejected for part, rejected in self.rejects.items() if part not in exchange}
-        rejects |= {part: rejected for part, rejected in theirs.rejects.items() if part in exchange}
-        mask = self.valid & ~_any(rejects.values(), len(self.valid))
-        if not mask.any():
-            return ()
-        mask = self.narrowed(mask, self.narrowing - exchange)
-        mask = theirs.narrowed(mask, theirs.narrowing & exchange)
-        found = self.scores(mask)
-        if found is None:
-            return ()
-        scores = {part: given for part, given in found.items() if part not in exchange}
-        if exchange:
-            scores |= {part: given for part, given in (theirs.scores(mask) or {}).items() if part in exchange}
-        rows = np.flatnonzero(mask)
-        total = sum(scores.values(), start=np.zeros(len(rows), dtype=np.int64))
-        best: list[int] = rows[total == total.max()].tolist()
-        return tuple(sorted(self.names[row] for row in best))
-
-    def differing(self, other: Self, of_a: str | None, of_b: str | None) -> Differing:
-        """Return what differs from B's decision."""
-        size = len(self.valid)
-        nothing = np.zeros(size, dtype=np.bool_)
-        ruling = {
-            part
-            for part in self.rejects.keys() | other.rejects.keys()
-            if (self.rejects.get(part, nothing) != other.rejects.get(part, nothing)).any()
-        }
-        mask = self.valid & ~(_any(self.rejects.values(), size) & _any(other.rejects.values(), size))
-        if not mask.any():
-            return Differing(frozenset(ruling), {})
-        for part in self.narrowing | other.narrowing:
-            if (self.narrowed(mask, frozenset({part})) != other.narrowed(mask, frozenset({part}))).any():
-                ruling.add(part)
-        before, after = self.scores(mask) or {}, other.scores(mask) or {}
-        names = [self.names[row] for row in np.flatnonzero(mask).tolist()]
-        zero = np.zeros(len(names), dtype=np.int64)
-        between = None if of_a is None or of_b is None else (names.index(of_a), names.index(of_b))
-        scoring: dict[str, int] = {}
-        for part in (before.keys() | after.keys()) - ruling:
-            moved = after.get(part, zero) - before.get(part, zero)
-            if (moved != moved[0]).any():  # a difference that is the same for all nodes decides nothing
-                scoring[part] = 0 if between is None else int(moved[between[1]] - moved[between[0]])
-        return Differing(frozenset(ruling), scoring)
-
-
-def _any(masks: Iterable[Mask], size: int) -> Mask:
-    found: Mask = np.zeros(size, dtype=np.bool_)
-    for mask in masks:
-        found |= mask
-    return found
-
-
-class AskedParts(PartsByRow):
+class AskedParts:
     """One core's decision about one pod, divided by plugin, which asks the plugins again for each part.
 
     Every node is looked at, whatever share of them the profile asks for; extenders and PostFilter are not asked. A
@@ -167,9 +93,12 @@ class AskedParts(PartsByRow):
     def __init__(self, core: Core, profile: Profile, pod: PodInfo, successors: Mapping[str, str]) -> None:
         """Ask about a pod that is not in the core's cluster, by a profile over that cluster."""
         self.table: NodeTable = core.cache.table
-        self.names, self.valid = self.table.names, self.table.valid
-        self.rejects = {}
+        self.names: Sequence[str] = self.table.names
+        self.valid = self.table.valid
+        self.rejects: dict[str, Mask] = {}
+        """By plugin, the rows that it rejects."""
         self.narrowing = frozenset(successors.get(plugin.name, plugin.name) for plugin in profile.narrowing)
+        """The plugins that keep some of the feasible rows (`narrow`)."""
         self._core, self._profile, self._pod, self._successors = core, profile, pod, successors
         self._state = CycleState()
         self._ask_filters()
@@ -225,6 +154,60 @@ class AskedParts(PartsByRow):
         core.handle(ObjectEvent("MODIFIED", "Pod", on_node(pod, node_name).pod), core.now)
         for plugin in self._profile.post_bind:
             ask("PostBind", plugin, plugin.post_bind, self._state, pod, node_name)
+
+    def nodes(self, exchange: frozenset[str] = NOTHING, other: Self | None = None) -> Nodes:
+        """Return the nodes with the highest score, with some plugins' parts taken from the other decision."""
+        theirs = other or self
+        rejects = {part: rejected for part, rejected in self.rejects.items() if part not in exchange}
+        rejects |= {part: rejected for part, rejected in theirs.rejects.items() if part in exchange}
+        mask = self.valid & ~_any(rejects.values(), len(self.valid))
+        if not mask.any():
+            return ()
+        mask = self.narrowed(mask, self.narrowing - exchange)
+        mask = theirs.narrowed(mask, theirs.narrowing & exchange)
+        found = self.scores(mask)
+        if found is None:
+            return ()
+        scores = {part: given for part, given in found.items() if part not in exchange}
+        if exchange:
+            scores |= {part: given for part, given in (theirs.scores(mask) or {}).items() if part in exchange}
+        rows = np.flatnonzero(mask)
+        total = sum(scores.values(), start=np.zeros(len(rows), dtype=np.int64))
+        best: list[int] = rows[total == total.max()].tolist()
+        return tuple(sorted(self.names[row] for row in best))
+
+    def differing(self, other: Self, of_a: str | None, of_b: str | None) -> Differing:
+        """Return what differs from B's decision."""
+        size = len(self.valid)
+        nothing = np.zeros(size, dtype=np.bool_)
+        ruling = {
+            part
+            for part in self.rejects.keys() | other.rejects.keys()
+            if (self.rejects.get(part, nothing) != other.rejects.get(part, nothing)).any()
+        }
+        mask = self.valid & ~(_any(self.rejects.values(), size) & _any(other.rejects.values(), size))
+        if not mask.any():
+            return Differing(frozenset(ruling), {})
+        for part in self.narrowing | other.narrowing:
+            if (self.narrowed(mask, frozenset({part})) != other.narrowed(mask, frozenset({part}))).any():
+                ruling.add(part)
+        before, after = self.scores(mask) or {}, other.scores(mask) or {}
+        names = [self.names[row] for row in np.flatnonzero(mask).tolist()]
+        zero = np.zeros(len(names), dtype=np.int64)
+        ends = [names.index(name) for name in (of_a, of_b) if name in names]
+        scoring: dict[str, int] = {}
+        for part in (before.keys() | after.keys()) - ruling:
+            moved = after.get(part, zero) - before.get(part, zero)
+            if (moved != moved[0]).any():  # a difference that is the same for all nodes decides nothing
+                scoring[part] = int(moved[ends[1]] - moved[ends[0]]) if len(ends) == 2 else 0
+        return Differing(frozenset(ruling), scoring)
+
+
+def _any(masks: Iterable[Mask], size: int) -> Mask:
+    found: Mask = np.zeros(size, dtype=np.bool_)
+    for mask in masks:
+        found |= mask
+    return found
 
 
 class DecisionComparer:
