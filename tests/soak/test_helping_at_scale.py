@@ -44,11 +44,10 @@ QUESTIONS = {
     "too large for what is free": (asking("3", "6Gi"), "requests"),
     "too large for any node": (asking("17"), "requests"),
     "a label that is missing": (asking("500m").node_selector({"pool": "a", "disk": "ssd"}), "nodeSelector"),
-    "a label that is missing, and too large": (asking("3").node_selector({"disk": "ssd"}), "nodeSelector+requests"),
     "away from all": (asking("500m").pod_anti_affinity(ZONE, {"app": "a1"}), "podAntiAffinity"),
-    "spread, affinity, and too large": (
-        asking("3").spread(ZONE, {"app": "a1"}).require_node(expression("x", "Exists"), expression("pool", "In", "a")),
-        "nodeAffinity+requests",
+    "one of two labels that are missing": (
+        asking("500m").require_node(expression("x", "Exists"), expression("pool", "In", "a")),
+        "nodeAffinity",
     ),
     "may preempt": (asking("3").priority(1000), "requests"),
     "gated": (asking("500m").gate("quota"), "schedulingGate"),

@@ -204,7 +204,7 @@ def test_changes_help_and_nothing_smaller_does(seed):
         assert world.placed() in found.fits_on
         return
     assert found.state == "pending"
-    assert found.is_complete or not any(change.on == "pod" for change in found.changes), "five edits and more"
+    assert found.is_complete
     assert world.placed() == ""
     assert list(found.changes) == sorted(found.changes, key=lambda change: change.cost)
     for change in found.changes:
@@ -356,4 +356,3 @@ def test_the_random_clusters_are_of_all_kinds():
     assert never == {True, False}
     assert kinds >= {"toleration", "nodeSelector", "requests", "taint", "label", "uncordon", "podsGone", "node",
                      "maxSkew", "spread", "podAntiAffinity", "nodeAffinity"}  # fmt: skip
-    assert any("+" in kind for kind in kinds)

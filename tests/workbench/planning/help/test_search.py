@@ -245,37 +245,6 @@ def test_daemons_stay_since_they_would_come_back():
     assert not [change for change in large.changes if change.kind == "podsGone"]
 
 
-def test_one_edit_of_each_where_neither_alone_does():
-    """The cordon is not the pod's to lift, and nobody should write another zone on a node."""
-    zoned = [node.zone("a").unschedulable() for node in nodes()]
-    world = World(make_pod("p").request(cpu="1").node_selector({"topology.kubernetes.io/zone": "b"}), *zoned)
-    found = world.help()
-    pair = found.changes[0]
-    assert (pair.on, pair.kind, [part.on for part in pair.with_]) == ("pod", "nodeSelector+uncordon", ["node"])
-    assert world.after(pair).placed() in pair.fits_on
-    for part in (pair, *pair.with_):
-        alone = World(world.pod, *world.documents)
-        alone = alone.after(type(pair)(part.on, "", part.patch, (), part.patch_type, part.target, "", 0.0, ""))
-        assert alone.placed() == ""
-
-
-def test_an_edit_that_another_makes_needless_is_left_out():
-    """By itself the spread counts labelled nodes only, and rules the free node out. Without the selector it counts all.
-
-    Zone a has three pods of the app on a labelled node, zone b on one without the label.
-    """
-    zone = "topology.kubernetes.io/zone"
-    labelled = [make_node(f"n{z}").capacity(cpu="4").zone(z).label("disk", "ssd").unschedulable() for z in "ab"]
-    plain = make_node("plain").capacity(cpu="4").zone("b").unschedulable()
-    free = make_node("free").capacity(cpu="4").zone("a").taint("team", "a")
-    app = [make_pod(f"w{i}").label("app", "x").node("na" if i < 3 else "plain") for i in range(6)]
-    pod = make_pod("p").label("app", "x").request(cpu="1").node_selector({"disk": "ssd"}).spread(zone, {"app": "x"})
-    world = World(pod, *labelled, plain, free, *app)
-    first = next(change for change in world.help().changes if change.on == "pod")
-    assert (first.kind, first.fits_on) == ("toleration+nodeSelector", ("free",))
-    assert world.after(first).placed() == "free"
-
-
 # --- plugins of others ------------------------------------------------------------------------------------------------
 
 
@@ -440,10 +409,14 @@ def test_an_unknown_priority_class_is_an_error():
         what_would_help(World(make_pod("q"), *nodes()).cluster(), pod)
 
 
-def test_the_report_fits_eighty_columns():
-    taints = [node.taint(f"example.com/a-rather-long-key-{i}", "and-a-value") for i, node in enumerate(nodes())]
-    pod = make_pod("p", "a-namespace").request(cpu="1").node_selector({"example.com/another-key": "another-value"})
-    lines = list(lines_of(World(pod, *taints).help()))
+@pytest.mark.parametrize("is_tainted", [True, False])
+def test_the_report_fits_eighty_columns(is_tainted):
+    pod, tainted = make_pod("p", "a-namespace").request(cpu="1"), nodes()
+    if not is_tainted:
+        pod.node_selector({"example.com/another-key": "another-value"})
+    for i, node in enumerate(tainted if is_tainted else ()):
+        node.taint(f"example.com/a-rather-long-key-{i}", "and-a-value")
+    lines = list(lines_of(World(pod, *tainted).help()))
     assert max(map(len, lines)) <= 80
     assert any("kubectl" in line for line in lines)
 
@@ -526,9 +499,9 @@ def test_a_folded_command_is_the_same_words(hostile, width):
     pod = Group(make_pod(hostile).request(cpu="9").build())
     patch = {"spec": {"nodeSelector": {hostile: None}, "x": [hostile, "it's"], "n": "12"}}
     commands = [
-        pod_command(pod, ["nodeSelector"], "strategic", patch),
-        pod_command(pod, ["toleration"], "strategic", patch),
-        pod_command(pod, ["toleration"], "json", [{"op": "remove", "path": "/x"}]),
+        pod_command(pod, "nodeSelector", "strategic", patch),
+        pod_command(pod, "toleration", "strategic", patch),
+        pod_command(pod, "toleration", "json", [{"op": "remove", "path": "/x"}]),
         node_command(hostile, "merge", patch),
         f"kubectl create -f - <<< {shlex.quote(json.dumps(patch))}",
         f"kubectl label nodes {shlex.quote(hostile)} {shlex.quote(f'{hostile}=x')} --overwrite",

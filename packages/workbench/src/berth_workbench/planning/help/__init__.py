@@ -15,8 +15,8 @@ How it works, in the order of the modules:
 | `proof` | tries a proposal on the cluster: a changed pod, node or object, fewer pods; and puts everything back |
 | `proposals` | what to try for each kind of change, and how it is told |
 | `consequences` | carries a change out, with controllers and the scheduler: who has a place then, and who pays |
-| `findings` | proves proposals until one helps, leaves needless edits out, and keeps what was found |
-| `combinations` | the smallest sets of edits to the pod, to a node, or to one of each |
+| `findings` | proves proposals until one helps, and keeps what was found |
+| `edits` | single edits of the pod and of nodes |
 | `additions` | nodes more, and objects that are missing |
 | `releases` | idle claims, what the pod's claims could ask for instead, how large its group must be |
 | `remedies` | what plugins say of the objects that they follow |

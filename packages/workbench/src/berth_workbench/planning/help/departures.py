@@ -8,6 +8,7 @@ Budgets are respected. Pods of daemon sets and mirror pods stay, as do those of 
 back. What of the sets that are found helps once controllers have made their pods again is offered.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -363,11 +364,11 @@ def higher_priorities(question: PodQuestion) -> Iterator[Proposal]:
     if question.pod.metadata.namespace != SYSTEM_NAMESPACE:
         wanted = [each for each in wanted if not each.metadata.name.startswith(SYSTEM_PREFIX)]
     for chosen in wanted[:CLASSES_TRIED]:
-        after = question.edited(())
+        after = copy.deepcopy(question.document)
         after["spec"]["priorityClassName"] = chosen.metadata.name
         for field in ("priority", "preemptionPolicy"):  # admission fills them in from the class
             after["spec"].pop(field, None)
-        proposal = of_pod_document(question, after, "", ["priority"], PRIORITY_COST)
+        proposal = of_pod_document(question, after, "", "priority", PRIORITY_COST)
         assert proposal is not None and proposal.pod is not None, "a pod of another class is a pod"
         freed = prover.preempts(proposal.pod)
         if freed is not None:

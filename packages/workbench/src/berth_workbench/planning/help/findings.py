@@ -1,21 +1,17 @@
-"""What a search has found so far, and how it finds more: by proving proposals, and leaving needless edits out.
+"""What a search has found so far, and how it finds more: by proving proposals.
 
-The generators of proposals (`combinations`, `additions`, `releases`, `departures`) bring what may help, from the least
+The generators of proposals (`edits`, `additions`, `releases`, `departures`) bring what may help, from the least
 to the most; nothing becomes a change that the filters have not confirmed here.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import TypeVar
 
 from berth.decisions.named_in_vain import NamedInVain
 from berth_workbench.planning.help.consequences import Consequences
 from berth_workbench.planning.help.needs import Need, PodQuestion
 from berth_workbench.planning.help.proof import Proposal
 from berth_workbench.planning.help.result import Change
-
-Edit = TypeVar("Edit")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -94,14 +90,6 @@ class HelpFindings:
             else:
                 failed = middle
         return self.complete(change)
-
-    def least(self, edits: tuple[Edit, ...], propose: Callable[[tuple[Edit, ...]], Proposal | None]) -> Change | None:
-        """Return the change of some edits of which none can be left out; None where even all of them do not help."""
-        change = self.first([propose(edits)])
-        if change is None or len(edits) == 1:
-            return change
-        smaller = (self.least(fewer, propose) for fewer in combinations(edits, len(edits) - 1))
-        return next((each for each in smaller if each is not None), change)
 
     def add_if_helping(self, proposals: Iterable[Proposal]) -> None:
         """Keep the first of several changes that helps; the filters cannot be asked about changes of these kinds."""

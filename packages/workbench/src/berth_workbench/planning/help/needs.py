@@ -3,8 +3,8 @@
 A source (`berth_workbench.planning.help.sources`) looks at what one group of plugins reads of a pod. For each single
 thing that can rule nodes out, say one label that is asked for, it yields a `Need`: the rows where that thing alone is
 not met, found by asking the filters about a pod that has nothing but it, with the edits that would take it away. So the
-search for combinations is a matter of sets, and knows no plugin. Whatever comes out of it is still proven on the whole
-pod: plugins may look at several things together.
+search for edits knows no plugin. Whatever comes out of it is still proven on the whole pod: plugins may look at several
+things together.
 """
 
 import copy
@@ -67,17 +67,10 @@ class PodEdit(NamedTuple):
     edit: Callable[[Json], None]
     """Changes a copy of the pod's document."""
     cost: float = POD_COST
-    group: Hashable = None
-    """Of the edits of one group only the cheapest is worth offering; None for a group of its own."""
-    parts: frozenset[Hashable] = frozenset()
-    """What is given up, where one edit may give up more than another."""
+    is_last_resort: bool = False
+    """Whether it is not worth offering where another way to give up the same need helps."""
     amounts: "Amounts | None" = None
     """The other amounts that could be asked for, where that is all that the edit changes."""
-
-    @property
-    def given_up(self) -> frozenset[Hashable]:
-        """What is given up. An edit that gives up all that a cheaper one does, and more, is not worth offering."""
-        return self.parts or frozenset({self.what})
 
 
 class Amounts(NamedTuple):
@@ -119,21 +112,13 @@ class Need:
     node_edit: Callable[[Node], NodeEdit | None] | None = None
     """How a node could meet it; None, or an answer of None, where it could not."""
     sized: Callable[[int], PodEdit | None] | None = None
-    """Where what has to be given up depends on the node: the least edit for a row.
-
-    Edits that differ in an amount only have the need's key as their group.
-    """
+    """Where what has to be given up depends on the node: the least edit for a row."""
     whole: PodEdit | None = None
     """With `sized`, the edit that gives up all of it: where the pod does not fit then, less is not enough."""
     may_be_freed: Mask | None = None
     """The rows where it would be met if pods left."""
     is_cut: bool = False
     """Whether it stands for more than was looked at, so that the search is not complete."""
-
-    @property
-    def is_of_pod(self) -> bool:
-        """Say whether the pod can give it up."""
-        return bool(self.pod_edits) or self.sized is not None
 
 
 class PodQuestion:
@@ -194,11 +179,10 @@ class PodQuestion:
             return self.valid & ~answer.fits & ~self.bare
         return answer.rejecting.get(plugin, np.zeros_like(self.valid))
 
-    def edited(self, edits: Iterable[PodEdit]) -> Json:
-        """Return the pod's document with edits made."""
+    def edited(self, edit: PodEdit) -> Json:
+        """Return the pod's document with an edit made."""
         found = copy.deepcopy(self.document)
-        for each in edits:
-            each.edit(found)
+        edit.edit(found)
         return found
 
 

@@ -55,15 +55,12 @@ another schedulingPolicy, and pods that name it keep it by a finalizer; that of 
 API_VERSIONS = {"CSINode": "storage.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1"}
 
 
-def of_pod(question: PodQuestion, edits: Sequence[PodEdit]) -> Proposal | None:
-    """Return the proposal of some edits of the pod; None where what comes of them is no pod."""
-    what, kinds = " and ".join(edit.what for edit in edits), [edit.kind for edit in edits]
-    return of_pod_document(question, question.edited(edits), what, kinds, sum(edit.cost for edit in edits))
+def of_pod(question: PodQuestion, edit: PodEdit) -> Proposal | None:
+    """Return the proposal of an edit of the pod; None where what comes of it is no pod."""
+    return of_pod_document(question, question.edited(edit), edit.what, edit.kind, edit.cost)
 
 
-def of_pod_document(
-    question: PodQuestion, after: Json, what: str, kinds: Sequence[str], cost: float
-) -> Proposal | None:
+def of_pod_document(question: PodQuestion, after: Json, what: str, kind: str, cost: float) -> Proposal | None:
     """Return the proposal of another document of the pod."""
     try:
         pod = decode("Pod", after)
@@ -77,50 +74,33 @@ def of_pod_document(
         fits_on=(),
         patch_type=patch_type,
         target=f"Pod/{question.pod.key}",
-        kind="+".join(dict.fromkeys(kinds)),
+        kind=kind,
         cost=round(cost, 6),
-        command=pod_command(question.group, kinds, patch_type, patch),
+        command=pod_command(question.group, kind, patch_type, patch),
     )
     return Proposal(change, pod=pod)
 
 
-def of_node(node: Node, edits: Sequence[NodeEdit]) -> Proposal:
-    """Return the proposal of some edits of a node."""
+def of_node(node: Node, edit: NodeEdit) -> Proposal:
+    """Return the proposal of an edit of a node."""
     name = node.metadata.name
     before, after = document_of(node), document_of(node)
-    for edit in edits:
-        edit.edit(after)
+    edit.edit(after)
     patch_type, patch = patch_of(before, after)
     # Only the first: a label or a taint that comes after it may have the same characters in its name, between quotes.
-    commands = [edit.command.replace("{node}", quote(name), 1) for edit in edits if edit.command]
+    command = edit.command.replace("{node}", quote(name), 1) or node_command(name, patch_type, patch)
     change = Change(
         on="node",
-        what=" and ".join(edit.what.replace("{node}", name) for edit in edits),
+        what=edit.what.replace("{node}", name),
         patch=patch,
         fits_on=(),
         patch_type=patch_type,
         target=f"Node/{name}",
-        kind="+".join(dict.fromkeys(edit.kind for edit in edits)),
-        cost=round(sum(edit.cost for edit in edits), 6),
-        command=" && ".join(commands) if len(commands) == len(edits) else node_command(name, patch_type, patch),
+        kind=edit.kind,
+        cost=edit.cost,
+        command=command,
     )
     return Proposal(change, node=decode("Node", after))
-
-
-def of_both(question: PodQuestion, pod_edit: PodEdit, node: Node, node_edit: NodeEdit) -> Proposal | None:
-    """Return the proposal of one edit of the pod and one of a node together."""
-    of_it, there = of_pod(question, (pod_edit,)), of_node(node, (node_edit,))
-    if of_it is None:
-        return None
-    made = there.change
-    change = msgspec.structs.replace(
-        of_it.change,
-        what=f"{pod_edit.what}, and {made.what}",
-        kind=f"{pod_edit.kind}+{node_edit.kind}",
-        cost=round(pod_edit.cost + node_edit.cost, 6),
-        with_=(Part("node", made.what, made.patch_type, made.patch, made.target, made.command),),
-    )
-    return of_it._replace(change=change, node=there.node)
 
 
 def of_object(obj: Any, what: str, edit: Callable[[Json], None], kind: str) -> Proposal | None:

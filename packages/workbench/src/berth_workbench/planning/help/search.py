@@ -9,9 +9,9 @@ from berth.api.near_names import nearest
 from berth.api.pod import Pod
 from berth_workbench.planning.help.additions import MOST_NODES, Adding, add_missing_objects
 from berth_workbench.planning.help.all_needs import gather
-from berth_workbench.planning.help.combinations import Combining
 from berth_workbench.planning.help.consequences import Consequences
 from berth_workbench.planning.help.departures import Gone, Leaving, higher_priorities
+from berth_workbench.planning.help.edits import Editing
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.needs import NeedSource, PodQuestion
@@ -177,7 +177,7 @@ class _Search:
     def run(self) -> Help:
         """Return what was found."""
         found, question = self._findings, self._question
-        steps: list[Callable[[], None]] = [self._gather, lambda: Combining(found).run(), self._add]
+        steps: list[Callable[[], None]] = [self._gather, lambda: Editing(found).run(), self._add]
         if self._answer.refusal is None:  # it is nodes that are wanting
             steps += [
                 Adding(found).run,

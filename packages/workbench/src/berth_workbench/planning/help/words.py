@@ -26,7 +26,7 @@ SHELL_WORD = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\])+")
 TAKES_PATCH = frozenset({"-p", "<<<"})
 
 
-def pod_command(group: Group, kinds: Sequence[str], patch_type: str, patch: Any) -> str:
+def pod_command(group: Group, kind: str, patch_type: str, patch: Any) -> str:
     """Return how a pod is changed: patched, through its workload's template, or made anew from its manifest.
 
     Of pods that the cluster does not have yet, the manifest is what can be changed.
@@ -38,7 +38,7 @@ def pod_command(group: Group, kinds: Sequence[str], patch_type: str, patch: Any)
         text = shell_quoted(_of_template(patch) if is_made else patch)
         return f"kubectl patch --local -f MANIFEST --type {patch_type} -o yaml -p {text} > new.yaml"
     workload = _workload_of(pod)
-    if set(kinds) <= IN_PLACE and (workload is None or GATE in kinds):
+    if kind in IN_PLACE and (workload is None or kind == GATE):
         names = " ".join(quote(each.metadata.name) for each in group.alike)
         return f"kubectl -n {namespace} patch pod {names} --type {patch_type} -p {shell_quoted(patch)}"
     if workload is not None:

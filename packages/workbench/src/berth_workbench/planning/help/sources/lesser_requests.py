@@ -5,7 +5,7 @@ everything else. Where a container is limited to what it requests, the limit is 
 pod keeps its quality of service.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from berth.framework.interface import LesserRequestsPlugin
@@ -33,12 +33,12 @@ class LesserRequestNeeds:
             if failing is None or plugin.lesser_requests is None:
                 continue
             key = ("lesser", plugin.name)
-            sized, nothing = _lowered(plugin.lesser_requests, question, key), dict.fromkeys(question.info.requests, 0)
-            whole = PodEdit("requests", "request nothing", _lowering(nothing), group=key)
+            sized, nothing = _lowered(plugin.lesser_requests, question), dict.fromkeys(question.info.requests, 0)
+            whole = PodEdit("requests", "request nothing", _lowering(nothing))
             yield Need(key, plugin.name, failing, sized=sized, whole=whole)
 
 
-def _lowered(plugin: LesserRequestsPlugin, question: PodQuestion, group: Hashable) -> Callable[[int], PodEdit | None]:
+def _lowered(plugin: LesserRequestsPlugin, question: PodQuestion) -> Callable[[int], PodEdit | None]:
     """Return what makes the edit that leaves the largest requests with which a plugin lets the pod pass on a row."""
     asked = question.info.requests
 
@@ -50,7 +50,7 @@ def _lowered(plugin: LesserRequestsPlugin, question: PodQuestion, group: Hashabl
         parts = [f"at most {words_of(name, amount)} instead of {words_of(name, asked[name])}"
                  for name, amount in sorted(less.items())]  # fmt: skip
         cost = POD_COST + sum((asked[name] - amount) / asked[name] for name, amount in less.items())
-        return PodEdit("requests", f"request {' and '.join(parts)}", _lowering(less), cost, group)
+        return PodEdit("requests", f"request {' and '.join(parts)}", _lowering(less), cost)
 
     return sized
 

@@ -66,35 +66,25 @@ class SelectingNeeds:
 
 def _affinity_need(question: PodQuestion, terms: list[Json], failing: Mask) -> Need:
     by_term = [
-        (number, [(part, index, _requirement_mask(question, part, each)) for part, index, each in _requirements(term)])
-        for number, term in enumerate(terms[:MAX_TERMS])
+        [(part, each, _requirement_mask(question, part, each)) for part, _, each in _requirements(term)]
+        for term in terms[:MAX_TERMS]
     ]
-
-    def sized(row: int) -> PodEdit | None:
-        ways = []
-        for number, requirements in by_term:
-            dropped = tuple((part, index) for part, index, failed in requirements if failed[row])
-            if dropped:
-                ways.append((len(dropped), number, dropped))
-        return _relaxed(terms, *min(ways)[1:]) if ways else _relaxed(terms, 0, ())
 
     def node_edit(node: Node) -> NodeEdit | None:
         row = question.table.row_of.get(node.metadata.name)
-        ways = []
-        for number, requirements in by_term if row is not None else ():
-            lacking = [terms[number][part][index] for part, index, failed in requirements if failed[row]]
-            if lacking and all(part == "matchExpressions" for part, _, failed in requirements if failed[row]):
-                edits = [_label_edit(each)(node) for each in lacking]
-                if all(edit is not None for edit in edits):
-                    ways.append((len(edits), number, [edit for edit in edits if edit is not None]))
-        return _together(min(ways)[2]) if ways else None
+        for requirements in by_term if row is not None else ():
+            lacking = [(part, each) for part, each, failed in requirements if failed[row]]
+            if len(lacking) == 1 and lacking[0][0] == "matchExpressions":
+                edit = _label_edit(lacking[0][1])(node)
+                if edit is not None:
+                    return edit
+        return None
 
     return Need(
         ("nodeAffinity",),
         "NodeAffinity",
         failing,
-        sized=sized,
-        whole=_relaxed(terms, 0, ()),
+        pod_edits=tuple(_relaxed(terms)),
         node_edit=node_edit,
         is_cut=len(terms) > MAX_TERMS,
     )
@@ -111,36 +101,17 @@ def _requirement_mask(question: PodQuestion, part: str, requirement: Json) -> Ma
     return question.failing({"affinity": {"nodeAffinity": alone}})
 
 
-def _relaxed(terms: list[Json], number: int, dropped: tuple[tuple[str, int], ...]) -> PodEdit:
-    """Return the edit that takes requirements out of one term, or the whole demand where none would be left in it."""
-    kept = {
-        part: [each for index, each in enumerate(_term(terms, number).get(part) or ()) if (part, index) not in dropped]
-        for part in ("matchExpressions", "matchFields")
-    }
-    is_all = not dropped or not any(kept.values())
-    parts = frozenset(("nodeAffinity", number, *each) for each in dropped)
-
-    def edit(document: Json) -> None:
-        affinity = document["spec"]["affinity"]["nodeAffinity"]
-        if is_all:
-            del affinity[REQUIRED]
-            return
-        changed = [*terms]
-        changed[number] = {part: each for part, each in kept.items() if each}
-        affinity[REQUIRED] = {"nodeSelectorTerms": changed}
-
-    if is_all:
-        cost = POD_COST * max(len(dropped), 1)
-        group = ("nodeAffinity", "all")
-        return PodEdit("nodeAffinity", "drop the required node affinity", edit, cost, group, parts)
-    names = " and ".join(text_of(terms[number][part][index]) for part, index in dropped)
-    place = f" of term {number + 1}" if len(terms) > 1 else ""
-    what = f"drop {names}{place} from the node affinity"
-    return PodEdit("nodeAffinity", what, edit, POD_COST * len(dropped), ("nodeAffinity", number, dropped), parts)
-
-
-def _term(terms: list[Json], number: int) -> Json:
-    return terms[number] if terms else {}  # no term at all matches no node
+def _relaxed(terms: list[Json]) -> Iterator[PodEdit]:
+    """Yield the edits that take one requirement out of a term, where others are left in it, and all out of the pod."""
+    counts = [sum(1 for _ in _requirements(term)) for term in terms]
+    for number, term in enumerate(terms[:MAX_TERMS]):
+        for part, index, each in _requirements(term) if counts[number] > 1 else ():
+            place = f" of term {number + 1}" if len(terms) > 1 else ""
+            path = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms", number, part, index)
+            yield PodEdit("nodeAffinity", f"drop {text_of(each)}{place} from the node affinity", without(*path))
+    cost = POD_COST * max(min(counts, default=1), 1)
+    drop = without("spec", "affinity", "nodeAffinity", REQUIRED)
+    yield PodEdit("nodeAffinity", "drop the required node affinity", drop, cost, is_last_resort=True)
 
 
 def text_of(requirement: Json) -> str:
@@ -209,17 +180,3 @@ def _unlabelled(key: str) -> NodeEdit:
 
     command = f"kubectl label nodes {{node}} {quote(f'{key}-')}"
     return NodeEdit("label", f"take the label {key} off {{node}}", edit, NODE_COST, command, f"without the label {key}")
-
-
-def _together(edits: list[NodeEdit]) -> NodeEdit:
-    """Return several edits of one node as one."""
-    if len(edits) == 1:
-        return edits[0]
-
-    def edit(document: Json) -> None:
-        for each in edits:
-            each.edit(document)
-
-    what, command = " and ".join(each.what for each in edits), " && ".join(each.command for each in edits)
-    as_new = " and ".join(each.as_new for each in edits)
-    return NodeEdit("label", what, edit, sum(each.cost for each in edits), command, as_new)

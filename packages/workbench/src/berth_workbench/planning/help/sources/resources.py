@@ -54,7 +54,7 @@ def _lowered(resource: str, amount: int, free: Any) -> Callable[[int], PodEdit |
         what = f"request at most {words_of(resource, left)} instead of {words_of(resource, amount)}"
         cost = POD_COST + (amount - left) / amount
         amounts = Amounts(amount, _round_step(amount, resource), leaving)
-        return PodEdit("requests", what, _lowering(resource, left), cost, ("requests", resource), amounts=amounts)
+        return PodEdit("requests", what, _lowering(resource, left), cost, amounts=amounts)
 
     def sized(row: int) -> PodEdit | None:
         left = min(int(free[row]), amount)

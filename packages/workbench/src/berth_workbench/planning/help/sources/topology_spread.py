@@ -59,13 +59,11 @@ def _least_skew(question: PodQuestion, index: int, constraint: Json) -> int | No
     """Return the least maxSkew with which the whole pod fits somewhere; None where no maxSkew does."""
 
     def fits(skew: int) -> bool:
-        document = question.edited([_skewed(index, constraint, skew)])
+        document = question.edited(_skewed(index, constraint, skew))
         return question.prover.ask(decode("Pod", document)).is_yes
 
     low: int = constraint["maxSkew"]
     if not fits(MAX_SKEW):
-        # With the rest of the pod as it is, nothing helps. The constraint alone may still have to give way in a
-        # combination, and there it does so as a whole.
         return None
     step = 1
     while not fits(low + step):
