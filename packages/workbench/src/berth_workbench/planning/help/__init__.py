@@ -18,7 +18,7 @@ How it works, in the order of the modules:
 | `findings` | proves proposals until one helps, and keeps what was found |
 | `edits` | single edits of the pod and of nodes |
 | `additions` | nodes more, and objects that are missing |
-| `releases` | idle claims, what the pod's claims could ask for instead, how large its group must be |
+| `releases` | what the pod's claims could ask for instead, how large its group must be |
 | `remedies` | what plugins say of the objects that they follow |
 | `departures` | which pods would have to go, and which priority would make them |
 | `replicas` | how many replicas could run at once |

@@ -20,7 +20,7 @@ from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.help.needs import NodeEdit, PodEdit, PodQuestion
 from berth_workbench.planning.help.patches import patch_of
-from berth_workbench.planning.help.proof import Proposal, deallocated, document_of
+from berth_workbench.planning.help.proof import Proposal, document_of
 from berth_workbench.planning.help.result import Change, Part
 from berth_workbench.planning.help.words import (
     made_anew_command,
@@ -37,7 +37,6 @@ Json = dict[str, Any]
 
 NEW_NODE_COST = 10.0
 NEW_OBJECT_COST = 2.0
-FREE_COST = 3.0
 OTHER_COST = 2.5
 MOVING_COST = 3.5
 LEAVING_COST = 4.0
@@ -140,9 +139,8 @@ def of_device_claims(
     pods: Sequence[Pod],
     what: str,
     edit: Callable[[Json], None],
-    kind: str,
 ) -> Proposal | None:
-    """Return the proposal to ask for other devices: in the one claim, or in the template that these were made of.
+    """Return the proposal to ask for fewer devices: in the one claim, or in the template that these were made of.
 
     Neither can be changed, so they are made anew; those of a template with `pods`, whose claims they are.
     None where what comes of the edit is no claim.
@@ -174,7 +172,7 @@ def of_device_claims(
         fits_on=(),
         patch_type=patch_type,
         target=f"{of_kind}/{namespace}/{name}",
-        kind=kind,
+        kind="deviceCount",
         cost=OTHER_COST,
         command=command,
     )
@@ -187,23 +185,6 @@ def _spec_of(claim: ResourceClaim) -> Json:
     for request in spec["devices"]["requests"]:
         request.get("exactly", {}).pop("name", None)
     return {"spec": spec}
-
-
-def of_idle_claim(claim: ResourceClaim) -> Proposal:
-    """Return the proposal to free the devices of a claim."""
-    key = key_of(claim)
-    change = Change(
-        on="cluster",
-        what=f"free the devices of the ResourceClaim {key}, which no pod uses",
-        patch={"status": {"allocation": None}},
-        fits_on=(),
-        patch_type="strategic",
-        target=f"ResourceClaim/{key}",
-        kind="claimFreed",
-        cost=FREE_COST,
-        command=f"kubectl -n {quote(claim.metadata.namespace)} delete resourceclaim {quote(claim.metadata.name)}",
-    )
-    return Proposal(change, objects=(deallocated(claim),))
 
 
 def of_new_object(manifest: Json, remark: str = "") -> Proposal | None:
