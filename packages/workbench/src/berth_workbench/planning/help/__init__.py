@@ -20,7 +20,7 @@ How it works, in the order of the modules:
 | `additions` | nodes more, and objects that are missing |
 | `releases` | what the pod's claims could ask for instead, how large its group must be |
 | `remedies` | what plugins say of the objects that they follow |
-| `departures` | which pods would have to go, and which priority would make them |
+| `departures` | which pod would have to go, and which priority would make others go |
 | `replicas` | how many replicas could run at once |
 | `prospects` | whether it is never or not now, and what the pod waits for |
 | `patches` | patches that kubectl takes |

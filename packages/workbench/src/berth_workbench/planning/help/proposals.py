@@ -295,18 +295,16 @@ def pods_moved(moves: Sequence[PodMoved]) -> Change:
     )
 
 
-def pods_gone(pods: Sequence[PodInfo], fits_on: tuple[str, ...]) -> Change:
-    """Return the change, proven already, that some pods leave."""
-    keys = tuple(pod.key for pod in pods)
-    count = len(keys)
+def pod_gone(pod: PodInfo, fits_on: tuple[str, ...]) -> Change:
+    """Return the change, proven already, that a pod leaves."""
     return Change(
         on="cluster",
-        what=f"have the pod{'s' if count > 1 else ''} {names_in_words(keys)} gone",
-        patch={"pods": list(keys)},
+        what=f"have the pod {pod.key} gone",
+        patch={"pods": [pod.key]},
         fits_on=fits_on,
         patch_type="delete",
         target="",
         kind="podsGone",
-        cost=LEAVING_COST + count,
-        command=_deletion(keys),
+        cost=LEAVING_COST + 1,
+        command=_deletion([pod.key]),
     )

@@ -1,6 +1,6 @@
 """Whether a pod fits never or only not now, and what may let it in without anybody doing anything."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 
 import msgspec
@@ -16,7 +16,6 @@ from berth.framework.status import Status, error
 from berth.framework.work_budget import OutOfBudgetError
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.capacity import count_by_node
-from berth_workbench.planning.help.departures import Gone
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, deallocated
 from berth_workbench.planning.help.result import Awaited
@@ -29,27 +28,26 @@ MAX_AT_ONCE = 500
 
 
 def is_never(question: PodQuestion) -> bool:
-    """Say whether no node would take a pod even if every pod that may be evicted were gone.
+    """Say whether no node would take a pod whichever of the pods that may be evicted were gone.
 
-    Decided on a second cluster with the same nodes and objects, and only those pods that belong to their nodes. Where a
-    pod wants others beside it, these may stay, whichever way it is more likely to fit.
+    Decided on a second cluster with the same nodes and objects, and only those pods that belong to their nodes. What it
+    may take some of the others for is not asked of the pod: to be spread among them, and to be beside one where one is.
     """
     prover, info = question.prover, question.info
-    if _fits_on(_emptied(prover, question, frozenset()), question.pod):
-        return False
+    spec = msgspec.structs.replace(question.pod.spec, topology_spread_constraints=())
     try:
-        wanted = info.required_affinity_terms
+        wanted, namespaces = info.required_affinity_terms, prover.core.cache.index.namespaces
     except SelectorError:
-        return True  # such terms match nobody
-    if not wanted:
-        return True
-    labels = prover.core.cache.index.namespaces
-    staying = frozenset(
-        state.pod.uid
-        for state in prover.core.cache.states().values()
-        if any(term.matches(state.pod, labels.get(state.pod.namespace, {})) for term in wanted)
+        wanted = ()  # such terms match nobody
+    running = (state.pod for state in prover.core.cache.states().values())
+    if spec.affinity is not None and any(
+        term.matches(pod, namespaces.get(pod.namespace, {})) for pod in running for term in wanted
+    ):
+        spec = msgspec.structs.replace(spec, affinity=msgspec.structs.replace(spec.affinity, pod_affinity=None))
+    answer = ChangeProver(_emptied(prover, question), 1).ask(
+        msgspec.structs.replace(question.pod, spec=spec), is_whole=False
     )
-    return not _fits_on(_emptied(prover, question, staying), question.pod)
+    return not (answer.is_yes or answer.is_given_up)  # a search that was given up proves nothing
 
 
 def most_at_once(question: PodQuestion) -> int | None:
@@ -93,13 +91,7 @@ def _plain(pod: Pod) -> Pod:
     return Pod(metadata=msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}~"), spec=spec)
 
 
-def _fits_on(empty: SimulatedCluster, pod: Pod) -> bool:
-    """Say whether a pod fits, or may: a search that was given up proves nothing."""
-    answer = ChangeProver(empty, 1).ask(pod, is_whole=False)
-    return answer.is_yes or answer.is_given_up
-
-
-def _emptied(prover: ChangeProver, question: PodQuestion, staying: frozenset[str]) -> SimulatedCluster:
+def _emptied(prover: ChangeProver, question: PodQuestion, staying: Container[str] = ()) -> SimulatedCluster:
     """Return the cluster without the pods that may be evicted."""
     cluster = prover.cluster
     states = prover.core.cache.states().values()
@@ -149,7 +141,7 @@ def _told(status: Status) -> str:
 
 
 def awaited(
-    question: PodQuestion, answer: FilterAnswer, plugins: Iterable[str], gone: Gone | None, ending: Mapping[str, str]
+    question: PodQuestion, answer: FilterAnswer, plugins: Iterable[str], gone: PodInfo | None, ending: Mapping[str, str]
 ) -> Iterator[Awaited]:
     """Yield what may happen by itself, or be done by others: pods that leave or end, then the events that count.
 
@@ -167,9 +159,8 @@ def awaited(
         node, victims = nominated
         text = f"preemption, which frees {node} by evicting {_names(victims)}"
         yield Awaited(text, "DefaultPreemption", tuple(victims), is_enough=is_alone)
-    if gone is not None and all(ends(pod) for pod in gone.pods):
-        keys = tuple(pod.key for pod in gone.pods)
-        yield Awaited(f"{_names(keys)} to end", "", keys, is_enough=is_alone)
+    if gone is not None and ends(gone):
+        yield Awaited(f"{gone.key} to end", "", (gone.key,), is_enough=is_alone)
     for plugin, events in waits_for(prover.profile(question.info), plugins).items():
         for event in events:
             yield Awaited(f"{event} ({plugin})", plugin)

@@ -10,7 +10,7 @@ from berth.api.pod import Pod
 from berth_workbench.planning.help.additions import MOST_NODES, Adding, add_missing_objects
 from berth_workbench.planning.help.all_needs import gather
 from berth_workbench.planning.help.consequences import Consequences
-from berth_workbench.planning.help.departures import Gone, Leaving, higher_priorities
+from berth_workbench.planning.help.departures import Leaving, higher_priorities
 from berth_workbench.planning.help.edits import Editing
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.group import Group
@@ -152,7 +152,7 @@ def _fitting(prover: ChangeProver, question: PodQuestion, answer: FilterAnswer) 
 class _Search:
     """One search, step by step; each step keeps what it has found when the trials are used up."""
 
-    __slots__ = ("_answer", "_ending", "_findings", "_gone", "_most", "_never", "_question", "_sources", "_too_few",
+    __slots__ = ("_answer", "_ending", "_findings", "_leaving", "_most", "_never", "_question", "_sources", "_too_few",
                  "_waits")  # fmt: skip
 
     def __init__(
@@ -168,7 +168,7 @@ class _Search:
         self._sources = sources
         self._ending = ending
         self._findings = HelpFindings(question, consequences)
-        self._gone: Gone | None = None
+        self._leaving = Leaving(self._findings, answer)
         self._never = False
         self._most: int | None = None
         self._too_few = ""
@@ -181,7 +181,7 @@ class _Search:
         if self._answer.refusal is None:  # it is nodes that are wanting
             steps += [
                 Adding(found).run,
-                self._free,
+                self._leaving.run,
                 self._move,
                 lambda: found.add_if_helping(higher_priorities(question)),
                 lambda: found.add_if_helping(fewer_replicas(found)),
@@ -223,13 +223,6 @@ class _Search:
             self._findings.add([proposal])
         self._findings.add_if_helping(enough_replicas(self._question))
 
-    def _free(self) -> None:
-        leaving = Leaving(self._findings, self._answer)
-        try:
-            leaving.run()
-        finally:
-            self._gone = leaving.best
-
     def _move(self) -> None:
         consequences = self._findings.consequences
         change = None if consequences is None else consequences.by_moving()
@@ -241,7 +234,7 @@ class _Search:
             self._findings.changes = [*others, change]
 
     def _judge(self) -> None:
-        self._never = self._gone is None and is_never(self._question)
+        self._never = self._leaving.pod is None and is_never(self._question)
         group = self._question.group
         if not self._never and group.size > 1 and self._findings.consequences is not None:
             places = places_apart(self._findings)
@@ -255,5 +248,5 @@ class _Search:
         refusal = self._answer.refusal
         if refusal is not None and refusal.plugin:
             plugins = [refusal.plugin]
-        gone = None if self._gone is None or self._gone.breaks else self._gone
+        gone = None if self._leaving.is_forbidden else self._leaving.pod
         self._waits += awaited(self._question, self._answer, plugins, gone, self._ending)
