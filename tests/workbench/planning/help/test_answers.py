@@ -58,6 +58,14 @@ def nine_cpu_where_most_is_five():
     return World(a_pod("6"), *nodes(), *[running(i, "3" if i == 77 else "4") for i in range(COUNT)])
 
 
+def both_resources_are_short():
+    """Nodes have 8 CPU and 32Gi. They hold all of one or the other, and one holds 2 CPU and 8Gi more than it may."""
+    holds = [({"cpu": "8"} if i % 2 else {"memory": "32Gi"}) for i in range(COUNT)]
+    holds[100] = {"cpu": "4", "memory": "16Gi"}
+    pods = [make_pod(f"w{i}").request(amounts).node(f"n{i:03}") for i, amounts in enumerate(holds)]
+    return World(make_pod("p").request(cpu="6", memory="24Gi"), *nodes(), *pods)
+
+
 def one_zone_is_full():
     """Zones b and c run 5 and 7 pods of the app, a none; a has no room. In b the skew would be 6, in c 8."""
     full = [running(i) for i in range(COUNT) if i % 3 == 0]
@@ -224,6 +232,12 @@ QUESTIONS = {
     nine_cpu_where_most_is_five: Known(
         "pod", "requests", {"spec": {"containers": [{"name": "c0", "resources": {"requests": {"cpu": "5"}}}]}},
         names(77), False, frozenset({"podsGone", "node"}),
+    ),
+    # On n100 two thirds of either are free; everywhere else nothing of one is.
+    both_resources_are_short: Known(
+        "pod", "requests",
+        {"spec": {"containers": [{"name": "c0", "resources": {"requests": {"cpu": "4", "memory": "16Gi"}}}]}},
+        names(100), False, frozenset({"podsGone", "node"}),
     ),
     # The emptiest zone has none, so in b the new pod makes a skew of 6.
     one_zone_is_full: Known(

@@ -148,7 +148,7 @@ def test_one_node_large_enough_for_those_who_come_first_is_less_than_several():
     found = World(big, *nodes(1), full, *others).help()
     (more,) = (each for each in found.changes if each.kind == "node")
     assert more.what == "add a node like n0, but with 42 CPU"
-    assert (more.fits_on, more.gains) == (("n0-new1",), ("default/a0", "default/a1"))
+    assert (more.fits_on, more.gains) == (("n0-new-1",), ("default/a0", "default/a1"))
 
 
 @pytest.mark.parametrize(("known", "told"), [(("other",), True), (("other", "default"), False), ((), False)])

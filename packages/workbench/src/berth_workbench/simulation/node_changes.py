@@ -1,6 +1,8 @@
 """Changes of nodes: drained, cordoned, added, lost, upgraded, tainted, with what that does to the pods on them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count as counted
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -31,6 +33,7 @@ from berth_workbench.simulation.changes import (
     Upgrade,
 )
 from berth_workbench.simulation.claims import made_claims
+from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.daemons import may_stay, pinned, pinned_to
 from berth_workbench.simulation.site import DRAIN_BLOCKED, UPGRADE_STOPPED, Broken, Site
 from berth_workbench.simulation.workloads import WorkloadManifest
@@ -167,20 +170,13 @@ def add_nodes(site: Site, like: str, count: int) -> list[str]:
 def add_nodes_like(site: Site, model: Node, count: int) -> list[str]:
     """Add nodes like one that need not be in the cluster, with the daemons it has or would have; return their names."""
     cluster, like = site.cluster, model.metadata.name
-    slices = [each for each in cluster.of(ResourceSlice) if each.spec.node_name == like]
-    csi_node: CSINode | None = cluster.objects.get(("CSINode", like))
     followers = _followers(site, model)
     names = []
-    for name in _fresh_names(like, count, lambda name: ("Node", name) in cluster.objects):
-        node = node_like(model, name)
-        cluster.put(node)
+    for node, *others in nodes_like(cluster, model, count):
+        name = node.metadata.name
         names.append(name)
-        if csi_node is not None:
-            cluster.put(
-                msgspec.structs.replace(csi_node, metadata=ObjectMeta(name=name, labels=csi_node.metadata.labels))
-            )
-        for each in slices:
-            cluster.put(_slice_like(each, like, name))
+        for each in (node, *others):
+            cluster.put(each)
         for pod in followers:
             _put_follower(site, pod, like, name)
         owned = {owner_of(pod) for pod in followers}
@@ -188,6 +184,20 @@ def add_nodes_like(site: Site, model: Node, count: int) -> list[str]:
             if ("DaemonSet", manifest.key) not in owned:
                 _put_daemon(site, manifest, node)
     return names
+
+
+def nodes_like(cluster: SimulatedCluster, model: Node, count: int) -> Iterator[list[Any]]:
+    """Yield new nodes like another, each with what drivers would publish for it, under names that none has."""
+    like = model.metadata.name
+    slices = [each for each in cluster.of(ResourceSlice) if each.spec.node_name == like]
+    csi_node: CSINode | None = cluster.objects.get(("CSINode", like))
+    names = (f"{like}-new-{number}" for number in counted(1))
+    for name in islice((name for name in names if ("Node", name) not in cluster.objects), count):
+        found: list[Any] = [node_like(model, name)]
+        if csi_node is not None:
+            metadata = ObjectMeta(name=name, labels=csi_node.metadata.labels)
+            found.append(msgspec.structs.replace(csi_node, metadata=metadata))
+        yield [*found, *(_slice_like(each, like, name) for each in slices)]
 
 
 def node_like(model: Node, name: str) -> Node:
@@ -214,16 +224,6 @@ def _slice_like(given: ResourceSlice, like: str, name: str) -> ResourceSlice:
             given.spec, node_name=name, pool=msgspec.structs.replace(given.spec.pool, name=pool)
         ),
     )
-
-
-def _fresh_names(like: str, count: int, is_taken: Callable[[str], bool]) -> Iterator[str]:
-    number = made = 0
-    while made < count:
-        number += 1
-        name = f"{like}-new-{number}"
-        if not is_taken(name):
-            made += 1
-            yield name
 
 
 def _followers(site: Site, model: Node) -> list[Pod]:

@@ -12,16 +12,14 @@ How it works, in the order of the modules:
 | `all_needs` | asks all sources, and gives what no source accounts for the plugin's own words |
 | `group` | which pods a question is about, and the workload's manifest with a changed template |
 | `standing` | the members of a gang that have room and wait for the others, where the filters see them |
-| `proof` | tries a proposal on the cluster: a changed pod, node or object, fewer pods; and puts everything back |
-| `proposals` | what to try for each kind of change, and how it is told |
+| `filters` | asks the filters about the pod, or about a part of it |
+| `proposals` | a list of changes, how each is told, and what objects would be then |
 | `consequences` | carries a change out, with controllers and the scheduler: who has a place then, and who pays |
-| `findings` | proves proposals until one helps, and keeps what was found |
+| `findings` | tries proposals until one helps, or the smallest number of something, and keeps what was found |
 | `edits` | single edits of the pod and of nodes |
 | `additions` | nodes more, and objects that are missing |
-| `releases` | what the pod's claims could ask for instead, how large its group must be |
-| `remedies` | what plugins say of the objects that they follow |
+| `objects` | what claims could ask for, how large the group must be, how many replicas can run, what plugins name |
 | `departures` | which pod would have to go, and which priority would make others go |
-| `replicas` | how many replicas could run at once |
 | `prospects` | whether it is never or not now, and what the pod waits for |
 | `patches` | patches that kubectl takes |
 | `words` | commands and lists for people |

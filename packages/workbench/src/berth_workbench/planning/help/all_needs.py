@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from berth.api.node import Node
 from berth.framework.status import Code
+from berth_workbench.planning.help.filters import FilterAnswer
 from berth_workbench.planning.help.needs import Need, NeedSource, NodeEdit, PodQuestion
-from berth_workbench.planning.help.proof import FilterAnswer
 from berth_workbench.planning.help.sources.node_selection import is_fact, labelled
 
 Mask = NDArray[np.bool_]
@@ -32,7 +32,7 @@ def gather(question: PodQuestion, sources: Sequence[NeedSource]) -> Gathered:
 
 def _unexplained(question: PodQuestion, needs: Sequence[Need], known: frozenset[str]) -> Iterable[tuple[Need, str]]:
     """Yield a need that nothing but the plugin's own judgement can meet, with what it said."""
-    whole = question.prover.ask(question.info, is_whole=False)
+    whole = question.filters.ask(question.info, is_whole=False)
     bare = question.ask_part({})
     for answer in (bare, whole):
         status = answer.pre_filter_status

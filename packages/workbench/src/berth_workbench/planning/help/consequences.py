@@ -1,8 +1,8 @@
-"""What a change comes to on the whole cluster: carried out, with controllers and the scheduler at work, and taken back.
+"""What a proposal comes to on the whole cluster: carried out, with controllers and the scheduler, and taken back.
 
-The filters have said that one pod fits once a change is made. Here all pods of its workload get the change as its
-controller brings it to them, pods that are deleted are made again, whoever has more priority evicts others, and the
-pods that wait beside them are tried as well. So it shows whether all get a place, and who pays for it.
+All pods of the workload, or of the gang, get the change as its controller brings it to them, pods that are deleted are
+made again, whoever has more priority evicts others, and the pods that wait beside them are tried as well. So it shows
+whether all get a place, and who pays for it. The filters are asked first, about one pod, which is quick.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,23 +12,25 @@ import msgspec
 
 from berth.api.codec import ObjectError
 from berth.api.dra import ResourceClaim
+from berth.api.node import Node
 from berth.api.pod import Pod
-from berth.state.cache import on_node
 from berth.state.objects import key_of
+from berth_workbench.planning.help.filters import FilterQuestions
 from berth_workbench.planning.help.group import Group, group_of, make_missing
-from berth_workbench.planning.help.proof import ChangeProver, Proposal, document_of
-from berth_workbench.planning.help.proposals import more_unavailable, pods_deleted, pods_moved
+from berth_workbench.planning.help.patches import document_of
+from berth_workbench.planning.help.proposals import Proposal, ProposedStep, more_unavailable, pods_deleted, pods_moved
 from berth_workbench.planning.help.result import Change, Part
 from berth_workbench.planning.help.standing import StandingMembers
 from berth_workbench.planning.rebalance.movability import local_volumes
-from berth_workbench.planning.room_by_moving import MoveSearch
+from berth_workbench.planning.room_by_moving import MoveSearch, moved
 from berth_workbench.planning.whatif import natural
 from berth_workbench.simulation.admission import UnknownPriorityClassError, with_priority
 from berth_workbench.simulation.budgets import is_active, is_daemon, is_mirror, owner_of, workload_of
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.claims import made_claims
 from berth_workbench.simulation.cluster import BACKOFF_S, StuckError, pending_again
-from berth_workbench.simulation.daemons import pinned
+from berth_workbench.simulation.daemons import pinned, pinned_to
+from berth_workbench.simulation.node_changes import add_nodes_like
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.rollouts import roll_out
 from berth_workbench.simulation.scale import find_by_key, scale
@@ -47,6 +49,8 @@ MOVES_TRIED = 40
 LEFT_COST = 5.0
 """What it costs that another pod has no place then, though it is less important."""
 MOVED_COST = 1.0
+NOT_ASKED = frozenset({"priority", "replicas", "podsMoved"})
+"""Of proposals of these kinds the filters say nothing: it is the scheduler that makes room, or nobody changes."""
 
 
 class _Attempts(WorkWatch):
@@ -63,15 +67,15 @@ class _Attempts(WorkWatch):
 class Consequences:
     """Tries changes on a cluster where nothing else happens: whoever waits beside the group has been tried before."""
 
-    __slots__ = ("_attempts", "_base", "_besides", "_documents", "_importance", "_prover", "_site", "_standing",
+    __slots__ = ("_attempts", "_base", "_besides", "_documents", "_filters", "_importance", "_site", "_standing",
                  "group", "placed")  # fmt: skip
 
-    def __init__(self, prover: ChangeProver, documents: Iterable[Document]) -> None:
+    def __init__(self, filters: FilterQuestions, documents: Iterable[Document]) -> None:
         """`documents` are those that the cluster was made of, as far as they are known: workloads are among them."""
-        self._prover = prover
+        self._filters = filters
         documents = list(documents)
         self._documents = documents
-        self._site = Site(prover.cluster, documents, watch=_Attempts(self._count))
+        self._site = Site(filters.cluster, documents, watch=_Attempts(self._count))
         self._attempts = 0
         self._importance = 0
         self._besides: tuple[Part, ...] = ()
@@ -92,8 +96,8 @@ class Consequences:
         Where the group's own would preempt others, that is not done yet, and they come to each change anew.
         """
         cluster, site = self._site.cluster, self._site
-        self._importance = self._prover.info(pod).priority
-        with self._prover.search_as_it_was(), Rehearsal(site):
+        self._importance = self._filters.info(pod).priority
+        with Rehearsal(site):
             missing = make_missing(site, pod)
             group = self.group = group_of(site, pod, is_there=is_there)._replace(missing=missing)
             with Rehearsal(site) as tried:
@@ -132,7 +136,7 @@ class Consequences:
             return
         place = {pod.key: number for number, pod in enumerate(gang.members)}
         order = sorted(group.waiting, key=lambda pod: (-(pod.spec.priority or 0), place.get(pod.key, len(place))))
-        self._standing = standing = StandingMembers(self._prover, gang, order)
+        self._standing = standing = StandingMembers(self._filters, gang, order)
         with standing.placed():
             left = next((pod for pod in order if pod.key not in standing.nodes), group.pod)
             pod = group.pod if group.pod.key not in standing.nodes else left
@@ -158,7 +162,7 @@ class Consequences:
 
     def _count(self, steps: int) -> None:
         self._attempts += steps
-        if self._attempts > MOST_ATTEMPTS or (self._attempts % LOOK_EVERY < steps and self._prover.is_stopped):
+        if self._attempts > MOST_ATTEMPTS or (self._attempts % LOOK_EVERY < steps and self._filters.is_stopped):
             raise StoppedError
 
     # -- one change --------------------------------------------------------------------------------------------------
@@ -195,17 +199,26 @@ class Consequences:
         return change if again is not None and not again.still_pending else again
 
     def _tried(self, proposal: Proposal, missing: int, lot: int = 0) -> Change | None:
-        """Try a change; every trial draws the same lots, but for those with another number, where others go first."""
-        replicas, self._besides = dict(self._site.replicas), ()
+        """Try a proposal; every trial draws the same lots, but for those with another number, where others go first."""
+        cluster, replicas, self._besides = self._site.cluster, dict(self._site.replicas), ()
+        fits_on: tuple[str, ...] = ()
         try:
-            with self._prover.search_as_it_was(), self._as_it_is(), Rehearsal(self._site) as rehearsal:
+            if proposal.pod is not None and proposal.kind not in NOT_ASKED and not self.group.beside:
+                fits_on = self._filters.ask(proposal.pod).node_names
+                if not fits_on:
+                    return None
+            with self._as_it_is(), Rehearsal(self._site) as rehearsal:
                 self._let_wait(self.group.waiting)
                 if lot:
-                    self._site.cluster.rng.seed(lot)
+                    cluster.rng.seed(lot)
                     self._come_last()
-                expected = self._carry_out(proposal, missing)
+                nodes = [name for step in proposal.steps for name in self._carry_out(step, missing)]
+                if proposal.pod is None and proposal.kind not in NOT_ASKED:
+                    fits_on = self._filters.ask(cluster.objects["Pod", self.group.pod.key]).node_names
+                    if not fits_on or (nodes and nodes[0] not in fits_on):
+                        return None
                 self._site.settle()
-                return self._outcome(rehearsal, proposal.change, expected)
+                return self._outcome(rehearsal, proposal, fits_on)
         except (ManifestError, ChangeError, ObjectError, StuckError, UnknownPriorityClassError):
             return None
         finally:
@@ -222,29 +235,38 @@ class Consequences:
     def _as_it_is(self) -> AbstractContextManager[None]:
         return nullcontext() if self._standing is None else self._standing.lifted()
 
-    def _carry_out(self, proposal: Proposal, missing: int) -> int:
-        """Do what a proposal says; return how many pods the group is to have then.
+    def _carry_out(self, step: ProposedStep, missing: int) -> list[str]:
+        """Do what a step says; return the nodes that change or are new.
 
-        So many pods may be `missing` in a rollout, even if some of them have to be deleted by hand; 0 for as many as
+        In a rollout so many pods may be `missing`, even if some of them have to be deleted by hand; 0 for as many as
         the workload itself allows.
         """
-        cluster, change = self._site.cluster, proposal.change
-        for each in (proposal, *proposal.also):
-            for claim in (obj for obj in each.objects if isinstance(obj, ResourceClaim)):
-                self._make_way(claim)
-            cluster.create(each.objects)
-            if each.node is not None:
-                cluster.put(each.node)
-                for info in each.pods:
-                    cluster.put(on_node(info, each.node.metadata.name).pod)
-        for key in change.patch["pods"] if change.patch_type == "delete" else ():
-            self._delete(cluster.objects["Pod", key])
-        if proposal.pod is not None:
-            self._replace(proposal.pod, missing)
-        if proposal.replicas is None:
-            return self.group.size
-        self._scale(proposal.replicas)
-        return proposal.replicas
+        cluster, told = self._site.cluster, step.told
+        if step.moves:
+            if not moved(self._site, step.moves):
+                raise ChangeError("they go elsewhere")
+        elif step.like is not None:
+            return self._add_nodes(*step.like)
+        elif told.patch_type == "delete":
+            for key in told.patch["pods"]:
+                self._delete(cluster.objects["Pod", key])
+        elif told.on == "pod":
+            self._replace(step.objects[0], missing)
+        elif not step.objects:
+            self._scale(told.patch["spec"]["replicas"])
+        for claim in (obj for obj in step.objects if isinstance(obj, ResourceClaim)):
+            self._make_way(claim)
+        cluster.create(obj for obj in step.objects if not isinstance(obj, Pod))
+        return [obj.metadata.name for obj in step.objects if isinstance(obj, Node)]
+
+    def _add_nodes(self, model: Node, count: int) -> list[str]:
+        """Add nodes, on which the pods that follow each of them run at once."""
+        names = add_nodes_like(self._site, model, count)
+        for pod in self._site.cluster.without_node:
+            if is_daemon(pod) and (name := pinned_to(pod)) in names:
+                spec = msgspec.structs.replace(pod.spec, node_name=name)
+                self._site.cluster.put(msgspec.structs.replace(pod, spec=spec))
+        return names
 
     def _make_way(self, claim: ResourceClaim) -> None:
         """Delete the claim that another takes the place of, where that asks for something else."""
@@ -316,7 +338,7 @@ class Consequences:
             self._site.settle()
         self._besides = (pods_deleted(deleted),) if deleted else ()
 
-    def by_moving(self) -> Change | None:
+    def moves(self) -> Proposal | None:
         """Return the moves of others after which pods of the group have a place. Raises `StoppedError`."""
         cluster, names = self._site.cluster, [each.key for each in self.group.waiting]
 
@@ -324,17 +346,19 @@ class Consequences:
             known = (cluster.objects.get(("Pod", key)) for key in names)
             return [pod for pod in known if pod is not None and not pod.spec.node_name]
 
-        with self._as_it_is(), Rehearsal(self._site) as rehearsal:
+        with self._as_it_is(), Rehearsal(self._site):
             self._let_wait(self.group.waiting)
             found = MoveSearch(self._site, wanting, local_volumes(self._documents), MOVES_TRIED).run()
-            return None if found is None else self._outcome(rehearsal, pods_moved(found.moves), self.group.size)
+        return None if found is None else pods_moved(found.moves)
 
     # -- what came of it ---------------------------------------------------------------------------------------------
 
-    def _outcome(self, rehearsal: Rehearsal, change: Change, expected: int) -> Change | None:
+    def _outcome(self, rehearsal: Rehearsal, proposal: Proposal, fits_on: tuple[str, ...]) -> Change | None:
+        change = proposal.as_change()
         changed, running = rehearsal.changed_pods(), {pod.key for pod in self.group.running}
         of_itself = set(change.patch["pods"]) if change.patch_type == "delete" else set[str]()
-        fits_on = set[str]()
+        expected = change.patch["spec"]["replicas"] if proposal.kind == "replicas" else self.group.size
+        nodes = set[str]()
         leaves, moves, gains = list[Pod](), list[str](), list[str]()
         have = sum(key not in changed for key in running)
         for key, (before, after) in changed.items():
@@ -342,7 +366,7 @@ class Consequences:
             if self._is_own(after if after is not None else before):
                 if after is not None and node and is_active(after):
                     have += 1
-                    fits_on |= {node} if key not in running else set()
+                    nodes |= {node} if key not in running else set()
             elif before is not None and is_active(before):
                 was = self._base.get(key, before.spec.node_name)
                 if was and not node and (key not in of_itself or owner_of(before) is not None):
@@ -356,7 +380,7 @@ class Consequences:
         cost = change.cost + LEFT_COST * len(leaves) + MOVED_COST * len(set(moves) - of_itself)
         return msgspec.structs.replace(
             change,
-            fits_on=change.fits_on if self.group.size == 1 and change.fits_on else tuple(sorted(fits_on)),
+            fits_on=fits_on if self.group.size == 1 and fits_on else tuple(sorted(nodes)),
             cost=round(cost, 6),
             with_=(*change.with_, *self._besides),
             replaces=sum(key in changed and _is_another(*changed[key]) for key in running),

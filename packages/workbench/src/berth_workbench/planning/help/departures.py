@@ -6,25 +6,26 @@ stay, as do those of the workload itself: they would come back. What is found is
 controllers have made their pods again. Where it takes several, preemption and moves know which.
 """
 
-import copy
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from functools import partial
 from itertools import chain
+from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.pod_resources import PODS
 from berth.framework.status import Code
 from berth.state.pod_info import PodInfo
+from berth_workbench.planning.help.filters import FilterAnswer
 from berth_workbench.planning.help.findings import HelpFindings
-from berth_workbench.planning.help.needs import PodQuestion
-from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, Proposal
-from berth_workbench.planning.help.proposals import PRIORITY_COST, of_pod_document, pod_gone
+from berth_workbench.planning.help.needs import PodEdit, PodQuestion
+from berth_workbench.planning.help.proposals import PRIORITY_COST, Proposal, of_pod, pod_gone
 from berth_workbench.planning.help.sources.resources import PLUGIN as OF_AMOUNTS
 from berth_workbench.simulation.budgets import follows_its_node
 
+Json = dict[str, Any]
 Mask = NDArray[np.bool_]
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -42,13 +43,13 @@ NEVER = "Never"
 class Leaving:
     """The search for a pod that is in the way."""
 
-    __slots__ = ("_answer", "_findings", "_kinds", "_own", "_prover", "_question", "_short", "is_forbidden",
-                 "pod")  # fmt: skip
+    __slots__ = ("_answer", "_filters", "_findings", "_kinds", "_own", "_question", "_short",
+                 "is_forbidden", "pod")  # fmt: skip
 
     def __init__(self, findings: HelpFindings, answer: FilterAnswer) -> None:
         self._findings = findings
         self._question = question = findings.question
-        self._prover: ChangeProver = question.prover
+        self._filters = question.filters
         self._answer = answer
         self._kinds: dict[Hashable, tuple[bool, bool]] = {}
         self._own = {pod.metadata.uid for pod in (*question.group.waiting, *question.group.running)}
@@ -73,20 +74,18 @@ class Leaving:
         candidates.sort(key=lambda each: each[:-1])
         judged = 0
         for is_forbidden, *_, pod in candidates[:TRIED]:
-            with self._prover.without([pod.uid]):
-                names = self._prover.ask(self._question.info).node_names
-            if names and is_forbidden:
+            with self._filters.without([pod.key]):
+                is_in_the_way = self._filters.ask(self._question.info).is_yes
+            if is_in_the_way and is_forbidden:
                 self.pod, self.is_forbidden = pod, True
                 self._findings.notes.append(
                     f"it would fit if {pod.key} left, but a disruption budget stands against it"
                 )
                 return
-            if names and judged < JUDGED:
+            if is_in_the_way and judged < JUDGED:
                 judged += 1
-                change = self._findings.judged(Proposal(pod_gone(pod, names)))
-                if change is not None:
+                if self._findings.add_first([pod_gone(pod.key)]) is not None:
                     self.pod = pod
-                    self._findings.changes.append(change)
                     return
         self._findings.is_complete &= len(candidates) <= TRIED and judged < JUDGED
 
@@ -101,8 +100,7 @@ class Leaving:
         return found
 
     def _on_row(self, row: int) -> list[PodInfo]:
-        pods = self._prover.state_of_row(row).values()
-        return [pod for pod in pods if self._may_leave(pod)]
+        return [pod for pod in self._question.table.pods[row].values() if self._may_leave(pod)]
 
     def _may_leave(self, pod: PodInfo) -> bool:
         """Say whether it may help that a pod leaves.
@@ -128,7 +126,7 @@ class Leaving:
             has_claims = bool(pod.spec.resource_claims) and bool(self._question.info.spec.resource_claims)
             has_volumes = bool(pod.spec.volumes) and bool(self._question.info.spec.volumes)
             affects = is_custom or has_claims or has_volumes or self._answer.affects(pod)
-            forbidden = any(budget.allowed <= 0 and budget.selects(pod) for budget in self._prover.budgets)
+            forbidden = any(budget.allowed <= 0 and budget.selects(pod) for budget in self._filters.budgets)
             found = self._kinds[key] = (affects, forbidden)
         return found
 
@@ -200,21 +198,22 @@ def _frees(pod: PodInfo, resource: str) -> int:
 
 def higher_priorities(question: PodQuestion) -> Iterator[Proposal]:
     """Yield the PriorityClasses of the cluster, from the least on, with which preemption would make room."""
-    prover, own = question.prover, question.info.priority
-    classes = sorted(prover.cluster.priority_classes.values(), key=lambda each: (each.value, each.metadata.name))
+    filters, own = question.filters, question.info.priority
+    classes = sorted(filters.cluster.priority_classes.values(), key=lambda each: (each.value, each.metadata.name))
     wanted = [each for each in classes if each.value > own and each.preemption_policy != NEVER]
     if question.info.spec.preemption_policy == NEVER:
         wanted = [each for each in classes if each.value >= own and each.preemption_policy != NEVER]
     if question.pod.metadata.namespace != SYSTEM_NAMESPACE:
         wanted = [each for each in wanted if not each.metadata.name.startswith(SYSTEM_PREFIX)]
     for chosen in wanted[:CLASSES_TRIED]:
-        after = copy.deepcopy(question.document)
-        after["spec"]["priorityClassName"] = chosen.metadata.name
-        for field in ("priority", "preemptionPolicy"):  # admission fills them in from the class
-            after["spec"].pop(field, None)
-        proposal = of_pod_document(question, after, "", "priority", PRIORITY_COST)
+        what = f"use the PriorityClass {chosen.metadata.name} ({chosen.value}), so that preemption makes room"
+        proposal = of_pod(question, PodEdit("priority", what, partial(_set_class, chosen.metadata.name), PRIORITY_COST))
         assert proposal is not None and proposal.pod is not None, "a pod of another class is a pod"
-        freed = prover.preempts(proposal.pod)
-        if freed is not None:
-            what = f"use the PriorityClass {chosen.metadata.name} ({chosen.value}), so that preemption makes room"
-            yield proposal._replace(change=msgspec.structs.replace(proposal.change, what=what, fits_on=(freed[0],)))
+        if filters.preempts(proposal.pod) is not None:
+            yield proposal
+
+
+def _set_class(name: str, document: Json) -> None:
+    document["spec"]["priorityClassName"] = name
+    for field in ("priority", "preemptionPolicy"):  # admission fills them in from the class
+        document["spec"].pop(field, None)

@@ -20,8 +20,9 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth_workbench.planning.help.filters import FilterAnswer, FilterQuestions
 from berth_workbench.planning.help.group import Group
-from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, document_of
+from berth_workbench.planning.help.patches import document_of
 
 Json = dict[str, Any]
 Mask = NDArray[np.bool_]
@@ -76,12 +77,10 @@ class PodEdit(NamedTuple):
 class Amounts(NamedTuple):
     """What an edit may leave of something that there is more and less of."""
 
-    asked: int
-    """How much the pod asks for now."""
-    step: int
-    """What is looked at is a multiple of this."""
+    steps: int
+    """How many steps there are to what the pod asks for now."""
     edit: Callable[[int], PodEdit]
-    """Makes the edit that leaves so much."""
+    """Makes the edit that leaves so many of them."""
 
 
 class NodeEdit(NamedTuple):
@@ -124,14 +123,14 @@ class Need:
 class PodQuestion:
     """The pod that asks for help, and parts of it for sources to ask about."""
 
-    __slots__ = ("_bare", "document", "group", "info", "pod", "prover")
+    __slots__ = ("_bare", "document", "filters", "group", "info", "pod")
 
-    def __init__(self, prover: ChangeProver, pod: Pod, group: Group | None = None) -> None:
-        self.prover = prover
+    def __init__(self, filters: FilterQuestions, pod: Pod, group: Group | None = None) -> None:
+        self.filters = filters
         self.pod = pod
-        self.group = group or Group(pod, is_there=_is_in(prover, pod))
+        self.group = group or Group(pod, is_there=_is_in(filters, pod))
         """All pods that get what this one gets."""
-        self.info: PodInfo = prover.info(pod)
+        self.info: PodInfo = filters.info(pod)
         self.document = document_of(pod)
         self._bare: Mask | None = None
 
@@ -144,8 +143,7 @@ class PodQuestion:
     @property
     def table(self) -> NodeTable:
         """The nodes."""
-        found: NodeTable = self.prover.table
-        return found
+        return self.filters.table
 
     @property
     def valid(self) -> Mask:
@@ -155,15 +153,15 @@ class PodQuestion:
     def bare_document(self, parts: Mapping[str, Any]) -> Json:
         """Return a pod that tolerates everything and asks for nothing, but for these parts of a spec."""
         spec = {field: self.spec[field] for field in BARE_FIELDS if self.spec.get(field) is not None}
-        if spec["schedulerName"] not in self.prover.core.profiles:
-            spec["schedulerName"] = next(iter(self.prover.core.profiles))
+        if spec["schedulerName"] not in self.filters.core.profiles:
+            spec["schedulerName"] = next(iter(self.filters.core.profiles))
         spec |= {"containers": [{"name": "c"}], "tolerations": [{"operator": "Exists"}], **parts}
         status = {"resourceClaimStatuses": self.document["status"].get("resourceClaimStatuses") or []}
         return {"metadata": copy.deepcopy(self.document["metadata"]), "spec": spec, "status": status}
 
     def ask_part(self, parts: Mapping[str, Any]) -> FilterAnswer:
         """Ask about a pod that has only these parts of a spec."""
-        return self.prover.ask(decode("Pod", self.bare_document(parts)), is_whole=False)
+        return self.filters.ask(decode("Pod", self.bare_document(parts)), is_whole=False)
 
     @property
     def bare(self) -> Mask:
@@ -186,9 +184,9 @@ class PodQuestion:
         return found
 
 
-def _is_in(prover: ChangeProver, pod: Pod) -> bool:
+def _is_in(filters: FilterQuestions, pod: Pod) -> bool:
     """Say whether the cluster has a pod, and not only somebody's manifest."""
-    known = prover.cluster.objects.get(("Pod", pod.key))
+    known = filters.cluster.objects.get(("Pod", pod.key))
     return known is not None and bool(known.metadata.uid == pod.metadata.uid)
 
 

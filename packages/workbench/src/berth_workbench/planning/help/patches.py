@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from berth_workbench.planning.help.result import PatchType
 
 Json = dict[str, Any]
@@ -110,3 +112,21 @@ def _taken_out(before: list[Any], after: list[Any]) -> list[int] | None:
         else:
             gone.append(index)
     return gone if place == len(after) else None
+
+
+def document_of(obj: Any) -> Json:
+    """Return an object as JSON values, without those that are absent, as empty lists are."""
+    found: Json = _without_nulls(msgspec.to_builtins(obj))
+    spec = found.get("spec", {})
+    for field in ("tolerations", "taints"):
+        if field in spec:  # an empty text means the same there as none
+            spec[field] = [{key: value for key, value in each.items() if value != ""} for each in spec[field]]
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item not in (None, (), [])}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item) for item in value]
+    return value

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import msgspec
 
+from berth.api.dra import ResourceClaimStatus
 from berth.api.pod import Pod
 from berth.api.selectors import SelectorError
 from berth.core.questions import find
@@ -16,8 +17,8 @@ from berth.framework.status import Status, error
 from berth.framework.work_budget import OutOfBudgetError
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.capacity import count_by_node
+from berth_workbench.planning.help.filters import FilterAnswer, FilterQuestions
 from berth_workbench.planning.help.needs import PodQuestion
-from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, deallocated
 from berth_workbench.planning.help.result import Awaited
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -33,18 +34,18 @@ def is_never(question: PodQuestion) -> bool:
     Decided on a second cluster with the same nodes and objects, and only those pods that belong to their nodes. What it
     may take some of the others for is not asked of the pod: to be spread among them, and to be beside one where one is.
     """
-    prover, info = question.prover, question.info
+    filters, info = question.filters, question.info
     spec = msgspec.structs.replace(question.pod.spec, topology_spread_constraints=())
     try:
-        wanted, namespaces = info.required_affinity_terms, prover.core.cache.index.namespaces
+        wanted, namespaces = info.required_affinity_terms, filters.core.cache.index.namespaces
     except SelectorError:
         wanted = ()  # such terms match nobody
-    running = (state.pod for state in prover.core.cache.states().values())
+    running = (state.pod for state in filters.core.cache.states().values())
     if spec.affinity is not None and any(
         term.matches(pod, namespaces.get(pod.namespace, {})) for pod in running for term in wanted
     ):
         spec = msgspec.structs.replace(spec, affinity=msgspec.structs.replace(spec.affinity, pod_affinity=None))
-    answer = ChangeProver(_emptied(prover, question), 1).ask(
+    answer = FilterQuestions(_emptied(filters, question), 1).ask(
         msgspec.structs.replace(question.pod, spec=spec), is_whole=False
     )
     return not (answer.is_yes or answer.is_given_up)  # a search that was given up proves nothing
@@ -60,7 +61,7 @@ def most_at_once(question: PodQuestion) -> int | None:
     group = question.group
     if group.others or not group.owner:
         return None
-    empty = _emptied(question.prover, question, frozenset(pod.metadata.uid for pod in group.running))
+    empty = _emptied(question.filters, question, frozenset(pod.metadata.uid for pod in group.running))
     for pod in group.running:
         if ("Pod", pod.key) in empty.objects:
             empty.send_back(pod.key)
@@ -71,7 +72,7 @@ def most_at_once(question: PodQuestion) -> int | None:
         return None
     for key in [key for key, pod in empty.pods.items() if not follows_its_node(pod)]:
         empty.delete("Pod", key)
-    counted = count_by_node(empty.core, ChangeProver(empty, 1).info(_plain(question.pod)))
+    counted = count_by_node(empty.core, FilterQuestions(empty, 1).info(_plain(question.pod)))
     return counted.placed if counted is not None and counted.placed < group.size else None
 
 
@@ -91,10 +92,10 @@ def _plain(pod: Pod) -> Pod:
     return Pod(metadata=msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}~"), spec=spec)
 
 
-def _emptied(prover: ChangeProver, question: PodQuestion, staying: Container[str] = ()) -> SimulatedCluster:
+def _emptied(filters: FilterQuestions, question: PodQuestion, staying: Container[str] = ()) -> SimulatedCluster:
     """Return the cluster without the pods that may be evicted."""
-    cluster = prover.cluster
-    states = prover.core.cache.states().values()
+    cluster = filters.cluster
+    states = filters.core.cache.states().values()
     stays = [state.pod for state in states if follows_its_node(state.pod.pod) or state.pod.uid in staying]
     kept = {pod.uid for pod in stays}
     gone = {state.pod.uid for state in states} - kept
@@ -108,17 +109,17 @@ def _emptied(prover: ChangeProver, question: PodQuestion, staying: Container[str
                 continue
         is_claim = kind == "ResourceClaim" and bool(obj.status.reserved_for)
         is_freed = is_claim and all(user.uid in gone for user in obj.status.reserved_for)
-        objects.append(deallocated(obj) if is_freed else obj)
+        objects.append(msgspec.structs.replace(obj, status=ResourceClaimStatus()) if is_freed else obj)
     return cluster.again(objects)
 
 
-def at_permit(prover: ChangeProver, question: PodQuestion) -> str:
+def at_permit(filters: FilterQuestions, question: PodQuestion) -> str:
     """Return what Permit, or Reserve, would hold against a pod that fits; empty for nothing."""
-    core, info = prover.core, question.info
-    with prover.search_as_it_was(), ExitStack() as placed:
+    core, info = filters.core, question.info
+    with filters.search_as_it_was(), ExitStack() as placed:
         attempt = find(core, info)
         assert attempt.found.nodes is not None, "asked of a pod that fits"
-        node_name = prover.table.names[int(attempt.found.nodes.row_array()[0])]
+        node_name = filters.table.names[int(attempt.found.nodes.row_array()[0])]
         attempt.found.release_columns()
         core.cache.assume(info, node_name)
         placed.callback(undo, core.cache, attempt, node_name)
@@ -147,21 +148,21 @@ def awaited(
 
     `ending` says of pods, by `namespace/name`, when they will have ended at the latest, in words.
     """
-    prover, is_alone = question.prover, len(question.group.waiting) < 2  # else it is not known to be enough for all
-    terminating = [s.pod for s in prover.core.cache.states().values() if s.pod.is_terminating]
+    filters, is_alone = question.filters, len(question.group.waiting) < 2  # else it is not known to be enough for all
+    terminating = [s.pod for s in filters.core.cache.states().values() if s.pod.is_terminating]
     if terminating:
         yield from _leaving(question, terminating, "being deleted")
-    by_deadline = [s.pod for s in prover.core.cache.states().values() if s.pod.key in ending]
+    by_deadline = [s.pod for s in filters.core.cache.states().values() if s.pod.key in ending]
     if by_deadline:
         yield from _leaving(question, by_deadline, "which ends at its deadline", ending)
-    nominated = prover.preempts(question.info.pod) if answer.refusal is None else None
+    nominated = filters.preempts(question.info.pod) if answer.refusal is None else None
     if nominated is not None:
         node, victims = nominated
         text = f"preemption, which frees {node} by evicting {_names(victims)}"
         yield Awaited(text, "DefaultPreemption", tuple(victims), is_enough=is_alone)
     if gone is not None and ends(gone):
         yield Awaited(f"{gone.key} to end", "", (gone.key,), is_enough=is_alone)
-    for plugin, events in waits_for(prover.profile(question.info), plugins).items():
+    for plugin, events in waits_for(filters.profile(question.info), plugins).items():
         for event in events:
             yield Awaited(f"{event} ({plugin})", plugin)
 
@@ -176,13 +177,16 @@ def _leaving(
     question: PodQuestion, pods: list[PodInfo], why: str, when: Mapping[str, str] | None = None
 ) -> Iterator[Awaited]:
     """Yield pods that leave anyway: the few that are enough, or else all of them together."""
-    prover = question.prover
-    uids = [pod.uid for pod in pods if pod.uid != question.pod.metadata.uid]
-    with prover.without(uids) as leave:
-        is_enough = prover.ask(question.info).is_yes
-        if is_enough and len(uids) <= MAX_MINIMISED:
-            leave.shrink(uids, lambda: prover.ask(question.info).is_yes)
-        keys = tuple(sorted(pod.key for pod in leave.away.values()))
+
+    def is_enough_without(keys: Iterable[str]) -> bool:
+        with question.filters.without(keys):
+            return question.filters.ask(question.info).is_yes
+
+    keys = tuple(sorted(pod.key for pod in pods if pod.uid != question.pod.metadata.uid))
+    is_enough = is_enough_without(keys)
+    for key in keys if is_enough and len(keys) <= MAX_MINIMISED else ():
+        fewer = tuple(each for each in keys if each != key)
+        keys = fewer if fewer and is_enough_without(fewer) else keys
     at = f", {when[keys[0]]}" if when and len(keys) == 1 else ""
     yield Awaited(
         f"{_names(keys)} to leave, {why}{at}", "", keys, is_enough=is_enough and len(question.group.waiting) < 2

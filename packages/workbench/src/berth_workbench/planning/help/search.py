@@ -7,19 +7,17 @@ import msgspec
 
 from berth.api.near_names import nearest
 from berth.api.pod import Pod
-from berth_workbench.planning.help.additions import MOST_NODES, Adding, add_missing_objects
+from berth_workbench.planning.help.additions import MOST_NODES, add_missing_objects, add_nodes
 from berth_workbench.planning.help.all_needs import gather
 from berth_workbench.planning.help.consequences import Consequences
 from berth_workbench.planning.help.departures import Leaving, higher_priorities
-from berth_workbench.planning.help.edits import Editing
+from berth_workbench.planning.help.edits import edit_nodes, edit_pod
+from berth_workbench.planning.help.filters import FilterAnswer, FilterQuestions
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.needs import NeedSource, PodQuestion
-from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer
+from berth_workbench.planning.help.objects import change_objects, fewer_replicas, places_apart
 from berth_workbench.planning.help.prospects import at_permit, awaited, is_never, most_at_once
-from berth_workbench.planning.help.releases import other_objects
-from berth_workbench.planning.help.remedies import of_plugins
-from berth_workbench.planning.help.replicas import enough_replicas, fewer_replicas, places_apart
 from berth_workbench.planning.help.result import Awaited, Help
 from berth_workbench.planning.help.sources import SOURCES
 from berth_workbench.planning.help.standing import MAX_MEMBERS
@@ -57,14 +55,14 @@ def what_would_help(
     may stop the search. Raises ValueError where the pod's PriorityClass does not
     exist.
     """
-    prover = ChangeProver(cluster, max_trials, watch)
+    filters = FilterQuestions(cluster, max_trials, watch)
     cluster.core.cache.make_room(MOST_NODES)  # what is found of a need is held against what is found later
 
-    def searched(question: PodQuestion, consequences: Consequences | None = None) -> Help:
-        return _Search(question, prover.ask(question.info), sources, ending, consequences).run()
+    def searched(question: PodQuestion, consequences: Consequences) -> Help:
+        return _Search(question, filters.ask(question.info), sources, ending, consequences).run()
 
     documents = tuple(documents)
-    found = _helped(prover, pod, documents, is_there, searched)
+    found = _helped(filters, pod, documents, is_there, searched)
     if found.state == "pending" and documents:
         found = msgspec.structs.replace(found, missing=(*_missing_templates(pod, documents), *found.missing))
     notes = (EXTENDERS_LEFT_OUT,) if cluster.leaves_out_extenders and found.state != "runs" else ()
@@ -83,26 +81,30 @@ def _missing_templates(pod: Pod, documents: Iterable[Document]) -> Iterator[str]
 
 
 def _helped(
-    prover: ChangeProver, pod: Pod, documents: Iterable[Document], is_there: bool | None, searched: Callable[..., Help]
+    filters: FilterQuestions,
+    pod: Pod,
+    documents: Iterable[Document],
+    is_there: bool | None,
+    searched: Callable[[PodQuestion, Consequences], Help],
 ) -> Help:
-    question, cluster = PodQuestion(prover, pod), prover.cluster
+    question, cluster = PodQuestion(filters, pod), filters.cluster
     known = cluster.objects.get(("Pod", pod.key))
     if known is not None and known.metadata.uid == pod.metadata.uid and (node := known.spec.node_name):
         return Help(pod.key, "runs", f"it runs on {node}, and needs no help", fits_on=(node,))
-    answer = prover.ask(question.info)
+    answer = filters.ask(question.info)
     if answer.is_yes and declared_gang(cluster, pod) is None:
-        fitting = _fitting(prover, question, answer)
+        fitting = _fitting(filters, question, answer)
         if fitting.state == "waits" or not pod.metadata.owner_references:
             return fitting
-    consequences = Consequences(prover, documents)
+    consequences = Consequences(filters, documents)
     try:
         with consequences.of_group(pod, is_there=question.group.is_there if is_there is None else is_there):
             group = consequences.group
             if not group.waiting:
-                return _told_of(group, _placed(pod, consequences.placed, prover.trials))
-            return _told_of(group, searched(PodQuestion(prover, group.pod, group), consequences))
+                return _told_of(group, _placed(pod, consequences.placed, filters.trials))
+            return _told_of(group, searched(PodQuestion(filters, group.pod, group), consequences))
     except StoppedError:
-        return Help(pod.key, "pending", answer.message, trials=prover.trials, is_complete=False)
+        return Help(pod.key, "pending", answer.message, trials=filters.trials, is_complete=False)
 
 
 def _placed(pod: Pod, placed: Mapping[str, str], trials: int) -> Help:
@@ -139,14 +141,14 @@ def _told_of_gang(group: Group, gang: Gang, found: Help) -> Help:
     )
 
 
-def _fitting(prover: ChangeProver, question: PodQuestion, answer: FilterAnswer) -> Help:
+def _fitting(filters: FilterQuestions, question: PodQuestion, answer: FilterAnswer) -> Help:
     """Tell of a pod that has nodes to go to: it needs no help, unless Permit would hold it back there."""
     names, count = answer.node_names, int(question.valid.sum())
     where = f"it fits on {names_in_words(names, count)}"
-    held = at_permit(prover, question)
+    held = at_permit(filters, question)
     if held:
-        return Help(question.pod.key, "waits", f"{where}, but {held}", fits_on=names, trials=prover.trials)
-    return Help(question.pod.key, "fits", f"{where}, and needs no help", fits_on=names, trials=prover.trials)
+        return Help(question.pod.key, "waits", f"{where}, but {held}", fits_on=names, trials=filters.trials)
+    return Help(question.pod.key, "fits", f"{where}, and needs no help", fits_on=names, trials=filters.trials)
 
 
 class _Search:
@@ -161,7 +163,7 @@ class _Search:
         answer: FilterAnswer,
         sources: Sequence[NeedSource],
         ending: Mapping[str, str],
-        consequences: Consequences | None = None,
+        consequences: Consequences,
     ) -> None:
         self._question = question
         self._answer = answer
@@ -177,14 +179,20 @@ class _Search:
     def run(self) -> Help:
         """Return what was found."""
         found, question = self._findings, self._question
-        steps: list[Callable[[], None]] = [self._gather, lambda: Editing(found).run(), self._add]
+        steps: list[Callable[[], object]] = [
+            self._gather,
+            lambda: edit_pod(found),
+            lambda: edit_nodes(found),
+            lambda: add_missing_objects(found),
+            lambda: change_objects(found),
+        ]
         if self._answer.refusal is None:  # it is nodes that are wanting
             steps += [
-                Adding(found).run,
+                lambda: add_nodes(found),
                 self._leaving.run,
                 self._move,
-                lambda: found.add_if_helping(higher_priorities(question)),
-                lambda: found.add_if_helping(fewer_replicas(found)),
+                lambda: found.add_first(higher_priorities(question)),
+                lambda: fewer_replicas(found),
             ]
         for step in (*steps, self._judge, self._wait):
             try:
@@ -203,40 +211,28 @@ class _Search:
             waits_for=tuple(self._waits),
             said=found.said,
             notes=tuple(found.notes),
-            trials=self._question.prover.trials,
+            trials=question.filters.trials,
             is_complete=found.is_complete,
         )
 
     def _gather(self) -> None:
-        prover, pod = self._question.prover, self._question.pod
-        self._findings.notes += missing_resources(prover.cluster, (pod,))
+        filters, pod, found = self._question.filters, self._question.pod, self._findings
+        found.notes += missing_resources(filters.cluster, (pod,))
         named = pod.spec.scheduling_group
-        if named is not None and not prover.profile(self._question.info).plugins_that_permit_groups:
-            self._findings.notes.append(f"it names the pod group {named.pod_group_name}, but {NO_GROUPS}")
-        self._findings.needs, self._findings.said = gather(self._question, self._sources)
-
-    def _add(self) -> None:
-        add_missing_objects(self._findings)
-        for proposals in other_objects(self._question):
-            self._findings.add(proposals)
-        for proposal in of_plugins(self._question):
-            self._findings.add([proposal])
-        self._findings.add_if_helping(enough_replicas(self._question))
+        if named is not None and not filters.profile(self._question.info).plugins_that_permit_groups:
+            found.notes.append(f"it names the pod group {named.pod_group_name}, but {NO_GROUPS}")
+        found.needs, found.said = gather(self._question, self._sources)
+        found.is_complete &= not any(need.is_cut for need in found.needs)
 
     def _move(self) -> None:
-        consequences = self._findings.consequences
-        change = None if consequences is None else consequences.by_moving()
-        if change is not None and self._findings.complete(change) is not None:
-            gone = set(change.patch["pods"])  # that they just leave is the same, and says less
-            others = [
-                each for each in self._findings.changes if each.kind != "podsGone" or set(each.patch["pods"]) != gone
-            ]
-            self._findings.changes = [*others, change]
+        found = self._findings
+        change = found.add_first([found.consequences.moves()])
+        if change is not None:  # that they just leave is the same, and says less
+            found.changes = [each for each in found.changes if each.kind != "podsGone" or each.patch != change.patch]
 
     def _judge(self) -> None:
         self._never = self._leaving.pod is None and is_never(self._question)
-        group = self._question.group
-        if not self._never and group.size > 1 and self._findings.consequences is not None:
+        if not self._never and self._question.group.size > 1:
             places = places_apart(self._findings)
             most = most_at_once(self._question)
             if places is not None and (most is None or places[0] <= most):

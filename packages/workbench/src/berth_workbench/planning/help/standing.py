@@ -19,7 +19,7 @@ from berth.framework.interface import Placement, PodGroupInfo
 from berth.framework.status import Status
 from berth.framework.work_budget import OutOfBudgetError
 from berth.state.pod_groups import POD_GROUP, GroupKey
-from berth_workbench.planning.help.proof import ChangeProver
+from berth_workbench.planning.help.filters import FilterQuestions
 from berth_workbench.simulation.gangs import Gang
 
 MAX_MEMBERS = 500
@@ -31,11 +31,11 @@ MAX_PARTS = 40
 class StandingMembers:
     """Members that stand on nodes for the length of a block."""
 
-    __slots__ = ("_gang", "_members", "_part", "_prover", "_trial", "nodes")
+    __slots__ = ("_filters", "_gang", "_members", "_part", "_trial", "nodes")
 
-    def __init__(self, prover: ChangeProver, gang: Gang, members: Sequence[Pod]) -> None:
+    def __init__(self, filters: FilterQuestions, gang: Gang, members: Sequence[Pod]) -> None:
         """`members` are those that wait, in the order in which they are tried."""
-        self._prover = prover
+        self._filters = filters
         self._gang = gang
         self._members = members[:MAX_MEMBERS]
         self._trial: Trial | None = None
@@ -74,12 +74,12 @@ class StandingMembers:
 
     def _parts(self) -> list[Mask | None]:
         """Return the rows of each part of the cluster to which the gang may go as a whole; None for all of them."""
-        core = self._prover.core
+        core = self._filters.core
         profile = profile_of(core, self._members[0])
         if self._gang.kind != POD_GROUP or not profile.placement_generate:
             return [None]
         namespace, _, name = self._gang.key.partition("/")
-        group = PodGroupInfo(GroupKey(namespace, name), tuple(self._prover.info(each) for each in self._members))
+        group = PodGroupInfo(GroupKey(namespace, name), tuple(self._filters.info(each) for each in self._members))
         found = generate(profile, group, Placement(ALL_NODES, core.cache.table.rows()))
         if isinstance(found, Status):
             return []
@@ -92,12 +92,12 @@ class StandingMembers:
 
     def _place(self, within: Mask | None) -> dict[str, str]:
         # Whom Permit holds has a node already, which nobody else is given.
-        held = {waiting.pod.uid: waiting.node_name for waiting in self._prover.core.waiting}
+        held = {waiting.pod.uid: waiting.node_name for waiting in self._filters.core.waiting}
         nodes = {each.key: held[each.metadata.uid] for each in self._members if each.metadata.uid in held}
-        self._trial = trial = Trial(self._prover.core)
+        self._trial = trial = Trial(self._filters.core)
         for member in (each for each in self._members if each.key not in nodes):
             try:
-                node, _ = trial.place(self._prover.info(member), within)
+                node, _ = trial.place(self._filters.info(member), within)
             except (PluginBrokenError, OutOfBudgetError):
                 node = None
             if node is not None:

@@ -45,8 +45,9 @@ def pod_command(group: Group, kind: str, patch_type: str, patch: Any) -> str:
         template = _of_template(patch)
         command = f"kubectl -n {namespace} patch {workload} --type {patch_type} -p {shell_quoted(template)}"
         if group.waits_for_each:
-            names = " ".join(quote(each.metadata.name) for each in group.alike if each.key not in group.missing)
-            command += f" && kubectl -n {namespace} delete pod {names}"
+            command += (
+                f" && {pods_deleted_command([each.key for each in group.alike if each.key not in group.missing])}"
+            )
         return command
     names = " ".join(quote(each.metadata.name) for each in group.alike)
     is_one = len(group.alike) < 2
@@ -71,6 +72,15 @@ def made_anew_command(
         f"kubectl patch --local -f {kind}.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
         f"{let_go if is_protected else ''}kubectl replace --force -f new.yaml"
     )
+
+
+def pods_deleted_command(keys: Sequence[str]) -> str:
+    """Return how pods are deleted, by `namespace/name`."""
+    by_namespace: dict[str, list[str]] = {}
+    for key in keys:
+        namespace, _, name = key.partition("/")
+        by_namespace.setdefault(namespace, []).append(quote(name))
+    return "; ".join(f"kubectl -n {quote(ns)} delete pod {' '.join(names)}" for ns, names in by_namespace.items())
 
 
 def _workload_of(pod: Pod) -> str | None:

@@ -4,9 +4,8 @@ from berth_workbench.planning.help.needs import NeedSource
 from berth_workbench.planning.help.sources.attached import DeviceNeeds, PortNeeds, VolumeNeeds
 from berth_workbench.planning.help.sources.companions import CompanionNeeds
 from berth_workbench.planning.help.sources.holds import HoldingNeeds
-from berth_workbench.planning.help.sources.lesser_requests import LesserRequestNeeds
 from berth_workbench.planning.help.sources.node_selection import SelectingNeeds
-from berth_workbench.planning.help.sources.resources import ResourceNeeds
+from berth_workbench.planning.help.sources.resources import LesserRequestNeeds, ResourceNeeds
 from berth_workbench.planning.help.sources.taints import TaintNeeds
 from berth_workbench.planning.help.sources.topology_spread import SpreadingNeeds
 

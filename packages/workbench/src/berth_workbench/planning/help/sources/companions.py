@@ -47,9 +47,8 @@ def _kept_away(question: PodQuestion) -> Mask:
     Those of its own workload are the terms that it has itself, and are given up with them.
     """
     terms = ((question.spec.get("affinity") or {}).get("podAntiAffinity") or {}).get(REQUIRED)
-    beside = [pod.metadata.uid for pod in question.group.running] if terms else []
-    counted = [uid for uid in beside if question.prover.core.cache.state_of(uid) is not None]
-    with question.prover.without(counted):
+    objects = question.filters.cluster.objects
+    with question.filters.without(pod.key for pod in question.group.running if terms and ("Pod", pod.key) in objects):
         return question.failing({}, PLUGIN)
 
 
@@ -58,7 +57,7 @@ def _where_the_first_may_go(question: PodQuestion, term: Json) -> Mask:
 
     The first pod of a series that wants its own kind beside it may go wherever the term's label is.
     """
-    info, namespaces = question.info, question.prover.core.cache.index.namespaces
+    info, namespaces = question.info, question.filters.core.cache.index.namespaces
     try:
         is_own_kind = all(
             term.matches(info, namespaces.get(info.namespace, {})) for term in info.required_affinity_terms

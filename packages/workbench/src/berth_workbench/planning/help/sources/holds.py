@@ -22,7 +22,7 @@ class HoldingNeeds:
             # Entry by entry, and not the list as a whole: a patch of a list that merges cannot leave it out.
             edit = PodEdit("schedulingGate", what, setting("spec", "schedulingGates", to=[]), 0.5)
             yield Need(("gates",), "SchedulingGates", everywhere, pod_edits=(edit,))
-        profiles = question.prover.core.profiles
+        profiles = question.filters.core.profiles
         if spec["schedulerName"] not in profiles:
             edits = [
                 PodEdit("schedulerName", f"set schedulerName: {name}", setting("spec", "schedulerName", to=name))

@@ -1,6 +1,12 @@
-"""Requests: how much less of each resource would do, and nodes that hold as many pods as they may."""
+"""Requests: how much less would do, by what nodes have or a plugin says, and nodes with as many pods as they may.
 
-from collections.abc import Callable, Iterable
+What plugins say themselves (`LesserRequestsPlugin`) is by their own rules: such a plugin rejects a node although it has
+enough in all, since it is not in one place. Where a container is limited to what it requests, the limit is lowered with
+the request, so that the pod keeps its quality of service.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,6 +14,7 @@ import numpy as np
 from berth.api.node import Node
 from berth.api.pod_resources import CPU, PODS, supports_pod_level
 from berth.api.quantity import milli_value, value
+from berth.framework.interface import LesserRequestsPlugin
 from berth.plugins.resources.names import is_extended
 from berth_workbench.planning.help.needs import POD_COST, Amounts, Need, NodeEdit, PodEdit, PodQuestion, setting
 
@@ -23,44 +30,87 @@ class ResourceNeeds:
     plugins = frozenset({PLUGIN})
 
     def needs(self, question: PodQuestion) -> Iterable[Need]:
-        """Yield a need for each resource that is short somewhere, and one for the number of pods."""
-        table = question.table
-        for resource, amount in question.info.requests.items():
-            if amount <= 0:
-                continue
-            failing = question.failing({"containers": [_asking_for(resource, amount)]}, PLUGIN) & ~question.bare
-            if not failing.any():
-                continue
-            known = table.resource_index.get(resource)
-            has = np.zeros(table.capacity, dtype=np.int64) if known is None else table.allocatable[known].copy()
-            free = has if known is None else has - table.requested[known]
+        """Yield a need for what is requested, and one for the number of pods."""
+        table, asked = question.table, {name: each for name, each in question.info.requests.items() if each > 0}
+        container = {
+            "name": "c",
+            "resources": {"requests": {name: quantity_of(name, each) for name, each in asked.items()}},
+        }
+        failing = question.failing({"containers": [container]}, PLUGIN) & ~question.bare
+        has, free = {}, {}
+        for name in asked:
+            known = table.resource_index.get(name)
+            has[name] = np.zeros(table.capacity, dtype=np.int64) if known is None else table.allocatable[known].copy()
+            free[name] = has[name] if known is None else has[name] - table.requested[known]
+
+        def sized(row: int) -> PodEdit | None:
+            return _lowered(asked, {name: int(each[row]) for name, each in free.items() if each[row] < asked[name]})
+
+        if failing.any():
+            freed = np.logical_and.reduce([failing, *(has[name] >= amount for name, amount in asked.items())])
             yield Need(
-                ("requests", resource),
+                ("requests",),
                 PLUGIN,
                 failing,
-                sized=_lowered(resource, amount, free),
-                whole=PodEdit("requests", f"request no {resource}", _lowering(resource, 0)),
-                may_be_freed=failing & (has >= amount),
+                sized=sized,
+                whole=_leaving(asked, dict.fromkeys(asked, 0)),
+                may_be_freed=freed,
             )
         full = question.valid & (table.pod_count >= table.allowed_pods)
         if full.any():
             yield Need(("pods",), PLUGIN, full, node_edit=_one_pod_more, may_be_freed=full & (table.allowed_pods > 0))
 
 
-def _lowered(resource: str, amount: int, free: Any) -> Callable[[int], PodEdit | None]:
-    """Return what makes the edit that leaves the largest request of one resource that fits on a row."""
+class LesserRequestNeeds:
+    """Whatever plugins of the pod's profile can say it."""
 
-    def leaving(left: int) -> PodEdit:
-        what = f"request at most {words_of(resource, left)} instead of {words_of(resource, amount)}"
-        cost = POD_COST + (amount - left) / amount
-        amounts = Amounts(amount, _round_step(amount, resource), leaving)
-        return PodEdit("requests", what, _lowering(resource, left), cost, amounts=amounts)
+    plugins = frozenset[str]()
+    """None is known by name: what such a plugin cannot put into numbers is told in its own words."""
 
-    def sized(row: int) -> PodEdit | None:
-        left = min(int(free[row]), amount)
-        return leaving(left) if left > 0 else None  # else nothing at all is left to ask for
+    def needs(self, question: PodQuestion) -> Iterable[Need]:
+        """Yield a need for each plugin that rejects nodes and may know how much less would do."""
+        profile, asked = question.filters.core.profiles.get(question.info.spec.scheduler_name), question.info.requests
+        known = [] if profile is None else [plugin for plugin in profile.plugins if plugin.lesser_requests is not None]
+        rejecting = question.filters.ask(question.info, is_whole=False).rejecting if known else {}
 
-    return sized
+        def sized(row: int, plugin: LesserRequestsPlugin) -> PodEdit | None:
+            most = plugin.lesser_requests(question.info, question.table.view(row))
+            return _lowered(asked, {name: each for name, each in most.items() if each < asked.get(name, 0)})
+
+        for plugin in known:
+            if plugin.name in rejecting and plugin.lesser_requests is not None:
+                least = partial(sized, plugin=plugin.lesser_requests)
+                key = ("lesser", plugin.name)
+                yield Need(
+                    key,
+                    plugin.name,
+                    rejecting[plugin.name],
+                    sized=least,
+                    whole=_leaving(asked, dict.fromkeys(asked, 0)),
+                )
+
+
+def _lowered(asked: Mapping[str, int], left: Mapping[str, int]) -> PodEdit | None:
+    """Return the edit that leaves so much of what is asked for; None where it is no less, or nothing of something."""
+    return _leaving(asked, left) if left and min(left.values()) > 0 else None
+
+
+def _leaving(asked: Mapping[str, int], left: Mapping[str, int]) -> PodEdit:
+    steps = {name: -(-asked[name] // _round_step(asked[name], name)) for name in left}
+    most = max(steps.values(), default=0)
+
+    def leaving(count: int) -> PodEdit:
+        parts = {name: steps[name] * count // most * _round_step(asked[name], name) for name in left}
+        return _leaving(asked, {name: max(each, 1) for name, each in parts.items()})
+
+    what = " and ".join(f"at most {words_of(name, each)} instead of {words_of(name, asked[name])}"
+                        for name, each in sorted(left.items()))  # fmt: skip
+    cost = POD_COST + sum((asked[name] - each) / asked[name] for name, each in left.items())
+    return PodEdit("requests", f"request {what}", partial(_lower_all, left), cost, amounts=Amounts(most, leaving))
+
+
+def _nothing_of(asked: Mapping[str, int]) -> PodEdit:
+    return _leaving(asked, dict.fromkeys(asked, 0))
 
 
 def _round_step(amount: int, resource: str) -> int:
@@ -70,12 +120,25 @@ def _round_step(amount: int, resource: str) -> int:
     return 1 << max(amount.bit_length() - 8, 0)
 
 
-def _lowering(resource: str, target: int) -> Callable[[Json], None]:
-    return lambda document: lower(document["spec"], resource, target)
+def _lower_all(targets: Mapping[str, int], document: Json) -> None:
+    """Lower what a pod requests, and is limited to, of some resources."""
+    spec = document["spec"]
+    for resource, target in targets.items():
+        limited = [part for part in _resources(spec) if _is_limited_to_its_request(part, resource)]
+        _lower(spec, resource, target)
+        for part in limited:
+            part["limits"][resource] = part["requests"][resource]
 
 
-def _asking_for(resource: str, amount: int) -> Json:
-    return {"name": "c", "resources": {"requests": {resource: quantity_of(resource, amount)}}}
+def _resources(spec: Json) -> Iterator[Json]:
+    for holder in (spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        if holder.get("resources"):
+            yield holder["resources"]
+
+
+def _is_limited_to_its_request(part: Json, resource: str) -> bool:
+    limits, requests = part.get("limits") or {}, part.get("requests") or {}
+    return resource in requests and limits.get(resource) == requests[resource]
 
 
 def quantity_of(resource: str, amount: int) -> str:
@@ -105,7 +168,7 @@ def amount_of(resource: str, quantity: str | int | float) -> int:
     return (milli_value if resource == CPU else value)(quantity)
 
 
-def lower(spec: Json, resource: str, target: int) -> None:
+def _lower(spec: Json, resource: str, target: int) -> None:
     """Lower what a pod's spec requests of a resource, overhead included, to a target: the largest containers first."""
     target -= amount_of(resource, (spec.get("overhead") or {}).get(resource, 0))
     level = (spec.get("resources") or {}).get("requests") or {}

@@ -60,7 +60,7 @@ def _least_skew(question: PodQuestion, index: int, constraint: Json) -> int | No
 
     def fits(skew: int) -> bool:
         document = question.edited(_skewed(index, constraint, skew))
-        return question.prover.ask(decode("Pod", document)).is_yes
+        return question.filters.ask(decode("Pod", document)).is_yes
 
     low: int = constraint["maxSkew"]
     if not fits(MAX_SKEW):
