@@ -15,8 +15,7 @@ from berth.framework.setup import Setup
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.page.cluster_file import ClusterFileSource
-from berth_workbench.planning.help.all_pending import help_for_all
-from berth_workbench.planning.help.search import what_would_help
+from berth_workbench.planning.help.search import help_for_all, what_would_help
 from berth_workbench.planning.help.words import lines_of
 from berth_workbench.planning.node_groups import read_groups
 from berth_workbench.planning.quotas import quotas_of

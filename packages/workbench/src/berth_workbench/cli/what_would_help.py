@@ -186,7 +186,7 @@ class Remedies:
             return ""
 
     def _searched(self, watch: "WorkWatch") -> "Iterator[Help]":
-        from berth_workbench.planning.help.all_pending import help_for_all
+        from berth_workbench.planning.help.search import help_for_all
         from berth_workbench.simulation.situation import Situation
 
         kubeconfig, context, namespace = self._where
@@ -227,9 +227,8 @@ def _tell(
 ) -> None:
     from berth_workbench.planning.dynamic_admission import unasked_about
     from berth_workbench.planning.ends import KnownEnds
-    from berth_workbench.planning.help.all_pending import stay_pending
     from berth_workbench.planning.help.result import Help
-    from berth_workbench.planning.help.search import what_would_help
+    from berth_workbench.planning.help.search import stay_pending, what_would_help
     from berth_workbench.simulation.processes import spread
     from berth_workbench.simulation.site import Site
 

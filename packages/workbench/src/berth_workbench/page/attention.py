@@ -13,8 +13,8 @@ from berth.api.pools import pool_of
 from berth.decisions.pending import PendingReport
 from berth_workbench.page.times import lasting
 from berth_workbench.planning.autoscale import USED_AT_MOST, removable_nodes
-from berth_workbench.planning.help.all_pending import help_for_all
 from berth_workbench.planning.help.result import Help
+from berth_workbench.planning.help.search import help_for_all
 from berth_workbench.planning.node_groups import NodeGroupSpec, groups_in
 from berth_workbench.planning.quotas import quotas_of
 from berth_workbench.planning.survival import Kind, survival

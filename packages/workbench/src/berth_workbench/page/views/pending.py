@@ -11,8 +11,8 @@ from berth_workbench.page.source import Source
 from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import area, link, still, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.planning.help.all_pending import TRIALS_OF_ALL
 from berth_workbench.planning.help.result import Help
+from berth_workbench.planning.help.search import TRIALS_OF_ALL
 from berth_workbench.planning.help.words import in_short, whether_ever
 from berth_workbench.showing.words import counted
 

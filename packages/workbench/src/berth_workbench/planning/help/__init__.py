@@ -8,8 +8,7 @@ How it works, in the order of the modules:
 | module | does |
 | --- | --- |
 | `needs` | what a change is made of: what single thing of a pod rules nodes out, and how pod or node could give way |
-| `sources/` | finds these needs, one module for each group of plugins |
-| `all_needs` | asks all sources, and gives what no source accounts for the plugin's own words |
+| `sources/` | finds these needs, a module for each group of plugins; of others, the plugin's own words are given |
 | `group` | which pods a question is about, and the workload's manifest with a changed template |
 | `standing` | the members of a gang that have room and wait for the others, where the filters see them |
 | `filters` | asks the filters about the pod, or about a part of it |
@@ -23,6 +22,5 @@ How it works, in the order of the modules:
 | `prospects` | whether it is never or not now, and what the pod waits for |
 | `patches` | patches that kubectl takes |
 | `words` | commands and lists for people |
-| `search` | the whole search |
-| `all_pending` | the search for all that is pending, within a bound |
+| `search` | the whole search, for one pod or for all that is pending |
 """

@@ -97,7 +97,7 @@ class Consequences:
         """
         cluster, site = self._site.cluster, self._site
         self._importance = self._filters.info(pod).priority
-        with Rehearsal(site):
+        with self._filters.search_as_it_was(), Rehearsal(site):
             missing = make_missing(site, pod)
             group = self.group = group_of(site, pod, is_there=is_there)._replace(missing=missing)
             with Rehearsal(site) as tried:
@@ -203,11 +203,11 @@ class Consequences:
         cluster, replicas, self._besides = self._site.cluster, dict(self._site.replicas), ()
         fits_on: tuple[str, ...] = ()
         try:
-            if proposal.pod is not None and proposal.kind not in NOT_ASKED and not self.group.beside:
-                fits_on = self._filters.ask(proposal.pod).node_names
-                if not fits_on:
-                    return None
-            with self._as_it_is(), Rehearsal(self._site) as rehearsal:
+            with self._filters.search_as_it_was(), self._as_it_is(), Rehearsal(self._site) as rehearsal:
+                if proposal.pod is not None and proposal.kind not in NOT_ASKED and not self.group.beside:
+                    fits_on = self._filters.ask(proposal.pod).node_names
+                    if not fits_on:
+                        return None
                 self._let_wait(self.group.waiting)
                 if lot:
                     cluster.rng.seed(lot)
@@ -346,7 +346,7 @@ class Consequences:
             known = (cluster.objects.get(("Pod", key)) for key in names)
             return [pod for pod in known if pod is not None and not pod.spec.node_name]
 
-        with self._as_it_is(), Rehearsal(self._site):
+        with self._filters.search_as_it_was(), self._as_it_is(), Rehearsal(self._site):
             self._let_wait(self.group.waiting)
             found = MoveSearch(self._site, wanting, local_volumes(self._documents), MOVES_TRIED).run()
         return None if found is None else pods_moved(found.moves)

@@ -9,7 +9,6 @@ controllers have made their pods again. Where it takes several, preemption and m
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -64,7 +63,7 @@ class Leaving:
         """Find the first pod that does; those that a budget protects are tried last."""
         turns, seen = Counter[Hashable](), set[Hashable]()
         candidates = []
-        for row, pod in chain(self._enough_for_their_rows(), self._in_the_way_anywhere()):
+        for row, pod in self._candidates():
             kind = (self._place(row), id(pod.shape), pod.priority)
             if (row, kind) not in seen:  # on one node it comes to the same which of several like ones goes
                 seen.add((row, kind))
@@ -99,9 +98,6 @@ class Leaving:
             found &= ~need.failing if need.may_be_freed is None else ~need.failing | need.may_be_freed
         return found
 
-    def _on_row(self, row: int) -> list[PodInfo]:
-        return [pod for pod in self._question.table.pods[row].values() if self._may_leave(pod)]
-
     def _may_leave(self, pod: PodInfo) -> bool:
         """Say whether it may help that a pod leaves.
 
@@ -130,30 +126,23 @@ class Leaving:
             found = self._kinds[key] = (affects, forbidden)
         return found
 
-    def _enough_for_their_rows(self) -> Iterator[tuple[int, PodInfo]]:
-        """Yield the pods that free all the amounts that their row is short of, and may cure what else is wrong there.
+    def _candidates(self) -> Iterator[tuple[int, PodInfo]]:
+        """Yield the pods, with their rows, one of which may do by going alone.
 
-        Nobody frees an amount on another node.
+        One may free all the amounts that its row is short of, and cure what else is wrong there. One that is in the way
+        by what it is may run on a node that cannot take the pod itself; where rows are short of nothing, that may do.
         """
-        otherwise = [need for need in self._findings.needs if need.plugin != OF_AMOUNTS]
-        for row in np.flatnonzero(self._curable() & self._is_short()).tolist():
-            short = {name: amount for name, amounts in self._short.items() if (amount := int(amounts[row])) > 0}
-            has_to_affect = any(need.failing[row] for need in otherwise)
-            for pod in self._on_row(row):
-                is_enough = all(_frees(pod, name) >= amount for name, amount in short.items())
-                if is_enough and (not has_to_affect or self._kind(pod)[0]):
-                    yield row, pod
-
-    def _in_the_way_anywhere(self) -> Iterator[tuple[int, PodInfo]]:
-        """Yield the pods that may be in the way by what they are, also from nodes that cannot take the pod themselves.
-
-        They free no amounts but on their own node, so this is for rows that are short of none.
-        """
-        if not (self._curable() & ~self._is_short()).any():
-            return
-        for row in np.flatnonzero(self._question.valid).tolist():
-            for pod in self._on_row(row):
-                if self._kind(pod)[0]:
+        curable, table, nobody = self._curable(), self._question.table, np.zeros_like(self._question.valid)
+        short = np.logical_or.reduce([nobody, *(amounts > 0 for amounts in self._short.values())])
+        failing = (need.failing for need in self._findings.needs if need.plugin != OF_AMOUNTS)
+        otherwise = np.logical_or.reduce([nobody, *failing])
+        is_anywhere = bool((curable & ~short).any())
+        for row in np.flatnonzero(self._question.valid if is_anywhere else curable & short).tolist():
+            lacking = {name: amount for name, amounts in self._short.items() if (amount := int(amounts[row])) > 0}
+            for pod in filter(self._may_leave, table.pods[row].values()):
+                affects = self._kind(pod)[0]
+                frees = curable[row] and lacking and all(_frees(pod, name) >= each for name, each in lacking.items())
+                if (affects and is_anywhere) or (frees and (affects or not otherwise[row])):
                     yield row, pod
 
     def _place(self, row: int) -> Hashable:
@@ -162,22 +151,12 @@ class Leaving:
         keys = _spoken_of(self._question.info) - {HOSTNAME}
         return (*(labels.get(key) for key in sorted(keys)), *(bool(need.failing[row]) for need in self._findings.needs))
 
-    def _is_short(self) -> Mask:
-        found = np.zeros_like(self._question.valid)
-        for amounts in self._short.values():
-            found |= amounts > 0
-        return found
-
-
-def _topology_keys(pod: PodInfo) -> set[str]:
-    """Return the labels over which a pod keeps others away."""
-    affinity = pod.spec.affinity and pod.spec.affinity.pod_anti_affinity
-    return {term.topology_key for term in affinity.required} if affinity else set()
-
 
 def _spoken_of(pod: PodInfo) -> set[str]:
     """Return the labels over which a pod keeps others away, or is spread among them."""
-    return _topology_keys(pod) | {constraint.topology_key for constraint in pod.spec.topology_spread_constraints}
+    affinity = pod.spec.affinity and pod.spec.affinity.pod_anti_affinity
+    apart = {term.topology_key for term in affinity.required} if affinity else set()
+    return apart | {constraint.topology_key for constraint in pod.spec.topology_spread_constraints}
 
 
 def _short_of(question: PodQuestion) -> dict[str, NDArray[np.int64]]:

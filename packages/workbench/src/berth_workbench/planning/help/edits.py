@@ -70,15 +70,15 @@ def _edits_for(findings: HelpFindings, need: Need) -> Iterator[PodEdit]:
 
 
 def _tried(findings: HelpFindings, edit: PodEdit) -> Change | None:
-    """Return the change of an edit, with about the largest amount with which all pods of a workload have a place.
+    """Return the change of an edit, or for the smallest number with which all pods of a workload have a place.
 
-    For one pod that is what the best node has left. But all pods get it, those that run as well, so that there is more
-    room than now; and where one has a place, there may be none for the next.
+    What is enough for one pod is what the best node has left. But all pods get it, those that run as well, so that
+    there is more room than now; and where one has a place, there may be none for the next.
     """
-    question, amounts = findings.question, edit.amounts
-    if amounts is None or question.group.size == 1:
+    question, numbers = findings.question, edit.numbers
+    if numbers is None or (edit.is_enough_for_one and question.group.size == 1):
         return findings.helping(of_pod(question, edit))
-    return findings.least(lambda fewer: of_pod(question, amounts.edit(amounts.steps - fewer)), amounts.steps - 1)
+    return findings.least(lambda number: of_pod(question, numbers.edit(number)), numbers.most)
 
 
 def edit_nodes(findings: HelpFindings) -> None:

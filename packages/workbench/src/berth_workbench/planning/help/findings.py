@@ -53,9 +53,11 @@ class HelpFindings:
     def least(self, propose: Proposing, most: int, *, is_each: bool = False) -> Change | None:
         """Return the change for the smallest number that gives all pods of the workload a place, or else keep the best.
 
-        Whatever helps, helps with a larger number as well. With `is_each` it is a number of things that are each of use
-        by themselves, so that nothing is tried where one is of none.
+        Whatever helps, helps with a larger number as well: nothing else is tried where the largest does not. With
+        `is_each` it is a number of things that are each of use by themselves; then the first says whether any is.
         """
+        if not is_each and not self._helps_some(self._tried(propose(most)) if most else None):
+            return None
         best, enough, failed, count, before = None, 0, 0, 1, 0
         while before < most:
             change = self._tried(propose(count))
@@ -73,12 +75,14 @@ class HelpFindings:
                 failed = middle
         return self._complete(best)
 
+    def _helps_some(self, change: Change | None) -> bool:
+        return change is not None and change.still_pending < len(self.question.group.waiting)
+
     def _tried(self, proposal: Proposal | None) -> Change | None:
         return None if proposal is None else self.consequences.of(proposal)
 
     def _complete(self, change: Change | None) -> Change | None:
         if change is None or not change.still_pending:
             return change
-        if change.still_pending < len(self.question.group.waiting):
-            self.partial.append(change)
+        self.partial += [change] if self._helps_some(change) else []
         return None

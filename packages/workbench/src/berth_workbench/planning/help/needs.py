@@ -70,17 +70,18 @@ class PodEdit(NamedTuple):
     cost: float = POD_COST
     is_last_resort: bool = False
     """Whether it is not worth offering where another way to give up the same need helps."""
-    amounts: "Amounts | None" = None
-    """The other amounts that could be asked for, where that is all that the edit changes."""
+    numbers: "Numbers | None" = None
+    """The edits that give up less and more of the same, where the smallest number that helps is to be found."""
+    is_enough_for_one: bool = False
+    """With `numbers`, whether this is the least for one pod."""
 
 
-class Amounts(NamedTuple):
-    """What an edit may leave of something that there is more and less of."""
+class Numbers(NamedTuple):
+    """Edits that differ in a number."""
 
-    steps: int
-    """How many steps there are to what the pod asks for now."""
+    most: int
     edit: Callable[[int], PodEdit]
-    """Makes the edit that leaves so many of them."""
+    """Makes the edit that gives up so many steps, from 1 to `most`."""
 
 
 class NodeEdit(NamedTuple):

@@ -7,25 +7,29 @@ import msgspec
 
 from berth.api.near_names import nearest
 from berth.api.pod import Pod
+from berth_workbench.planning.ends import KnownEnds
 from berth_workbench.planning.help.additions import MOST_NODES, add_missing_objects, add_nodes
-from berth_workbench.planning.help.all_needs import gather
 from berth_workbench.planning.help.consequences import Consequences
 from berth_workbench.planning.help.departures import Leaving, higher_priorities
 from berth_workbench.planning.help.edits import edit_nodes, edit_pod
 from berth_workbench.planning.help.filters import FilterAnswer, FilterQuestions
 from berth_workbench.planning.help.findings import HelpFindings
-from berth_workbench.planning.help.group import Group
+from berth_workbench.planning.help.group import Group, groups_of
 from berth_workbench.planning.help.needs import NeedSource, PodQuestion
 from berth_workbench.planning.help.objects import change_objects, fewer_replicas, places_apart
 from berth_workbench.planning.help.prospects import at_permit, awaited, is_never, most_at_once
 from berth_workbench.planning.help.result import Awaited, Help
-from berth_workbench.planning.help.sources import SOURCES
+from berth_workbench.planning.help.sources import SOURCES, gather
 from berth_workbench.planning.help.standing import MAX_MEMBERS
 from berth_workbench.planning.help.words import names_in_words
 from berth_workbench.planning.whatif import NO_GROUPS
+from berth_workbench.simulation.budgets import is_active
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.gangs import Gang, declared_gang
 from berth_workbench.simulation.missing_resources import missing_resources
+from berth_workbench.simulation.rehearsal import Rehearsal
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import UNWATCHED, StoppedError, WorkWatch
 from berth_workbench.simulation.workloads import claim_templates
 from berth_workbench.snapshot.documents import Document
@@ -33,6 +37,8 @@ from berth_workbench.snapshot.documents import Document
 EMPTY: Mapping[str, str] = MappingProxyType({})
 MAX_TRIALS = 2500
 """How often the filters are asked at most, about one pod: one answer takes a millisecond or two at 5,000 nodes."""
+TRIALS_OF_ALL = 10_000
+"""How often the filters are asked at most for all workloads together, where nobody has asked about a certain one."""
 
 
 def what_would_help(
@@ -246,3 +252,37 @@ class _Search:
             plugins = [refusal.plugin]
         gone = None if self._leaving.is_forbidden else self._leaving.pod
         self._waits += awaited(self._question, self._answer, plugins, gone, self._ending)
+
+
+# --- all that is pending ---------------------------------------------------------------------------------------------
+
+
+def stay_pending(site: Site, namespace: str = "") -> list[str]:
+    """Return a pod of each group of pods that stay pending, the most important first, then the largest group.
+
+    Whoever gets a place by itself once the scheduler comes to it needs no help, unless it is others that pay for it.
+    """
+    with Rehearsal(site) as settling:
+        site.settle()
+        if not site.cluster.evictions:
+            settling.keep()
+    pods = (pod for pod in site.cluster.pods.values() if not pod.spec.node_name and is_active(pod))
+    groups = groups_of(site.cluster, (pod for pod in pods if namespace in ("", pod.metadata.namespace)))
+    firsts = sorted(groups.values(), key=lambda group: (-(group[0].spec.priority or 0), -len(group), group[0].key))
+    return [group[0].key for group in firsts]
+
+
+def help_for_all(situation: Situation, watch: WorkWatch = UNWATCHED, namespace: str = "") -> Iterator[Help]:
+    """Yield what would help each workload that stays pending, up to a bound, and until somebody asks for an end."""
+    site = situation.site(watch)
+    documents, left = situation.snapshot.documents, TRIALS_OF_ALL
+    ending = KnownEnds(documents).in_words(site.cluster.pods.values())
+    for key in stay_pending(site, namespace):
+        if left <= 0 or watch.is_stopped:
+            return
+        pod, trials = site.cluster.objects["Pod", key], min(left, MAX_TRIALS)
+        found = what_would_help(
+            site.cluster, pod, documents=documents, ending=ending, max_trials=trials, watch=watch.within()
+        )
+        left -= found.trials
+        yield found

@@ -16,7 +16,7 @@ from berth.api.pod_resources import CPU, PODS, supports_pod_level
 from berth.api.quantity import milli_value, value
 from berth.framework.interface import LesserRequestsPlugin
 from berth.plugins.resources.names import is_extended
-from berth_workbench.planning.help.needs import POD_COST, Amounts, Need, NodeEdit, PodEdit, PodQuestion, setting
+from berth_workbench.planning.help.needs import POD_COST, Need, NodeEdit, Numbers, PodEdit, PodQuestion, setting
 
 Json = dict[str, Any]
 
@@ -99,14 +99,15 @@ def _leaving(asked: Mapping[str, int], left: Mapping[str, int]) -> PodEdit:
     steps = {name: -(-asked[name] // _round_step(asked[name], name)) for name in left}
     most = max(steps.values(), default=0)
 
-    def leaving(count: int) -> PodEdit:
-        parts = {name: steps[name] * count // most * _round_step(asked[name], name) for name in left}
+    def fewer(by: int) -> PodEdit:
+        parts = {name: steps[name] * (most - by) // most * _round_step(asked[name], name) for name in left}
         return _leaving(asked, {name: max(each, 1) for name, each in parts.items()})
 
     what = " and ".join(f"at most {words_of(name, each)} instead of {words_of(name, asked[name])}"
                         for name, each in sorted(left.items()))  # fmt: skip
     cost = POD_COST + sum((asked[name] - each) / asked[name] for name, each in left.items())
-    return PodEdit("requests", f"request {what}", partial(_lower_all, left), cost, amounts=Amounts(most, leaving))
+    edit, numbers = partial(_lower_all, left), Numbers(most - 1, fewer)
+    return PodEdit("requests", f"request {what}", edit, cost, numbers=numbers, is_enough_for_one=True)
 
 
 def _nothing_of(asked: Mapping[str, int]) -> PodEdit:

@@ -1,13 +1,13 @@
 """Topology spread constraints: a larger maxSkew, or ScheduleAnyway."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from berth.api.codec import decode
 from berth.api.meta import LabelSelector
 from berth.api.selectors import SelectorError, compile_selector
 from berth.state.label_index import ABSENT
-from berth_workbench.planning.help.needs import POD_COST, Need, PodEdit, PodQuestion, setting, without
+from berth_workbench.planning.help.needs import POD_COST, Need, Numbers, PodEdit, PodQuestion, setting, without
 
 Json = dict[str, Any]
 
@@ -35,12 +35,9 @@ class SpreadingNeeds:
                 continue
             failing = question.failing({**counted, FIELD: [constraint]}, PLUGIN)
             is_readable = _is_readable(question.info.spec.topology_spread_constraints[index].label_selector)
-            edits: tuple[PodEdit, ...] = ((_anyway if is_readable else _without)(index, constraint),)
-            skew = _least_skew(question, index, constraint) if failing.any() else None
+            edits = [_skewed(index, constraint, 1), (_anyway if is_readable else _without)(index, constraint)]
             if constraint["topologyKey"] != HOSTNAME and is_readable:
-                edits = (_over_nodes(index, constraint), *edits)
-            if skew is not None:
-                edits = (_skewed(index, constraint, skew), *edits)
+                edits.append(_over_nodes(index, constraint))
             labelled = question.table.label(constraint["topologyKey"]).ids != ABSENT
             yield Need(("spread", index), PLUGIN, failing, pod_edits=edits, may_be_freed=failing & labelled)
 
@@ -55,35 +52,16 @@ def _policies(question: PodQuestion) -> Json:
     return {**parts, "affinity": {"nodeAffinity": affinity}} if affinity else parts
 
 
-def _least_skew(question: PodQuestion, index: int, constraint: Json) -> int | None:
-    """Return the least maxSkew with which the whole pod fits somewhere; None where no maxSkew does."""
-
-    def fits(skew: int) -> bool:
-        document = question.edited(_skewed(index, constraint, skew))
-        return question.filters.ask(decode("Pod", document)).is_yes
-
-    low: int = constraint["maxSkew"]
-    if not fits(MAX_SKEW):
-        return None
-    step = 1
-    while not fits(low + step):
-        low, step = low + step, step * 2
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
-
-
 def _name(constraint: Json) -> str:
     return f"the spread over {constraint['topologyKey']}"
 
 
-def _skewed(index: int, constraint: Json, skew: int) -> PodEdit:
-    edit = setting("spec", FIELD, index, "maxSkew", to=skew)
-    before = constraint["maxSkew"]
-    what = f"raise maxSkew of {_name(constraint)} from {before} to {skew}"
-    return PodEdit("maxSkew", what, edit, POD_COST * (1 - 1 / (1 + skew - before)))
+def _skewed(index: int, constraint: Json, more: int) -> PodEdit:
+    before: int = constraint["maxSkew"]
+    what = f"raise maxSkew of {_name(constraint)} from {before} to {before + more}"
+    numbers = Numbers(MAX_SKEW - before, partial(_skewed, index, constraint))
+    edit = setting("spec", FIELD, index, "maxSkew", to=before + more)
+    return PodEdit("maxSkew", what, edit, POD_COST * (1 - 1 / (1 + more)), numbers=numbers)
 
 
 def _over_nodes(index: int, constraint: Json) -> PodEdit:
