@@ -24,7 +24,7 @@ from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot
 from packages.workbench.tests.planning.help.test_prospects import devices
-from tests.workbench.planning.help.test_workload_oracle import key_of, owner_name, pods_of
+from tests.workbench.planning.help.test_workload_oracle import key_of, owner_name, pods_of, workload_in
 from tests.workbench.planning.help.worlds import MEDIA_TYPES
 
 ZONE = "topology.kubernetes.io/zone"
@@ -265,10 +265,6 @@ def check_all(seed):
             assert len(placed(one_step_more(documents, change))) < found.replicas, f"more does: {change.what}"
     told = {change.kind for change in found.changes}
     return told | has_as_many_places(found, documents) | is_never(found, documents) | lacks_devices(documents)
-
-
-def workload_in(key):
-    return key.removeprefix("default/").partition("-")[0]
 
 
 def one_step_more(documents, change):

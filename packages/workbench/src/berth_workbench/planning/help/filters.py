@@ -88,22 +88,6 @@ class FilterAnswer:
                 found[verdict.plugin] = rejected | found.get(verdict.plugin, np.zeros_like(rejected))
         return found
 
-    def resolvable(self) -> Mask:
-        """Return the rejected rows of which no plugin says that removing pods would not help."""
-        pre, verdicts = self._attempt.found.pre_filtered, self._attempt.found.verdicts
-        found = self._valid & ~self.fits
-        if verdicts is None:
-            status = None if pre is None else pre.status
-            return found if status is not None and status.code is Code.UNSCHEDULABLE else np.zeros_like(found)
-        if pre is not None and pre.node_names is not None:
-            found &= np.array([name in pre.node_names for name in self._names], dtype=np.bool_)
-        for verdict in verdicts.by_plugin:
-            codes = verdict.codes
-            for code in np.unique(codes).tolist():
-                if code and verdict.describe(code).code is not Code.UNSCHEDULABLE:
-                    found &= codes != code
-        return found
-
     def affects(self, other: PodInfo) -> bool:
         """Say whether the going of another pod may change more for this one than how much of a node is taken.
 

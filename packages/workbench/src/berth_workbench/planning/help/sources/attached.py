@@ -43,12 +43,10 @@ class VolumeNeeds:
     def needs(self, question: PodQuestion) -> Iterable[Need]:
         """Yield a need for each volume that some node does not suit."""
         for index, volume in enumerate(question.spec.get("volumes") or ()):
-            answer = question.ask_part({"volumes": [volume]})
-            failing = question.valid & ~answer.fits & ~question.bare
+            failing = question.failing({"volumes": [volume]})
             if failing.any():
-                freed = failing & answer.resolvable()
-                edit = _without_volume(volume, index)
-                yield Need(("volume", volume["name"]), "VolumeBinding", failing, pod_edits=(edit,), may_be_freed=freed)
+                edit, key = _without_volume(volume, index), ("volume", volume["name"])
+                yield Need(key, "VolumeBinding", failing, pod_edits=(edit,), may_be_freed=failing)
 
 
 def _without_volume(volume: Json, index: int) -> PodEdit:

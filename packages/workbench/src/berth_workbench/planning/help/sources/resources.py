@@ -48,14 +48,7 @@ class ResourceNeeds:
 
         if failing.any():
             freed = np.logical_and.reduce([failing, *(has[name] >= amount for name, amount in asked.items())])
-            yield Need(
-                ("requests",),
-                PLUGIN,
-                failing,
-                sized=sized,
-                whole=_leaving(asked, dict.fromkeys(asked, 0)),
-                may_be_freed=freed,
-            )
+            yield Need(("requests",), PLUGIN, failing, sized=sized, whole=_nothing_of(asked), may_be_freed=freed)
         full = question.valid & (table.pod_count >= table.allowed_pods)
         if full.any():
             yield Need(("pods",), PLUGIN, full, node_edit=_one_pod_more, may_be_freed=full & (table.allowed_pods > 0))
@@ -81,13 +74,7 @@ class LesserRequestNeeds:
             if plugin.name in rejecting and plugin.lesser_requests is not None:
                 least = partial(sized, plugin=plugin.lesser_requests)
                 key = ("lesser", plugin.name)
-                yield Need(
-                    key,
-                    plugin.name,
-                    rejecting[plugin.name],
-                    sized=least,
-                    whole=_leaving(asked, dict.fromkeys(asked, 0)),
-                )
+                yield Need(key, plugin.name, rejecting[plugin.name], sized=least, whole=_nothing_of(asked))
 
 
 def _lowered(asked: Mapping[str, int], left: Mapping[str, int]) -> PodEdit | None:
