@@ -24,6 +24,7 @@ from berth.cli.observe import LOOKAHEAD_S, MOMENT_S
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions
 from berth.core.virtual_cluster import VirtualCluster
 from berth.plugins.registry import in_tree_registry
 
@@ -91,7 +92,7 @@ def main(nodes: int, pods: int, alive: int, percentage: int, every: int) -> None
     observing = Observing(Lookahead(None, LOOKAHEAD_S), moment_s=MOMENT_S)
     config = load_config({"percentageOfNodesToScore": percentage, **DOCUMENT})
     before_mb = resident_mb()
-    core = build_observer(config, in_tree_registry(), observing=observing, rng=random.Random(0))
+    core = build_observer(config, in_tree_registry(), CoreOptions(rng=random.Random(0)), observing=observing)
     cpu_s = 0.0
 
     def tell(events: list[ObjectEvent], now: float) -> None:

@@ -39,6 +39,7 @@ from berth.api.pod import PodCondition
 from berth.config.load import default_config
 from berth.core.assembly import build_core
 from berth.core.intake import ObjectEvent
+from berth.core.options import Clocks, CoreOptions, DecisionOptions
 from berth.framework.effects import Answer, Bind, EvictPod, PatchPodStatus, Request
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.bench import long_lived
@@ -113,9 +114,9 @@ class Driver:
         self._clock = time.perf_counter if wall else time.process_time
         self._is_wall = wall
         self._skipped = 0.0
-        self.core = build_core(
-            default_config(), in_tree_registry(), rng=random.Random(seed), memos=memos, clock=self.now
-        )
+        decisions, clocks = DecisionOptions(memos=memos), Clocks(core=self.now)
+        options = CoreOptions(rng=random.Random(seed), decisions=decisions, clocks=clocks)
+        self.core = build_core(default_config(), in_tree_registry(), options)
         self.arrivals: deque[ObjectEvent | Answer] = deque()
         self.pods: dict[str, Any] = {}
         self.created: dict[str, float] = {}

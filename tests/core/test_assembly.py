@@ -13,6 +13,7 @@ import pytest
 from berth.config.load import default_config
 from berth.core.assembly import build_core
 from berth.core.builders import make_node, make_pod
+from berth.core.options import CoreOptions, DecisionOptions, Instrumentation
 from berth.core.timed_runner import TimedRunner, TimedWakeTable
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
@@ -23,7 +24,7 @@ MAKES_CORES = {"berth/core/core.py", "berth/core/assembly.py"}
 
 
 def core(**options):
-    return build_core(default_config(), in_tree_registry(), rng=random.Random(0), **options)
+    return build_core(default_config(), in_tree_registry(), CoreOptions(rng=random.Random(0), **options))
 
 
 class Noting(Instrument):
@@ -37,7 +38,7 @@ class Noting(Instrument):
 @pytest.mark.parametrize("instrument", [None, Noting()], ids=["nobody", "somebody"])
 @pytest.mark.parametrize("stopwatch", [None, lambda: 0.0], ids=["untimed", "timed"])
 def test_plugins_are_timed_where_there_is_somebody_to_tell_and_a_stopwatch(instrument, stopwatch):
-    made = core(instrument=instrument, stopwatch=stopwatch)
+    made = core(instrumentation=Instrumentation(instrument=instrument, stopwatch=stopwatch))
     (profile,), (table,) = made.profiles.values(), made.queue.tables.values()
     is_timed = instrument is not None and stopwatch is not None
     assert (isinstance(profile.runner, TimedRunner), isinstance(table, TimedWakeTable)) == (is_timed, is_timed)
@@ -45,7 +46,7 @@ def test_plugins_are_timed_where_there_is_somebody_to_tell_and_a_stopwatch(instr
 
 def test_an_observer_is_told_once_what_it_may_read():
     noting = Noting()
-    made = core(instrument=noting)
+    made = core(instrumentation=Instrumentation(instrument=noting))
     (observed,) = noting.observed
     assert (observed.generation, observed.table, observed.profiles, observed.trace) == (
         "v1.36",
@@ -65,7 +66,8 @@ def test_the_age_at_which_the_unschedulable_are_tried_again_may_be_given():
 
 
 def test_ties_and_single_nodes_are_treated_as_the_caller_wants():
-    made = core(break_ties=lambda table: lambda rows: int(rows[-1]), score_single_node=True)
+    last = DecisionOptions(break_ties=lambda table: lambda rows: int(rows[-1]), score_single_node=True)
+    made = core(decisions=last)
     assert made.search.break_tie([1, 2, 3]) == 3
     assert made.search.score_single_node
 

@@ -6,6 +6,7 @@ tasks do while they end is seen by nobody.
 
 import asyncio
 import random
+from dataclasses import replace
 from datetime import timedelta
 
 from berth.core.assembly import build_core
@@ -151,8 +152,9 @@ class Process:
         )
         await self.scheduler.run(self.stop)
 
-    def _build_core(self, *args, instrument, **options):
-        return build_core(*args, instrument=Preemptions(self), **options)
+    def _build_core(self, config, registry, options):
+        watching = replace(options.instrumentation, instrument=Preemptions(self))
+        return build_core(config, registry, replace(options, instrumentation=watching))
 
     def _ended(self):
         """The process has ended by itself: why, and will it be started again?"""

@@ -6,6 +6,7 @@ import msgspec
 
 from berth.core.builders import make_node, make_pod
 from berth.core.intake import ObjectEvent
+from berth.core.options import Clocks, CoreOptions
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import EvictPod
 from berth.framework.registry import Registry
@@ -52,7 +53,8 @@ class Recorded:
 
     def _made(self):
         cluster = self.cluster
-        return self.recorder.build_core(cluster.config, cluster.registry, rng=self.rng, clock=lambda: cluster.now)
+        options = CoreOptions(rng=self.rng, clocks=Clocks(core=lambda: cluster.now))
+        return self.recorder.build_core(cluster.config, cluster.registry, options)
 
     def _become(self, core):
         cluster = self.cluster

@@ -13,6 +13,7 @@ from berth.api.pod import Pod
 from berth.config.load import load_config
 from berth.core.builders import ObjectBuilder, PodBuilder
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions
 from berth.plugins.registry import in_tree_registry
 
 CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -34,7 +35,10 @@ class Bystander:
             **more,
         )
         self.core: ObservingCore = build_observer(
-            load_config({**CONFIG, **(config or {})}), in_tree_registry(), observing=observing, rng=random.Random(0)
+            load_config({**CONFIG, **(config or {})}),
+            in_tree_registry(),
+            CoreOptions(rng=random.Random(0)),
+            observing=observing,
         )
         self.revision = 0
         for each in objects:

@@ -11,6 +11,7 @@ from berth.cli import main
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions
 from berth.plugins.registry import in_tree_registry
 from berth.recording.recorder import Recorder
 from packages.scheduler.tests.agreement.observing import CONFIG
@@ -21,9 +22,9 @@ def test_a_recorded_observer_judges_and_its_recording_is_made_again(tmp_path: Pa
     observer = build_observer(
         load_config(CONFIG),
         in_tree_registry(),
+        CoreOptions(rng=random.Random(0)),
         observing=Observing(Lookahead(2)),
         build=recorder.build_core,
-        rng=random.Random(0),
     )
     pod = make_pod("web").request(cpu="1")
     events = [make_node(f"n{number}").capacity(cpu="4", memory="8Gi", pods="9").build() for number in range(3)]

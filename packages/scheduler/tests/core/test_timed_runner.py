@@ -10,6 +10,7 @@ from berth.config.load import default_config
 from berth.core.assembly import build_core
 from berth.core.builders import make_node, make_pod
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions, Instrumentation
 from berth.core.timed_runner import EVERY, TimedWakeTable, TracedRunner
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument, Times
@@ -73,7 +74,8 @@ class Seen(Instrument):
 def run(pods, *, timed):
     seen = Seen()
     stopwatch = seen.stopwatch if timed else None
-    core = build_core(default_config(), in_tree_registry(), rng=random.Random(7), instrument=seen, stopwatch=stopwatch)
+    watching = Instrumentation(instrument=seen, stopwatch=stopwatch)
+    core = build_core(default_config(), in_tree_registry(), CoreOptions(rng=random.Random(7), instrumentation=watching))
     for number in range(5):
         node = make_node(f"n{number}").capacity(cpu="8", memory="32Gi", pods="110").build()
         core.handle(ObjectEvent("ADDED", "Node", node), 0.0)

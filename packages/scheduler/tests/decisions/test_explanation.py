@@ -9,6 +9,7 @@ from berth.config.load import default_config
 from berth.core.assembly import build_core
 from berth.core.builders import expression, make_node, make_pod
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions
 from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
 from berth.decisions.explanation import Rejected, event_in_words, explain, waits_for
@@ -26,7 +27,7 @@ def node(name, cpu="4", *, zone="a", taint=False):
 
 def decided(pod, *nodes):
     """The decision that the core makes about a pod, and the core."""
-    core = build_core(default_config(), in_tree_registry(), rng=random.Random(1))
+    core = build_core(default_config(), in_tree_registry(), CoreOptions(rng=random.Random(1)))
     for one in nodes:
         core.handle(ObjectEvent("ADDED", "Node", one), 0.0)
     core.handle(ObjectEvent("ADDED", "Pod", pod.build()), 0.0)

@@ -8,6 +8,7 @@ from berth.config.load import default_config
 from berth.core.assembly import build_core
 from berth.core.builders import make_node, make_pod
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions
 from berth.decisions.shortfall import shortfalls
 from berth.plugins.registry import in_tree_registry
 
@@ -18,7 +19,7 @@ def node(name, memory, *, pods="110"):
 
 def sentences(pod, *objects, afterwards=()):
     """What is said of a pod that was tried, after what happens then."""
-    core = build_core(default_config(), in_tree_registry(), rng=random.Random(1))
+    core = build_core(default_config(), in_tree_registry(), CoreOptions(rng=random.Random(1)))
     for one in (*objects, pod):
         built = one.build()
         core.handle(ObjectEvent("ADDED", type(built).__name__, built), 0.0)

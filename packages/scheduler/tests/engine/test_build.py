@@ -122,8 +122,9 @@ def build(config, registry):
 
     from berth.config.load import load_config
     from berth.core.assembly import build_core
+    from berth.core.options import CoreOptions
 
-    return build_core(load_config(config), in_tree_registry().merge(registry), rng=random.Random(0))
+    return build_core(load_config(config), in_tree_registry().merge(registry), CoreOptions(rng=random.Random(0)))
 
 
 def test_an_unusable_plugin_is_one_complaint_however_it_is_enabled():

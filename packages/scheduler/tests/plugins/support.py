@@ -6,12 +6,10 @@ from berth.api.node import Node
 from berth.config.feature_gates import feature_gates
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
-from berth.framework.handle import Handle
+from berth.framework.handle import ClusterState, Handle
 from berth.framework.interface import FeasibleNodes
 from berth.framework.status import Code
-from berth.framework.waiting_pods import WaitingPods
 from berth.state.cache import Cache
-from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
@@ -24,14 +22,7 @@ def handle_of(*objects, gates=None):
             cache.put_node(obj)
         else:
             cache.add_pod(PodInfo.of(obj))
-    return Handle(
-        cache=cache,
-        objects=ObjectStore(),
-        nominator=Nominator(),
-        waiting=WaitingPods(),
-        features=feature_gates(gates or {}),
-        now=lambda: 0.0,
-    )
+    return Handle(ClusterState.of(cache, ObjectStore()), feature_gates(gates or {}), lambda: 0.0)
 
 
 def filtered(plugin, pod, handle):

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from berth.cli.decision_log_flags import Kept
-from berth.cli.recording_flags import Build
 from berth.cli.reloading import follow_config
 from berth.cli.setup import read_setup, registry_of, scheduler_configuration
 from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
+from berth.core.options import Build
 from berth.decisions.explanation import Explanation, explain
 from berth.framework.setup import Setup
 from berth.kube.credentials.access import load_access

@@ -19,12 +19,13 @@ from click.core import ParameterSource
 
 from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_options, open_log
 from berth.cli.option_rules import never_with, only_with
-from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
+from berth.cli.recording_flags import RecordingOptions, recording_options, recording_to
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
 from berth.runtime.observing.logs import legible
 from berth_cluster.cli.server_options import ServerOptions, server_options
 
 if TYPE_CHECKING:
+    from berth.core.options import Build
     from berth.framework.setup import Setup
     from berth.kube.trouble import InformerTrouble
     from berth_cluster.apimachinery.resource_types import ResourceKey
@@ -308,7 +309,7 @@ async def _run(
     typed: "TypedSetup",
     scheduler_port: int | None,
     logs: tuple[DecisionLogOptions, Path],
-    build: Build,
+    build: "Build",
     page_port: int | None,
     watched: Sequence[tuple[Path, str]],
 ) -> None:

@@ -5,9 +5,9 @@ may explain that a pod is not on the best node.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -15,8 +15,8 @@ from berth.agreement.cases import CaseWriter
 from berth.agreement.observer import Observing, ObservingCore
 from berth.config.types import SchedulerConfiguration, Shadow
 from berth.core.assembly import build_core
-from berth.core.core import Core
 from berth.core.intake import ObjectEvent
+from berth.core.options import Build, CoreOptions
 from berth.framework.registry import Registry
 
 ADAPTIVE = 0
@@ -61,21 +61,21 @@ def shares_of(config: SchedulerConfiguration) -> dict[str, int | None]:
 def build_observer(
     config: SchedulerConfiguration,
     registry: Registry,
+    options: CoreOptions,
     *,
     observing: Observing,
-    build: Callable[..., Core] = build_core,
-    **options: Any,
+    build: Build = build_core,
 ) -> ObservingCore:
     """Return a core that observes, as `berth.core.assembly.build_core` returns one that schedules.
 
     Raises `ConfigError`, `RegistryError`.
     """
-    observing = observing._replace(percentages=shares_of(config), told=options.get("instrument"))
+    observing = observing._replace(percentages=shares_of(config), told=options.instrumentation.instrument)
     if observing.cases is not None:
         observing = observing._replace(on_otherwise=CaseWriter(observing.cases, scoring_all(config), registry))
-    make_core = partial(ObservingCore, observing=observing)
+    options = replace(options, make_core=partial(ObservingCore, observing=observing))
     config = scoring_all(with_candidates(config, observing.candidates))
-    core = build(config, registry, make_core=make_core, **options)
+    core = build(config, registry, options)
     assert isinstance(core, ObservingCore), "what makes a core uses the class that it is given"
     return core
 
@@ -88,7 +88,7 @@ def observe_recorded(
     observing: Observing,
 ) -> ObservingCore:
     """Observe events that are over, after what was `known` before them; return the core with what has come of it."""
-    core = build_observer(config, registry, observing=observing, rng=random.Random(0))
+    core = build_observer(config, registry, CoreOptions(rng=random.Random(0)), observing=observing)
     for event in known:
         core.handle(event, core.now)
     for event, at in events:

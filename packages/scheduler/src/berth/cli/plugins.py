@@ -72,9 +72,10 @@ def problems_of(setup: Setup) -> tuple[str, ...]:
     """Return what keeps the profiles from being made."""
     from berth.config.errors import ConfigError
     from berth.core.assembly import build_core
+    from berth.core.options import CoreOptions
 
     try:
-        build_core(setup.config, setup.registry, rng=random.Random(0))
+        build_core(setup.config, setup.registry, CoreOptions(rng=random.Random(0)))
     except ConfigError as error:
         return error.errors
     return ()

@@ -14,11 +14,9 @@ from berth.cli.option_rules import only_with
 from berth.cli.setup import BadConfigurationError
 
 if TYPE_CHECKING:
-    from berth.core.core import Core
+    from berth.core.options import Build
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Build = Callable[..., "Core"]
-"""Makes cores, with the arguments of `build_core`."""
 
 DEFAULT_LIMIT = "1Gi"
 
@@ -68,7 +66,7 @@ def _size(_context: click.Context, _option: click.Parameter, text: str) -> int:
 
 
 @contextlib.contextmanager
-def recording_to(given: RecordingOptions) -> Iterator[Build]:
+def recording_to(given: RecordingOptions) -> "Iterator[Build]":
     """Give what makes cores: recorded ones, if that is asked for. Raises `BadConfigurationError`."""
     from berth.core.assembly import build_core
 

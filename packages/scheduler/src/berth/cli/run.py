@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +27,7 @@ from berth.api.redaction import redact
 from berth.cli import print_version
 from berth.cli.decision_log_flags import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
-from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
+from berth.cli.recording_flags import RecordingOptions, recording_options, recording_to
 from berth.cli.reloading import follow_config, on_signal
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
@@ -37,6 +38,7 @@ from berth.runtime.serving.options import AuthenticationLookupError, ServingOpti
 if TYPE_CHECKING:
     from berth.agreement.observer import Observing
     from berth.config.load import NamedPlugins
+    from berth.core.options import Build
     from berth.cycle.instrument import Instrument
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
@@ -83,7 +85,7 @@ class RunSettings(NamedTuple):
     secure: Secure
     shards: int
     tracing: "Tracing | None"
-    build: Build
+    build: "Build"
     """Makes the core, recorded if that is asked for."""
     kept: Kept | None = None
     """The decision log."""
@@ -205,7 +207,7 @@ def _serve(started: Started, observing: "Observing | None") -> None:
     tell_odd_plugins(config, registry, named)
     try:
         with recording_to(started.recording) as build, asyncio.Runner(loop_factory=_event_loop) as runner:
-            build = partial(build, check_promises=PODS_A_CHECK) if started.check_promises else build
+            build = _checking_promises(build) if started.check_promises else build
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(started.decision_log, state_directory(access.server))
             settings = RunSettings(
@@ -264,10 +266,11 @@ def _write_configuration(config: SchedulerConfiguration, registry: "Registry", t
 
     from berth.config.dump import dump_config
     from berth.core.assembly import build_core
+    from berth.core.options import CoreOptions
 
     if config.generation != "v1.36":
         raise _Unusable(f"--write-config-to: the configuration is of {config.generation}, only v1.36's can be written")
-    build_core(config, registry, rng=random.Random(0))  # raises for whatever `run` would refuse
+    build_core(config, registry, CoreOptions(rng=random.Random(0)))  # raises for whatever `run` would refuse
     text = yaml.safe_dump(dump_config(config, registry.args_types()), sort_keys=True)
     try:
         target.write_text(text, encoding="utf-8")
@@ -469,7 +472,17 @@ async def _served(
         await server.stop()
 
 
-def _builder(settings: RunSettings) -> Build:
+def _checking_promises(build: "Build") -> "Build":
+    """Return what makes cores whose plugins are held to what they promise."""
+    from berth.core.options import CoreOptions, with_changed_options
+
+    def checked(options: CoreOptions) -> CoreOptions:
+        return replace(options, instrumentation=replace(options.instrumentation, check_promises=PODS_A_CHECK))
+
+    return with_changed_options(build, checked)
+
+
+def _builder(settings: RunSettings) -> "Build":
     """Return what makes cores: those that schedule, or those that look on."""
     if settings.observing is None:
         return settings.build

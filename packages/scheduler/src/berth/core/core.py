@@ -6,7 +6,7 @@ scheduler, the simulator, `berth decide` and the tests drive this same class; `d
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from berth.api.pod import Pod
 from berth.core.generation import Generation
@@ -29,14 +29,11 @@ from berth.framework.blame import contained
 from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import Answer, Effect, Steps
 from berth.framework.events import ASSIGNED_POD_DELETE
-from berth.framework.evictions import Evictions
+from berth.framework.handle import ClusterState
 from berth.framework.health import HealthBook
-from berth.framework.waiting_pods import WaitingPods
 from berth.framework.work_budget import WorkBudget
 from berth.queue.queue import SchedulingQueue
-from berth.state.cache import Cache, on_node
-from berth.state.nominator import Nominator
-from berth.state.objects import ObjectStore
+from berth.state.cache import on_node
 from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -49,66 +46,86 @@ BindAtOnce = Callable[[PodInfo, str], Pod]
 """Stores that a pod is bound to a node, and returns the pod as it is then."""
 
 
-class CoreParts(NamedTuple):
-    """What a core is made of, in the order in which the parts are made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeParts:
+    """What an event goes through, up to the queue."""
 
-    generation: Generation
-    dispatcher: Dispatcher
-    cache: Cache
-    objects: ObjectStore
     resources: CustomResources
-    nominator: Nominator
-    waiting: WaitingPods
-    memos: Memos
-    evictions: Evictions
-    profiles: dict[str, Profile]
-    queue: SchedulingQueue
-    intake: Intake
     inbox: Inbox
+    intake: Intake
+    queue: SchedulingQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptParts:
+    """What an attempt to place a pod is made with."""
+
+    profiles: dict[str, Profile]
+    memos: Memos
     search: Search
     reporter: Reporter
+    stopwatch: Callable[[], float]
+    work_limit: int
+    """How many steps of work one attempt may take (`berth.framework.work_budget`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUpParts:
+    """What follows an attempt: the pod is queued again, given room, or bound."""
+
     failure_handler: FailureHandler
     evictor: Evictor
     binding: BindingCycles
     confirmer: BindingConfirmer
-    groups: GroupCycle | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreParts:
+    """What a core is made of."""
+
+    generation: Generation
+    dispatcher: Dispatcher
+    state: ClusterState
+    intake: IntakeParts
+    attempts: AttemptParts
+    follow_up: FollowUpParts
+    groups: GroupCycle | None = None
     """None where pod groups mean nothing to this scheduler."""
-    stopwatch: Callable[[], float]
-    work_limit: int
-    """How many steps of work one attempt may take (`berth.framework.work_budget`)."""
     health: HealthBook
-    """How the plugins are doing of which somebody wants to know."""
+    """How the plugins are doing of which somebody wants to know; of most cores, none."""
     shadows: Shadows
+    """Most cores have none."""
 
 
 class Core:
     """All of the scheduler's state, and the only code that changes it."""
 
     def __init__(self, parts: CoreParts) -> None:
+        state, intake, attempts, follow_up = parts.state, parts.intake, parts.attempts, parts.follow_up
         self.generation = parts.generation
-        self.cache = parts.cache
-        self.objects = parts.objects
-        self.resources = parts.resources
-        self.nominator = parts.nominator
-        self.waiting = parts.waiting
-        self.memos = parts.memos
-        self.evictions = parts.evictions
-        self.profiles = parts.profiles
-        self.queue = parts.queue
-        self.intake = parts.intake
-        self.search = parts.search
-        self.trace = parts.reporter.trace
         self._dispatcher = parts.dispatcher
-        self._inbox = parts.inbox
-        self._reporter = parts.reporter
-        self._instrument = parts.reporter.instrument
-        self._failure_handler = parts.failure_handler
-        self._evictor = parts.evictor
-        self._binding = parts.binding
-        self._confirmer = parts.confirmer
+        self.cache = state.cache
+        self.objects = state.objects
+        self.nominator = state.nominator
+        self.waiting = state.waiting
+        self.evictions = state.evictions
+        self.resources = intake.resources
+        self._inbox = intake.inbox
+        self.intake = intake.intake
+        self.queue = intake.queue
+        self.profiles = attempts.profiles
+        self.memos = attempts.memos
+        self.search = attempts.search
+        self._reporter = attempts.reporter
+        self.trace = attempts.reporter.trace
+        self._instrument = attempts.reporter.instrument
+        self._stopwatch = attempts.stopwatch
+        self._work_limit = attempts.work_limit
+        self._failure_handler = follow_up.failure_handler
+        self._evictor = follow_up.evictor
+        self._binding = follow_up.binding
+        self._confirmer = follow_up.confirmer
         self._groups = parts.groups
-        self._stopwatch = parts.stopwatch
-        self._work_limit = parts.work_limit
         self.health = parts.health
         self.shadows = parts.shadows
         # Bools and not the objects, which would be asked each time: most cores have neither.

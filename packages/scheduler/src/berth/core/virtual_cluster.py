@@ -14,6 +14,7 @@ once, or with `evicts_at_once = False` when the test deletes them.
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,9 +30,9 @@ from berth.config.types import GenerationName, SchedulerConfiguration
 from berth.core.api_calls import ObjectCalls
 from berth.core.assembly import build_core
 from berth.core.builders import NodeBuilder, PodBuilder
-from berth.core.core import Core
 from berth.core.generation import with_rules_of
 from berth.core.intake import ObjectEvent, ShardsHeld
+from berth.core.options import Build, Clocks, CoreOptions, DecisionOptions, Instrumentation
 from berth.cycle.instrument import Instrument
 from berth.extender.in_process import AnswerCall, answered
 from berth.framework.effects import (
@@ -83,14 +84,14 @@ class VirtualCluster:
         work_limit: int = DEFAULT_STEPS,
         check_promises: int = 1,
         began_s: float | None = None,
-        build: Callable[..., Core] = build_core,
+        build: Build = build_core,
     ) -> None:
         """Make a core of these plugins, under their names where those are given, beside those of the registry.
 
         Without a `registry` those are the in-tree ones.
         Without a `config`, plugins that are given without names are enabled in the default profile. `generation` puts
         that generation's policies (queue, cycle, cache, permit) in place of the configuration's; the plugins stay those
-        of the configuration. `build` makes the core, with the arguments of `build_core`. In one attempt of
+        of the configuration. `build` makes the core, as `build_core` does. In one attempt of
         `check_promises` plugins are held to what they promise (0: never); where one breaks a promise, the step raises
         `BrokenPromiseError`. With `began_s`, seconds since 1970, the wall clock that plugins read goes on from there as
         the cluster's time does; without it, it is the machine's.
@@ -106,23 +107,20 @@ class VirtualCluster:
         self.rng = random.Random(seed)
         """The core's source of randomness."""
         self.config, self.registry = loaded, registry
-        self._build = partial(
-            build,
-            loaded,
-            registry,
-            rng=self.rng,
+        decisions = DecisionOptions(
             memos=memos,
-            instrument=instrument,
-            stopwatch=stopwatch,
             generation=None if generation is None else with_rules_of(loaded, generation),
             unschedulable_age_s=unschedulable_age_s,
             score_single_node=score_single_node,
             shards=shards,
-            clock=lambda: self.now,
             work_limit=work_limit,
-            **({"check_promises": check_promises} if check_promises else {}),
-            **({} if began_s is None else {"wall_clock": lambda: began_s + self.now}),
         )
+        watching = Instrumentation(instrument=instrument, stopwatch=stopwatch, check_promises=check_promises)
+        clocks = Clocks(core=lambda: self.now)
+        if began_s is not None:
+            clocks = replace(clocks, wall=lambda: began_s + self.now)
+        options = CoreOptions(rng=self.rng, decisions=decisions, clocks=clocks, instrumentation=watching)
+        self._build = partial(build, loaded, registry, options)
         self.core = self._build()
         self.objects: dict[tuple[str, str], Any] = {}
         self.effects: list[Effect] = []

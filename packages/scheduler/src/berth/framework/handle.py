@@ -4,12 +4,10 @@ import copy
 import random
 import time
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
 
-from berth.api.custom import CustomResource
-from berth.api.web import WebResource
 from berth.config.feature_gates import FeatureGates
-from berth.framework.custom_resources import CustomObjects, CustomResources, NodeOf, WebDocument
+from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
@@ -31,10 +29,49 @@ from berth.state.objects import ObjectStore
 from berth.state.pod_groups import PodGroups
 
 
-class Follow(Protocol):
-    """Follows a resource."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """What a core knows of its cluster, and what it intends there; plugins read it by their handle."""
 
-    def __call__(self, resource: CustomResource, node_of: NodeOf | None = None) -> CustomObjects: ...
+    cache: Cache
+    objects: ObjectStore
+    nominator: Nominator
+    waiting: WaitingPods
+    pod_groups: PodGroups
+    """The members of each pod group."""
+    evictions: Evictions
+    """Which pods are being evicted for whom."""
+
+    @classmethod
+    def of(
+        cls,
+        cache: Cache,
+        objects: ObjectStore,
+        *,
+        nominator: Nominator | None = None,
+        waiting: WaitingPods | None = None,
+    ) -> "ClusterState":
+        """Return the state around these nodes, pods and objects; nothing else is known of it yet unless given."""
+        return cls(
+            cache=cache,
+            objects=objects,
+            nominator=Nominator() if nominator is None else nominator,
+            waiting=WaitingPods() if waiting is None else waiting,
+            pod_groups=PodGroups(cache),
+            evictions=Evictions(cache),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginActions:
+    """What a core does for plugins that call their handle, which says what each of these is for; by default nothing."""
+
+    activate: Callable[[str], None] = lambda _uid: None
+    wake_after: Callable[[str, float], None] = lambda _uid, _seconds: None
+    reservation_changed: Callable[[str], None] = lambda _plugin: None
+    node_changed: Callable[[str], None] = lambda _node_name: None
+    tell: Callable[[EmitEvent], None] = lambda _event: None
+    observe: Callable[[Observation], None] = lambda _observation: None
 
 
 class Handle:
@@ -65,62 +102,54 @@ class Handle:
 
     def __init__(
         self,
-        *,
-        cache: Cache,
-        objects: ObjectStore,
-        nominator: Nominator,
-        waiting: WaitingPods,
+        state: ClusterState,
         features: FeatureGates,
         now: Callable[[], float],
-        pod_groups: PodGroups | None = None,
-        evictions: Evictions | None = None,
-        activate: Callable[[str], None] = lambda _uid: None,
-        wake_after: Callable[[str, float], None] = lambda _uid, _seconds: None,
-        reservation_changed: Callable[[str], None] = lambda _plugin: None,
-        node_changed: Callable[[str], None] = lambda _node_name: None,
+        *,
+        actions: PluginActions = PluginActions(),
+        resources: CustomResources | None = None,
         rng: random.Random | None = None,
-        tell: Callable[[EmitEvent], None] = lambda _event: None,
-        observe: Callable[[Observation], None] = lambda _observation: None,
-        follow: "Follow | None" = None,
-        poll: Callable[[WebResource], WebDocument] | None = None,
         wall_clock: Callable[[], float] = time.time,
         preempting: "Preempting | None" = None,
     ) -> None:
-        self.cache: CacheReader = cache
-        self.objects: ObjectReader = objects
-        self.nominator: NominationReader = nominator
-        self.waiting: WaitingPodsView = waiting
+        """Without `resources`, what a plugin follows is read from the objects of `state`, and nobody is told of it."""
+        self.cache: CacheReader = state.cache
+        self.objects: ObjectReader = state.objects
+        self.nominator: NominationReader = state.nominator
+        self.waiting: WaitingPodsView = state.waiting
+        self.pod_groups: PodGroupReader = state.pod_groups
+        """The members of each pod group."""
+        self.evictions: EvictionReader = state.evictions
+        """Which pods are being evicted for whom."""
         self.features = features
         self.now = now
         """The time of the event or step under way, in seconds; never the wall clock."""
-        self.activate = activate
-        """Move a pending pod, by uid, to the active queue."""
-        self.wake_after = wake_after
-        """Have a pod, by uid, tried again after so many seconds, if it is still pending then; the shortest time counts.
-
-        For what no event tells of: that a time has come which the pod was rejected for.
-        """
-        self.reservation_changed = reservation_changed
-        """Tell memos that this plugin's own reservations have changed."""
-        self.node_changed = node_changed
-        """Tell memos that answers about one node have changed, by its name: as if a pod had come there or left."""
-        self.tell = tell
-        """Send out an Event, without waiting for it."""
-        self.observe = observe
-        """Tell metrics, and the other instruments of the core, what only the plugin sees."""
-        self.follow: Follow = CustomResources(objects).declare if follow is None else follow
-        """Ask for the objects of a `CustomResource`; to be called when the plugin is made. With a function that says
-        which node an object tells of, a change makes what is kept of that node stale, as `node_changed` does."""
-        self.poll = CustomResources(objects).poll if poll is None else poll
-        """Ask for a document from elsewhere than the API server, a `WebResource`; to be called when it is made."""
         self.wall_clock = wall_clock
         """Seconds since the epoch, for timestamps of objects and nothing else; a replay gives what was read before."""
         self.rng = rng if rng is not None else random.Random(0)
         """The source of randomness; the same seed gives the same decisions."""
-        self.pod_groups: PodGroupReader = PodGroups(cache) if pod_groups is None else pod_groups
-        """The members of each pod group."""
-        self.evictions: EvictionReader = Evictions(cache) if evictions is None else evictions
-        """Which pods are being evicted for whom."""
+        self.activate = actions.activate
+        """Move a pending pod, by uid, to the active queue."""
+        self.wake_after = actions.wake_after
+        """Have a pod, by uid, tried again after so many seconds, if it is still pending then; the shortest time counts.
+
+        For what no event tells of: that a time has come which the pod was rejected for.
+        """
+        self.reservation_changed = actions.reservation_changed
+        """Tell memos that this plugin's own reservations have changed."""
+        self.node_changed = actions.node_changed
+        """Tell memos that answers about one node have changed, by its name: as if a pod had come there or left."""
+        self.tell = actions.tell
+        """Send out an Event, without waiting for it."""
+        self.observe = actions.observe
+        """Tell metrics, and the other instruments of the core, what only the plugin sees."""
+        if resources is None:
+            resources = CustomResources(state.objects)
+        self.follow = resources.declare
+        """Ask for the objects of a `CustomResource`; to be called when the plugin is made. With a function that says
+        which node an object tells of, a change makes what is kept of that node stale, as `node_changed` does."""
+        self.poll = resources.poll
+        """Ask for a document from elsewhere than the API server, a `WebResource`; to be called when it is made."""
         self._preempting = preempting
         self.profile: Callable[[], ProfileView] = _no_profile
         """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""
@@ -159,10 +188,9 @@ class Handle:
         Their randomness is their own, so that the decisions that count are those that there would be without them.
         """
         own = copy.copy(self)
-        own.activate = lambda _uid: None
-        own.wake_after = lambda _uid, _seconds: None
-        own.tell = lambda _event: None
-        own.observe = lambda _observation: None
+        nothing = PluginActions()
+        own.activate, own.wake_after = nothing.activate, nothing.wake_after
+        own.tell, own.observe = nothing.tell, nothing.observe
         own.waiting = WaitingPods()
         own.rng = random.Random(0)
         return own

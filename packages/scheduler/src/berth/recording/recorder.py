@@ -14,8 +14,10 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +27,7 @@ from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
 from berth.core.core import Core, CoreParts
 from berth.core.intake import Event, ObjectEvent
+from berth.core.options import Clocks, CoreOptions
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Answer, Effect
@@ -83,49 +86,41 @@ class Recorder:
         """Whether calls are still taken."""
         return not self._is_over
 
-    def build_core(
-        self,
-        config: SchedulerConfiguration,
-        registry: Registry,
-        *,
-        rng: random.Random,
-        instrument: Instrument | None = None,
-        clock: Callable[[], float] | None = None,
-        wall_clock: Callable[[], float] = time.time,
-        make_core: "functools.partial[Core] | None" = None,
-        **options: Any,
-    ) -> Core:
-        """Return a core as `build_core` does; `rng` gives the seed of its own randomness. Raises what that raises.
+    def build_core(self, config: SchedulerConfiguration, registry: Registry, options: CoreOptions) -> Core:
+        """Return a core as `build_core` does; `options.rng` gives the seed of its own randomness.
 
-        Where `make_core` makes cores of another class, what reaches the plain core below that class is recorded.
+        Where cores of another class are to be made, what reaches the plain core below that class is recorded. Raises
+        what that raises.
         """
-        seed = rng.getrandbits(63)
-        rules = options.get("generation")
+        seed = options.rng.getrandbits(63)
+        clocks, watching, rules = options.clocks, options.instrumentation, options.decisions.generation
+        recorded = zip(RECORDED_OPTIONS, attrgetter(*RECORDED_OPTIONS)(options.decisions), strict=True)
         header = SegmentHeader(
             begins=self._begins,
             life=str(uuid.uuid4()),
             berth=version("berth-scheduler"),
             python=platform.python_version(),
             wall_time=self.wall_clock(),
-            clock=0.0 if clock is None else clock(),
+            clock=0.0 if clocks.core is None else clocks.core(),
             seed=seed,
-            reads_clock=clock is not None,
+            reads_clock=clocks.core is not None,
             generation=config.generation if rules is None else rules.name,
             config=plain_config(config),
             plugins={name: registry.origin(name) for name in registry.names if registry.origin(name) != IN_TREE},
-            options={name: options[name] for name in RECORDED_OPTIONS if options.get(name) is not None},
+            options={name: value for name, value in recorded if value is not None},
         )
         life = _Life(self, header)
-        core = build_core(
-            config,
-            registry,
+        instrument = RecordingInstrument(life.notes, watching.instrument or Instrument())
+        options = replace(
+            options,
             rng=random.Random(seed),
-            instrument=RecordingInstrument(life.notes, instrument or Instrument()),
-            clock=None if clock is None else life.noting(clock),
-            wall_clock=life.noting(wall_clock),
-            make_core=_recorded(make_core, life),
-            **options,
+            clocks=Clocks(
+                core=None if clocks.core is None else life.noting(clocks.core), wall=life.noting(clocks.wall)
+            ),
+            instrumentation=replace(watching, instrument=instrument),
+            make_core=_recorded(options.make_core, life),
         )
+        core = build_core(config, registry, options)
         self._begins = "reload"
         return core
 
@@ -295,10 +290,11 @@ class RecordedCore(Core):
         return effects
 
 
-def _recorded(make_core: "functools.partial[Core] | None", life: _Life) -> Callable[[CoreParts], Core]:
-    """Return what makes a recorded core, of a class that lies above the recording where one is given."""
-    if make_core is None:
+def _recorded(make_core: Callable[[CoreParts], Core], life: _Life) -> Callable[[CoreParts], Core]:
+    """Return what makes a recorded core, of a class that lies above the recording where it is not the plain one."""
+    if make_core is Core:
         return functools.partial(RecordedCore, life=life)
+    assert isinstance(make_core, functools.partial), "cores of another class are made by it and what else it takes"
     above: Any = make_core.func
     kind: Any = type("RecordedCoreBelow", (above, RecordedCore), {})
     return functools.partial(kind, life=life, **make_core.keywords)

@@ -23,13 +23,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
 from berth.core.core import Core
+from berth.core.options import Build, Clocks, CoreOptions, DecisionOptions, Instrumentation
 from berth.cycle.instrument import Instrument
 from berth.extender.client import ExtenderClient
 from berth.extender.http_extender import kinds_sent_whole
@@ -99,7 +99,7 @@ class LiveScheduler:
         extenders: ExtenderClient | None = None,
         shards: int = 1,
         runner: SliceRunner | None = None,
-        build: Callable[..., Core] = build_core,
+        build: Build = build_core,
         report: Report | None = None,
         writes: bool = True,
         refused: Callable[[], str] = str,
@@ -109,7 +109,7 @@ class LiveScheduler:
 
         With several `shards`, leaders must be elected: each process schedules the namespaces whose leases it gets.
         `runner` does the core's work, by default a `CoreThread`; `Inline` makes everything deterministic. `build` makes
-        each core, with the arguments of `build_core`: a recorder's makes one that is recorded. `report` is told what
+        each core, as `build_core` does: a recorder's makes one that is recorded. `report` is told what
         keeps kinds from being followed, by default the log. Without `writes` nothing is written, whatever happens: the
         cores that `build` makes look on (`berth.agreement`), and what acts has nothing to do. `refused` says what the
         API server has refused for a while. `call_off` has a transport that holds writes back for a while send no more.
@@ -121,17 +121,21 @@ class LiveScheduler:
         self._clock = clock
         rng = rng or random.Random()
         observer = instrument or SchedulerLog()
-        make_core = partial(
-            build,
-            registry=registry or _installed_plugins(),
+        plugins = registry or _installed_plugins()
+        stopwatch = time.perf_counter if instrument is not None else None
+        options = CoreOptions(
             rng=rng,
-            instrument=observer,
-            stopwatch=time.perf_counter if instrument is not None else None,
+            decisions=DecisionOptions(
+                unschedulable_age_s=unschedulable_age_s, shards=shards if config.leader_election.leader_elect else 1
+            ),
+            clocks=Clocks(core=clock),
+            instrumentation=Instrumentation(instrument=observer, stopwatch=stopwatch),
             whole=self._whole,
-            unschedulable_age_s=unschedulable_age_s,
-            shards=shards if config.leader_election.leader_elect else 1,
-            clock=clock,
         )
+
+        def make_core(config: SchedulerConfiguration) -> Core:
+            return build(config, plugins, options)
+
         core = make_core(config)
         self._runner = runner or CoreThread()
         self.synced = asyncio.Event()

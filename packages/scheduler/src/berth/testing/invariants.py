@@ -4,7 +4,6 @@
 """
 # ruff: noqa: SLF001 - checking what is kept means reading private state
 
-import random
 from collections import Counter
 from typing import Any
 
@@ -19,7 +18,7 @@ from berth.cycle.attempt import Attempt
 from berth.engine.build import build_profiles
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
-from berth.framework.handle import Handle
+from berth.framework.handle import ClusterState, Handle
 from berth.framework.registry import Registry
 from berth.plugins.dra.plugin import DynamicResources
 from berth.plugins.preemption.by_rules import PreemptionByRules
@@ -108,16 +107,9 @@ def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, regi
 
 def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Registry) -> dict[str, Profile]:
     """Return the core's profiles with plugins made anew, which take over only the reservations still under way."""
-    handle = Handle(
-        cache=core.cache,
-        objects=core.objects,
-        nominator=_same_nominations(core.nominator),
-        waiting=core.waiting,
-        features=config.feature_gates,
-        now=lambda: core.now,
-        rng=random.Random(0),
-        preempting=PreemptionByRules,
-    )
+    nominator = _same_nominations(core.nominator)
+    state = ClusterState.of(core.cache, core.objects, nominator=nominator, waiting=core.waiting)
+    handle = Handle(state, config.feature_gates, lambda: core.now, preempting=PreemptionByRules)
     profiles = build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
     for name, own in core.profiles.items():
         for old, new in zip(_plugins(own), _plugins(profiles[name]), strict=True):

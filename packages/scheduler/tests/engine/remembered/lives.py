@@ -1,7 +1,7 @@
 """Clusters to which random things happen, and that are asked about pods after each of them."""
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -13,6 +13,7 @@ from berth.config.load import load_config
 from berth.core import questions
 from berth.core.assembly import build_core
 from berth.core.builders import PodBuilder, make_namespace, make_node, make_pod
+from berth.core.options import CoreOptions, with_changed_options
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.registry import IN_TREE, Registry
 from berth.plugins.registry import in_tree_registry
@@ -76,7 +77,7 @@ class Life:
             registry=in_tree_registry().merge(Registry(plugins, "a test" if is_guest else IN_TREE)),
             config=config_of(self.habits, in_tree=in_tree, checks_all=checks_all),
             check_promises=int(is_guest),
-            build=partial(build_core, break_ties=lambda _table: self.drawn),
+            build=with_changed_options(build_core, self._drawing),
             seed=seed,
         )
         self.at_once = at_once
@@ -92,6 +93,9 @@ class Life:
         for number in range(self.size):
             self._put_node(f"n{number}")
         self._is_in_attempt = False
+
+    def _drawing(self, options: CoreOptions) -> CoreOptions:
+        return replace(options, decisions=replace(options.decisions, break_ties=lambda _table: self.drawn))
 
     @property
     def plugins(self) -> list[Any]:

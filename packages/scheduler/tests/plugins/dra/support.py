@@ -5,11 +5,9 @@ from berth.config.feature_gates import feature_gates
 from berth.core.builders import make_node
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer
-from berth.framework.handle import Handle
-from berth.framework.waiting_pods import WaitingPods
+from berth.framework.handle import ClusterState, Handle
 from berth.plugins.dra.plugin import DynamicResources, DynamicResourcesArgs
 from berth.state.cache import Cache
-from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
@@ -84,14 +82,8 @@ class World:
         for node in nodes:
             cache.put_node(make_node(node).capacity(cpu="8", pods=110).build() if isinstance(node, str) else node)
         self.now = 0.0
-        self.handle = Handle(
-            cache=cache,
-            objects=self.objects,
-            nominator=Nominator(),
-            waiting=WaitingPods(),
-            features=feature_gates(gates or {}),
-            now=lambda: self.now,
-        )
+        state = ClusterState.of(cache, self.objects)
+        self.handle = Handle(state, feature_gates(gates or {}), lambda: self.now)
         self.plugin = DynamicResources(args or DynamicResourcesArgs(), self.handle, wall_clock=lambda: wall)
         self.state = CycleState()
 

@@ -22,6 +22,7 @@ from berth.core.assembly import build_core
 from berth.core.core import Core
 from berth.core.generation import GENERATIONS
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions, DecisionOptions
 from berth.engine.sums import BestRows
 from berth.framework.registry import Registry
 from berth.state.pod_info import PodInfo
@@ -51,14 +52,8 @@ def core_of(
 
     Raises `CaseError`, `ConfigError` or `ObjectError`.
     """
-    core = build_core(
-        config_of(case),
-        registry,
-        rng=random.Random(0),
-        memos=memos,
-        break_ties=smallest_name,
-        score_single_node=score_single_node,
-    )
+    decisions = DecisionOptions(memos=memos, break_ties=smallest_name, score_single_node=score_single_node)
+    core = build_core(config_of(case), registry, CoreOptions(rng=random.Random(0), decisions=decisions))
     for document in documents(case, "objects"):
         for event in _events_of(core, document):
             core.handle(event, 0.0)

@@ -20,6 +20,7 @@ from berth.core.assembly import build_core
 from berth.core.core import Core
 from berth.core.generation import GENERATIONS
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions, DecisionOptions
 from berth.framework.events import (
     ASSIGNED_POD_ADD,
     NODE_ADD,
@@ -162,13 +163,8 @@ def replay_life(case: Mapping[str, Any], registry: Registry, *, memos: bool = Tr
         life = msgspec.convert(case, Life)
     except msgspec.ValidationError as error:
         raise CaseError(f"life {case.get('name')!r}: {error}") from error
-    core = build_core(
-        _config_of(life),
-        registry.merge(PLUGINS),
-        rng=Random(0),
-        memos=memos,
-        unschedulable_age_s=life.pod_max_in_unschedulable_pods_seconds,
-    )
+    decisions = DecisionOptions(memos=memos, unschedulable_age_s=life.pod_max_in_unschedulable_pods_seconds)
+    core = build_core(_config_of(life), registry.merge(PLUGINS), CoreOptions(rng=Random(0), decisions=decisions))
     living = _Living(life.name, core)
     return [living.live(step) for step in life.queue]
 

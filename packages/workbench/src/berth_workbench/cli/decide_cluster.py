@@ -44,12 +44,12 @@ def decide_cluster(snapshot: "Snapshot", manifests: Sequence[str], setup: "Setup
 def _core(setup: "Setup", *, memos: bool) -> "Core":
     """Return a core that searches all nodes, and breaks ties as the records do."""
     from berth.core.assembly import build_core
+    from berth.core.options import CoreOptions, DecisionOptions
     from berth_workbench.cases.cases import smallest_name
 
     config = msgspec.structs.replace(setup.config, percentage_of_nodes_to_score=None)
-    return build_core(
-        config, setup.registry, rng=random.Random(0), memos=memos, break_ties=smallest_name, score_single_node=True
-    )
+    decisions = DecisionOptions(memos=memos, break_ties=smallest_name, score_single_node=True)
+    return build_core(config, setup.registry, CoreOptions(rng=random.Random(0), decisions=decisions))
 
 
 def _taken_in(core: "Core", snapshot: "Snapshot", manifests: Sequence[str]) -> "list[Pod]":

@@ -9,7 +9,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +24,7 @@ from berth.cli.plugins import IN_TREE_SHOWN
 from berth.cli.setup import read_setup
 from berth.cli.table import Table, TableColumn
 from berth.core.assembly import build_core
+from berth.core.options import CoreOptions, with_changed_options
 from berth.core.timed_runner import TimedRunner
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument, Observed, Times
@@ -153,7 +154,12 @@ def profile_plugins(
 ) -> PluginProfile:
     """Try the pending pods of a cluster, or in their place so many replicas of pods that run; `clock` is CPU time."""
     meter = _Meter()
-    build = partial(build_core, make_runner=lambda name: _EachTime(name, meter, clock))
+
+    def metered(options: CoreOptions) -> CoreOptions:
+        watching = replace(options.instrumentation, make_runner=lambda name: _EachTime(name, meter, clock))
+        return replace(options, instrumentation=watching)
+
+    build = with_changed_options(build_core, metered)
     cluster = Site.of(snapshot, setup, watch=watch, instrument=meter, build=build).cluster
     if replicas:
         for pod in filter(is_pending, cluster.without_node):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from berth.api.pod import Pod
 from berth.core.assembly import build_core
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions
 from berth.core.questions import find, search_beside
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding_cycle import reserve_and_permit, undo
@@ -59,7 +60,8 @@ class _CoreBeside:
     def __init__(self, configuration: Setup, now: Callable[[], float]) -> None:
         """Raises `ConfigError`, `RegistryError`."""
         self._now = now
-        self.core = build_core(configuration.config, configuration.registry, rng=random.Random(0))
+        options = CoreOptions(rng=random.Random(0))
+        self.core = build_core(configuration.config, configuration.registry, options)
         self._binding: dict[str, tuple[Attempt, str]] = {}
         """The pods that the other core is binding, by uid: with what was reserved here, and where."""
 

@@ -9,6 +9,7 @@ from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
 from berth.core.generation import GENERATIONS, Generation, with_rules_of
 from berth.core.intake import Event
+from berth.core.options import Clocks, CoreOptions, DecisionOptions, Instrumentation
 from berth.cycle.instrument import Instrument
 from berth.cycle.schedule import TieBreaker
 from berth.framework.effects import Answer, Effect
@@ -17,7 +18,7 @@ from berth.recording.calls import CallKind, CallOutcome, CallReader, RecordedCal
 from berth.recording.configs import config_of
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import SegmentHeader
-from berth.recording.recorder import RecordingInstrument
+from berth.recording.recorder import RECORDED_OPTIONS, RecordingInstrument
 from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
 
@@ -44,17 +45,18 @@ class Rebuilt:
         self.rng = rng or random.Random(header.seed)
         loaded = config or config_of(header.config)
         _check_plugins(header, loaded, registry)
-        self.core = build_core(
-            loaded,
-            registry,
-            rng=self.rng,
-            instrument=RecordingInstrument(self._notes, Instrument()),
-            clock=self._read if header.reads_clock else None,
-            wall_clock=self._read_wall,
+        decisions = DecisionOptions(
             generation=None if config is not None else _rules(header, loaded),
             break_ties=break_ties,
-            **_options(header),
+            **{name: value for name, value in header.options.items() if name in RECORDED_OPTIONS},
         )
+        options = CoreOptions(
+            rng=self.rng,
+            decisions=decisions,
+            clocks=Clocks(core=self._read if header.reads_clock else None, wall=self._read_wall),
+            instrumentation=Instrumentation(instrument=RecordingInstrument(self._notes, Instrument())),
+        )
+        self.core = build_core(loaded, registry, options)
         self.reader = CallReader(self._foreign)
 
     def go_on(self, header: SegmentHeader) -> None:
@@ -148,13 +150,6 @@ def _check_plugins(header: SegmentHeader, config: SchedulerConfiguration, regist
             raise RecordingError(
                 f"it was recorded with the plugin {name}{source}: install that, or give it with --plugin"
             )
-
-
-def _options(header: SegmentHeader) -> dict[str, Any]:
-    return {name: value for name, value in header.options.items() if name in _KNOWN_OPTIONS}
-
-
-_KNOWN_OPTIONS = frozenset({"memos", "unschedulable_age_s", "score_single_node", "shards", "work_limit"})
 
 
 def _rules(header: SegmentHeader, config: SchedulerConfiguration) -> Generation | None:

@@ -6,7 +6,7 @@ placements. `berth.core.questions` asks about pods without changing anything.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ from berth.api.storage import PersistentVolumeClaim, StorageClass
 from berth.api.user_error import UserError
 from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
-from berth.core.core import Core
+from berth.core.options import Build
 from berth.core.undoable import UndoableCluster
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Effect, EvictPod, PatchPodStatus
@@ -107,11 +107,11 @@ class SimulatedCluster(UndoableCluster):
         seed: int = 0,
         memos: bool = True,
         instrument: Instrument | None = None,
-        build: Callable[..., Core] = build_core,
+        build: Build = build_core,
     ) -> None:
         """Take the objects in, nodes and all before pods. Raises `ConfigError`, `RegistryError`.
 
-        `build` makes the core, with the arguments of `build_core`.
+        `build` makes the core, as `build_core` does.
 
         Extenders are left out of the configuration: nobody answers for them, and pods would wait for that for ever.
         """

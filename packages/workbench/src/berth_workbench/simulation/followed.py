@@ -12,6 +12,7 @@ from berth.api.custom import CustomResource
 from berth.config.load import default_config
 from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
+from berth.core.options import CoreOptions
 from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth_workbench.snapshot.documents import Document
@@ -21,7 +22,8 @@ def resources_followed(
     config: SchedulerConfiguration | None, registry: Registry | None = None
 ) -> tuple[CustomResource, ...]:
     """Return the resources that the plugins of a configuration follow. Raises `ConfigError`."""
-    return tuple(build_core(config or default_config(), registry or full_registry(), rng=random.Random(0)).resources)
+    options = CoreOptions(rng=random.Random(0))
+    return tuple(build_core(config or default_config(), registry or full_registry(), options).resources)
 
 
 def followed_kinds(resources: Iterable[CustomResource]) -> dict[tuple[str, str], CustomResource]:

@@ -26,6 +26,7 @@ from berth.config.types import SchedulerConfiguration
 from berth.core.assembly import build_core
 from berth.core.core import Core
 from berth.core.intake import ObjectEvent
+from berth.core.options import CoreOptions
 from berth.core.questions import attempt_for
 from berth.cycle.binding_cycle import bind_by_plugins
 from berth.extender import wire
@@ -89,7 +90,7 @@ class ExtenderServer:
         """Where it listens, once started."""
 
     def _make_core(self) -> Core:
-        return build_core(self._config, self._registry, rng=random.Random())
+        return build_core(self._config, self._registry, CoreOptions(rng=random.Random()))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Follow the cluster until `stop` is set; call `start` before. Raises bugs."""
