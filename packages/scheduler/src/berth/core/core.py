@@ -270,7 +270,6 @@ class Core:
             if queued.sort_error is not None:
                 raise queued.sort_error
             yield from schedule_pod(self.search, attempt)
-            attempt.hold_to_budget()
             if self._has_shadows:
                 self.shadows.look(attempt, start_index)
             yield from self._evictor.make_room(attempt)

@@ -22,17 +22,16 @@ from numpy.typing import NDArray
 
 from berth.api.pod import Pod
 from berth.core.core import Core
-from berth.cycle.attempt import UNDECIDED, Attempt, Outcome
+from berth.cycle.attempt import UNDECIDED, Attempt
 from berth.cycle.binding_cycle import reserve_and_permit, undo
 from berth.cycle.decision import Decision
-from berth.cycle.schedule import Search, find_nodes, schedule_pod, score_nodes, select_node
+from berth.cycle.schedule import Search, choose_node, find_nodes, schedule_pod, score_nodes
 from berth.engine.profile import Profile
 from berth.engine.scores import Scored
 from berth.engine.verdicts import Mask
 from berth.extender.in_process import AnswerCall, answered
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer, CallExtenders
-from berth.framework.status import Status
 from berth.state.pod_info import PodInfo
 
 Result = TypeVar("Result")
@@ -116,12 +115,8 @@ def score(core: Core, attempt: Attempt, *, search: Search | None = None) -> Scor
     nodes = attempt.found.nodes
     if nodes is None or not nodes.count:
         return None
-    scored = score_nodes(search or core.search, attempt, nodes)
-    if isinstance(scored, Status):
-        attempt.outcome = Outcome(error=scored.message)
-        return None
-    attempt.found.scored = scored
-    return scored
+    attempt.outcome = score_nodes(search or core.search, attempt) or attempt.outcome
+    return attempt.found.scored
 
 
 def choose(
@@ -133,17 +128,14 @@ def choose(
     within: Mask | None = None,
 ) -> Attempt:
     """Run a pod's filters and scores and choose a node, as a cycle does that has no extenders to ask."""
-    attempt = find(core, pod, search=search, on_bug=on_bug, within=within)
-    if attempt.outcome is not UNDECIDED:
-        return attempt
+    attempt = attempt_for(core, pod, within=within)
     try:
-        scored = score(core, attempt, search=search)
-        if attempt.outcome is UNDECIDED:
-            assert attempt.found.nodes is not None, "a search that did not fail has found nodes"
-            row = select_node(search or core.search, attempt, attempt.found.nodes, scored)
-            attempt.outcome = Outcome(chosen_row=row)
+        choose_node(search or core.search, attempt)
     except BaseException as raised:
         attempt.outcome = attempt.outcome.failed(on_bug(raised))
+        # Half an answer of the filters is none; where it is scoring that failed, theirs is whole.
+        if attempt.found.nodes is None or not attempt.found.nodes.count:
+            attempt.found.release_columns()
     return attempt
 
 
@@ -160,7 +152,7 @@ def decide(
     attempt = attempt_for(core, pod, profile=profile)
     try:
         run(schedule_pod(search or core.search, attempt), answer)
-        attempt.hold_to_budget()
+        attempt.hold_to_budget()  # where something remained unanswered, the cycle has not come to that
     except BaseException as raised:
         attempt.outcome = attempt.outcome.failed(on_bug(raised))
     return attempt

@@ -23,7 +23,6 @@ from berth.cycle.dispatcher import THROWN_IN
 from berth.cycle.extender_calls import diagnose_extenders, filter_by_extenders, score_by_extenders
 from berth.cycle.node_sample import Sampled, feasible_nodes_to_find, sample
 from berth.engine.profile import PreFiltered, searched_rows
-from berth.engine.scores import Scored
 from berth.engine.sums import BestRows
 from berth.engine.verdicts import Mask, Verdicts
 from berth.framework.blame import PluginBrokenError, contained
@@ -31,7 +30,7 @@ from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Steps
 from berth.framework.interface import FeasibleNodes
-from berth.framework.status import Code, Status, error, is_success
+from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -87,25 +86,32 @@ def schedule_pod(search: Search, attempt: Attempt) -> Steps[None]:
     if not len(search.table):
         attempt.outcome = Outcome(diagnosis=Diagnosis(0, search.table.names.__getitem__), error=NO_NODES)
         return
-    failure = find_nodes(search, attempt)
-    if failure is None and attempt.profile.extenders:
-        failure = yield from ask_filters(search, attempt)
-    if failure is not None:
-        attempt.outcome = failure
-        # After an error nobody knows whether the pod fits somewhere, so nothing is evicted for it.
-        if failure.error is None:
-            attempt.outcome = yield from run_post_filter(attempt, failure, tells=search.policy.tells_post_filter)
-        return
-    nodes = attempt.found.nodes
-    assert nodes is not None, "a search that did not fail has found nodes"
-    scored = score_nodes(search, attempt, nodes)
-    if isinstance(scored, Status):
-        attempt.outcome = Outcome(error=scored.message)
-        return
-    attempt.found.scored = scored
-    if scored is not None and attempt.profile.extenders and nodes.count > 1:
-        attempt.found.scored = scored = yield from score_by_extenders(attempt, nodes, scored)
-    attempt.outcome = Outcome(chosen_row=select_node(search, attempt, nodes, scored))
+    if attempt.profile.extenders:
+        yield from _choose_with_extenders(search, attempt)
+    else:
+        choose_node(search, attempt)
+    # After an error nobody knows whether the pod fits somewhere, so nothing is evicted for it.
+    if attempt.outcome.diagnosis is not None and attempt.outcome.error is None:
+        attempt.outcome = yield from run_post_filter(attempt, attempt.outcome, tells=search.policy.tells_post_filter)
+    attempt.hold_to_budget()
+
+
+def choose_node(search: Search, attempt: Attempt) -> None:
+    """Filter, score and choose, as a cycle does that has no extenders to ask; leave the outcome in the attempt.
+
+    Cycles, shadows, pod groups and questions all decide by this function.
+    """
+    failure = find_nodes(search, attempt) or score_nodes(search, attempt)
+    attempt.outcome = failure or select_node(search, attempt)
+
+
+def _choose_with_extenders(search: Search, attempt: Attempt) -> Steps[None]:
+    """Do what `choose_node` does, and have extenders say what they think of the nodes found, and of their scores."""
+    failure = find_nodes(search, attempt) or (yield from ask_filters(search, attempt)) or score_nodes(search, attempt)
+    found = attempt.found
+    if failure is None and found.scored is not None and found.nodes is not None and found.nodes.count > 1:
+        found.scored = yield from score_by_extenders(attempt, found.nodes, found.scored)
+    attempt.outcome = failure or select_node(search, attempt)
 
 
 def find_nodes(search: Search, attempt: Attempt) -> Outcome | None:
@@ -140,9 +146,11 @@ def ask_filters(search: Search, attempt: Attempt) -> Steps[Outcome | None]:
     return None if found.nodes.count else _diagnose(search, attempt, pre)
 
 
-def score_nodes(search: Search, attempt: Attempt, nodes: FeasibleNodes) -> Scored | Status | None:
-    """PreScore and Score. Return an error, or None where a single feasible node needs no score."""
+def score_nodes(search: Search, attempt: Attempt) -> Outcome | None:
+    """PreScore and Score: leave the scores of the nodes found in `attempt.found`; return an error, if there was one."""
     attempt.lap(PREDICATES_DONE)
+    nodes, verdicts = attempt.found.nodes, attempt.found.verdicts
+    assert nodes is not None, "a search that did not fail has found nodes"
     # As upstream: the only node is taken without a score, and PreScore is not run.
     if nodes.count == 1 and not search.score_single_node:
         return None
@@ -150,19 +158,24 @@ def score_nodes(search: Search, attempt: Attempt, nodes: FeasibleNodes) -> Score
     status = profile.run_pre_score(state, pod, nodes)
     attempt.lap(PRE_SCORE_DONE)
     if status is not None:
-        return error(f'running PreScore plugin "{status.plugin}": {status.message}')
-    verdicts = attempt.found.verdicts
+        return Outcome(error=f'running PreScore plugin "{status.plugin}": {status.message}')
     # The kept sums cover the rows that pass all filters, so they hold only where nothing has narrowed those rows since.
     as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask
-    return profile.run_score(state, pod, nodes, verdicts.standing if verdicts and as_it_stands else None)
+    scored = profile.run_score(state, pod, nodes, verdicts.standing if verdicts and as_it_stands else None)
+    if isinstance(scored, Status):
+        return Outcome(error=scored.message)
+    attempt.found.scored = scored
+    return None
 
 
-def select_node(search: Search, attempt: Attempt, nodes: FeasibleNodes, scored: Scored | None) -> int:
-    """Return the row with the highest total; among equals the tie breaker chooses."""
+def select_node(search: Search, attempt: Attempt) -> Outcome:
+    """Choose the row with the highest total; among equals the tie breaker chooses."""
+    nodes, scored = attempt.found.nodes, attempt.found.scored
     if scored is None:
-        return int(nodes.row_array()[0])
+        assert nodes is not None, "a search that did not fail has found nodes"
+        return Outcome(chosen_row=int(nodes.row_array()[0]))
     attempt.lap(PRIORITIZING_DONE)
-    return search.break_tie(scored.best_rows())
+    return Outcome(chosen_row=search.break_tie(scored.best_rows()))
 
 
 def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -> Steps[Outcome]:

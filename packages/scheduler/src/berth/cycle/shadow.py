@@ -17,14 +17,14 @@ from zlib import crc32
 
 import msgspec
 
-from berth.cycle.attempt import Attempt, Outcome, SearchResult
+from berth.cycle.attempt import Attempt, SearchResult
 from berth.cycle.difference import DECIDED_NODE, ComparedDecision, FoundParts, compared, one_node
 from berth.cycle.instrument import Instrument
-from berth.cycle.schedule import Search, find_nodes, score_nodes, select_node
+from berth.cycle.schedule import Search, choose_node
 from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError, contained, status_of
 from berth.framework.cycle_policy import CyclePolicy
-from berth.framework.status import Code, Status
+from berth.framework.status import Code
 from berth.framework.work_budget import WorkBudget
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -136,7 +136,7 @@ class Shadows:
         search.begin_at(start_index)
         beside = Attempt(shadow.profile, pod, work=WorkBudget(parts.work_limit // SHARE_OF_WORK))
         try:
-            _choose(search, beside)
+            choose_node(search, beside)
             beside.hold_to_budget()
             if beside.outcome.error is None:
                 return self._compared(attempt, beside)
@@ -164,22 +164,6 @@ class Shadows:
     def _name(self, attempt: Attempt) -> str | None:
         row = attempt.outcome.chosen_row
         return None if row is None else self._parts.table.names[row]
-
-
-def _choose(search: Search, attempt: Attempt) -> None:
-    """Filter and score, and leave in `attempt.outcome` the chosen row or why there is none."""
-    failure = find_nodes(search, attempt)
-    if failure is not None:
-        attempt.outcome = failure
-        return
-    nodes = attempt.found.nodes
-    assert nodes is not None, "a search that did not fail has found nodes"
-    scored = score_nodes(search, attempt, nodes)
-    if isinstance(scored, Status):
-        attempt.outcome = Outcome(error=scored.message)
-        return
-    attempt.found.scored = scored
-    attempt.outcome = Outcome(chosen_row=select_node(search, attempt, nodes, scored))
 
 
 def _is_among_best(found: SearchResult, row: int) -> bool:

@@ -190,7 +190,6 @@ class GroupTrial:
         attempt = member.attempt
         try:
             yield from schedule_pod(self._tools.search, attempt)
-            attempt.hold_to_budget()
         except BaseException as raised:  # a bug ends this group's trial only, not the scheduler
             bug = contained(raised, THROWN_IN)
             attempt.outcome = attempt.outcome.failed(self._tools.reporter.broke(member.pod, bug).message)
