@@ -148,8 +148,8 @@ def test_a_trial_places_one_after_the_other_and_takes_all_back():
     found = three_nodes()
     with Trial(found.core) as trial:
         where = [trial.place(built(f"p{i}", "1"))[0] for i in range(7)]
-        assert (sorted(where[:6]), where[6], trial.placed) == (["n1", "n2", "n2", "n3", "n3", "n3"], None, 6)
-    assert trial.placed == 0
+        assert (sorted(where[:6]), where[6], len(trial)) == (["n1", "n2", "n2", "n3", "n3", "n3"], None, 6)
+    assert len(trial) == 0
     assert judge(found.core, built("a", "3")).node_names == ["n3"]
     check(found.core)
 
@@ -161,9 +161,19 @@ def test_a_trial_gives_back_what_reserve_refuses():
     )
     with Trial(core) as trial:
         node_name, message = trial.place(built("a", "3"))
-        assert (node_name, trial.placed) == (None, 0)
+        assert (node_name, len(trial)) == (None, 0)
     assert "taken" in message and given_back == ["n3"]
     assert core.cache.state_of(built("a").metadata.uid) is None
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit"])
+def test_a_trial_keeps_nothing_of_a_pod_on_which_a_plugin_breaks(point):
+    core = core_with(**{point: boom})
+    with Trial(core) as trial:
+        with pytest.raises(RuntimeError, match="Mine"):
+            trial.place(built("a", "3"))
+        assert len(trial) == 0
+        assert core.cache.state_of(built("a").metadata.uid) is None
 
 
 def test_asking_leaves_random_clusters_as_they_were():

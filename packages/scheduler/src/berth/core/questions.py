@@ -14,8 +14,7 @@ core's own cycles (`berth.core.core`, `berth.cycle.groups`) make their attempts 
 """
 
 from collections.abc import Callable, Generator
-from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from berth.api.pod import Pod
 from berth.core.core import Core
 from berth.cycle.attempt import UNDECIDED, Attempt
-from berth.cycle.binding_cycle import reserve_and_permit, undo
+from berth.cycle.binding_cycle import Reservations
 from berth.cycle.decision import Decision
 from berth.cycle.schedule import Search, choose_node, find_nodes, schedule_pod, score_nodes
 from berth.engine.profile import Profile
@@ -213,49 +212,25 @@ def judge(core: Core, pod: Pod | PodInfo) -> FilterOutcome:
     return FilterOutcome(core, find(core, pod))
 
 
-class Trial:
+class Trial(Reservations):
     """Places pods one after the other as the scheduler would, and takes all of it back at the end.
 
-    A context manager. While it is open the core must not be used otherwise. Placed pods are assumed and reserved, so
-    the next one sees them; what a Permit plugin would hold back counts as placed.
+    While it is open the core must not be used otherwise. What a Permit plugin would hold back counts as placed.
     """
 
-    __slots__ = ("_core", "_placed")
+    __slots__ = ("_core",)
 
     def __init__(self, core: Core) -> None:
+        super().__init__(core.cache)
         self._core = core
-        self._placed: list[tuple[Attempt, str]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.undo()
-
-    def undo(self) -> None:
-        """Take all of them back: the last first, since a later reservation may build on an earlier one."""
-        while self._placed:
-            undo(self._core.cache, *self._placed.pop())
 
     def place(self, pod: Pod | PodInfo, within: Mask | None = None) -> tuple[str | None, str]:
         """Place a pod that has no node; return its node, one of those `within`, or None and why it fits nowhere."""
-        core = self._core
-        attempt = choose(core, pod, within=within)
+        attempt = choose(self._core, pod, within=within)
         row = attempt.outcome.chosen_row
         if row is None:
             return None, attempt.outcome.message
-        node_name = core.cache.table.names[row]
+        node_name = self._core.cache.table.names[row]
         attempt.found.release_columns()
-        status, _ = reserve_and_permit(core.cache, attempt, node_name)
-        self._placed.append((attempt, node_name))
-        if status is not None:
-            undo(core.cache, *self._placed.pop())
-            return None, status.message
-        return node_name, ""
-
-    @property
-    def placed(self) -> int:
-        """How many pods are placed now."""
-        return len(self._placed)
+        status = self.add(attempt, node_name)
+        return (node_name, "") if status is None else (None, status.message)

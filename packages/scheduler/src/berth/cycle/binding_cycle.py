@@ -7,6 +7,8 @@ Binding succeeds and the watch confirms it (or, where the watch does not, `Bindi
 unreserves it and makes the cache forget it.
 """
 
+from typing import Self
+
 from berth.cycle.attempt import Attempt
 from berth.cycle.confirmation import BindingConfirmer, Bound
 from berth.cycle.conflicts import Conflicts
@@ -219,6 +221,52 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
         attempt.profile.run_unreserve(attempt.state, attempt.pod, node_name)
     finally:  # whatever a plugin does, the room is given back
         cache.forget(attempt.pod.uid)
+
+
+class Reservations:
+    """Pods that are given places to see what comes of it, each seeing those before it; in the end all are taken back.
+
+    A context manager. No cycle may go on meanwhile but the one that asks.
+    """
+
+    __slots__ = ("_cache", "_made")
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._made: list[tuple[Attempt, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.undo()
+
+    def add(self, attempt: Attempt, node_name: str, *, asks_permit: bool = True) -> Status | None:
+        """Assume a pod and run Reserve and Permit, which may have it wait; return a failure, and keep nothing then."""
+        self._made.append((attempt, node_name))  # first: whatever plugins do, `undo` knows of the pod
+        try:
+            if asks_permit:
+                status, _ = reserve_and_permit(self._cache, attempt, node_name)
+            else:
+                self._cache.assume(attempt.pod, node_name)
+                status = attempt.profile.run_reserve(attempt.state, attempt.pod, node_name)
+        except BaseException:
+            self._undo_last()
+            raise
+        if status is not None:
+            self._undo_last()
+        return status
+
+    def undo(self) -> None:
+        """Take all of them back: the last first, since a later reservation may build on an earlier one."""
+        while self._made:
+            self._undo_last()
+
+    def _undo_last(self) -> None:
+        undo(self._cache, *self._made.pop())
 
 
 def _bind(attempt: Attempt, node_name: str, confirmer: BindingConfirmer) -> Steps[Status | None]:

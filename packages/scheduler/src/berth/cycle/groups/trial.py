@@ -136,13 +136,7 @@ class GroupTrial:
     def undo(self) -> None:
         """Take back all that is placed, the last first; `_placed` is just that, however the trial ended."""
         while self._placed:
-            member = self._placed.pop()
-            try:
-                undo(self._tools.cache, member.attempt, member.node_name)
-            except BaseException as raised:  # the members placed before it must still be taken back
-                bug = contained(raised)
-                self._tools.reporter.broke(member.pod, bug)
-            self._tools.nominator.nominate(member.pod, member.promised)
+            self._undo_last()
 
     def redo(self) -> Status | None:
         """Place again, after `undo`, whom the trial had placed; return what hinders it, with nothing placed then."""
@@ -215,7 +209,7 @@ class GroupTrial:
                 member.waits = permitted.status if member.waits_for else None
                 return None
             status = permitted
-            self._take_back(member)
+            self._undo_last()
         member.node_name, member.needs_preemption = "", False
         member.attempt.outcome = msgspec.structs.replace(member.attempt.outcome, chosen_row=None, victims=())
         if not status.code.is_rejection:
@@ -239,16 +233,18 @@ class GroupTrial:
             bug = contained(raised)
             status = tools.reporter.broke(member.pod, bug)
         if status is not None:
-            self._take_back(member)
+            self._undo_last()
             return of_one_node(status)
         return None
 
-    def _take_back(self, member: Member) -> None:
-        """Take back the member that was placed last."""
-        # `undo` takes back all that is placed, so for the moment that is this member alone.
-        others, self._placed = self._placed[:-1], [member]
-        self.undo()
-        self._placed = others
+    def _undo_last(self) -> None:
+        member = self._placed.pop()
+        try:
+            undo(self._tools.cache, member.attempt, member.node_name)
+        except BaseException as raised:  # the members placed before it must still be taken back
+            bug = contained(raised)
+            self._tools.reporter.broke(member.pod, bug)
+        self._tools.nominator.nominate(member.pod, member.promised)
 
     def _ask_permit(self, member: Member) -> Permitted | Status:
         try:

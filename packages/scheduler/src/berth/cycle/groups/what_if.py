@@ -7,7 +7,7 @@ what was. Nothing else happens meanwhile: at most one scheduling cycle is open, 
 from collections.abc import Iterable, Sequence
 
 from berth.cycle.attempt import Attempt
-from berth.cycle.binding_cycle import undo
+from berth.cycle.binding_cycle import Reservations
 from berth.cycle.groups.trial import GroupTrial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.effects import Steps
@@ -64,13 +64,8 @@ class GroupWhatIf:
 
     def still_fits(self) -> bool:
         """Say whether the members, one after the other, still fit on the nodes that `schedule` found for them."""
-        placed: list[tuple[Attempt, str]] = []
-        try:
+        with Reservations(self._tools.cache) as placed:
             return all(self._fits(queued.pod, placed) for queued in self._queued_pods if queued.pod.uid in self.nodes)
-        finally:
-            # The last first: a later member's reservation may build on an earlier one's.
-            for attempt, node_name in reversed(placed):
-                undo(self._tools.cache, attempt, node_name)
 
     def close(self) -> None:
         """Restore the cache to exactly what it was before the question."""
@@ -85,7 +80,7 @@ class GroupWhatIf:
         for queued in self._queued_pods:
             self._tools.nominator.nominate(queued.pod, self._promised[queued.pod.uid] or "")
 
-    def _fits(self, pod: PodInfo, placed: list[tuple[Attempt, str]]) -> bool:
+    def _fits(self, pod: PodInfo, placed: Reservations) -> bool:
         """Ask about one member on its node alone; where it fits, it is placed there for those after it."""
         steps = STEPS_TO_TRY + steps_to_filter(pod)
         self._tools.work.spend(PREEMPTION, steps, lambda: "which looks for pods to evict for a whole group")
@@ -97,6 +92,4 @@ class GroupWhatIf:
         node = table.view(table.row_of[node_name])
         if self._profile.run_filter_beside_nominated(attempt.state, pod, node) is not None:
             return False
-        self._tools.cache.assume(pod, node_name)
-        placed.append((attempt, node_name))
-        return self._profile.run_reserve(attempt.state, pod, node_name) is None
+        return placed.add(attempt, node_name, asks_permit=False) is None

@@ -1,7 +1,6 @@
 """Whether a pod fits never or only not now, and what may let it in without anybody doing anything."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 
 import msgspec
 
@@ -10,7 +9,7 @@ from berth.api.pod import Pod
 from berth.api.selectors import SelectorError
 from berth.core.questions import find
 from berth.cycle.attempt import Attempt
-from berth.cycle.binding_cycle import undo
+from berth.cycle.binding_cycle import Reservations
 from berth.decisions.explanation import waits_for
 from berth.framework.blame import PluginBrokenError
 from berth.framework.status import Status, error
@@ -116,15 +115,13 @@ def _emptied(filters: FilterQuestions, question: PodQuestion, staying: Container
 def at_permit(filters: FilterQuestions, question: PodQuestion) -> str:
     """Return what Permit, or Reserve, would hold against a pod that fits; empty for nothing."""
     core, info = filters.core, question.info
-    with filters.search_as_it_was(), ExitStack() as placed:
+    with filters.search_as_it_was(), Reservations(core.cache) as placed:
         attempt = find(core, info)
         assert attempt.found.nodes is not None, "asked of a pod that fits"
         node_name = filters.table.names[int(attempt.found.nodes.row_array()[0])]
         attempt.found.release_columns()
-        core.cache.assume(info, node_name)
-        placed.callback(undo, core.cache, attempt, node_name)
         try:
-            status = attempt.profile.run_reserve(attempt.state, info, node_name)
+            status = placed.add(attempt, node_name, asks_permit=False)
             if status is None:
                 status = _permit(attempt, node_name)
         except (PluginBrokenError, OutOfBudgetError) as broken:
