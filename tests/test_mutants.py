@@ -39,7 +39,7 @@ CURL = "packages/scheduler/tests/kube/http/test_curl.py"
 MINDS = "test_a_filter_that_goes_by_objects_changes_its_mind_and_nothing_else_changes"
 RUNS = "packages/scheduler/tests/engine/test_alike.py::test_a_run_ends_with"
 ROOM = "test_a_column_that_goes_again_for_one_that_comes_after_it_is_there_for_who_asked_for_both"
-STANDING = "memos.drops, memos.epochs, memos.world, memos.enabled,"
+STANDING = "memos.drops, memos.epochs, memos.version_beside_rows, memos.enabled,"
 
 RANDOM_ROW = "rows[self._rng.randrange(len(rows))]"
 OVERDUE = "now >= state.deadline"
@@ -153,7 +153,7 @@ MUTANTS = {
         STANDING, STANDING.replace("memos.epochs, ", ""), (f"{RUNS}[a column is kept for the first time]",)
     ),
     "runs: beside objects that have changed": Mutant(
-        STANDING, STANDING.replace("memos.world, ", ""), (f"{RUNS}[an object changes]",)
+        STANDING, STANDING.replace("memos.version_beside_rows, ", ""), (f"{RUNS}[an object changes]",)
     ),
     "columns: emptied for later ones": Mutant(
         "if drops != self.drops:", "if False:", (f"packages/scheduler/tests/engine/test_memo.py::{ROOM}",)

@@ -68,7 +68,8 @@ class AlikeRun:
         memos = self._memos
         table = memos.table
         return (
-            table.node_log.position, table.capacity, memos.drops, memos.epochs, memos.world, memos.enabled,
+            table.node_log.position, table.capacity,
+            memos.drops, memos.epochs, memos.version_beside_rows, memos.enabled,
             len(self._profile.nominator),
         )  # fmt: skip
 

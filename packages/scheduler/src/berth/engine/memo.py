@@ -65,7 +65,7 @@ class DependencySet:
     __slots__ = (
         "all_nodes",
         "asks_each",
-        "goes_by_world",
+        "goes_by_objects",
         "is_by_row",
         "is_kept",
         "is_lasting",
@@ -93,7 +93,7 @@ class DependencySet:
         """Whether a column usually outlives the placing of one pod."""
         self.moves = not self.is_by_row or self.pods_on_node
         """Whether an answer may change although no node object does."""
-        self.goes_by_world = self.is_kept and not (self.pods_anywhere or self.all_nodes or self.reservations)
+        self.goes_by_objects = self.is_kept and not (self.pods_anywhere or self.all_nodes or self.reservations)
         """Whether it depends, beside rows, on objects alone."""
 
 
@@ -281,8 +281,8 @@ class Memos:
         return len(self._entries)
 
     @property
-    def world(self) -> int:
-        """A number that grows with every change of objects, of namespaces' labels and of running pods' terms."""
+    def version_beside_rows(self) -> int:
+        """Grows with each change that no row log names: of objects, of namespace labels, of running pods' terms."""
         return self._objects.changes + self._cache.index.terms_version
 
     def refresh(self, slots: Sequence[Slot], state: CycleState, pod: PodInfo) -> list[MemoEntry]:
@@ -312,14 +312,14 @@ class Memos:
         for entry in entries:
             entry.used = now
         is_kept = True
-        nodes, pods, world = table.node_log.position, table.pod_log.position, self._objects.changes
+        nodes, pods, object_changes = table.node_log.position, table.pod_log.position, self._objects.changes
         for place, slot in slots.moving:
             entry, form = entries[place], slot.runner.row_form
             # By far the most frequent: a pod was placed since, which changed one row and nothing else. The invariant is
             # that of `_refresh_kept`, and everything that may be otherwise is left to it.
             if form is not None and entry.is_kept and entry.node_position == nodes:
                 needs = slot.dependencies
-                if needs.is_by_row or (needs.goes_by_world and entry.world == world):
+                if needs.is_by_row or (needs.goes_by_objects and entry.object_changes == object_changes):
                     rows = self.changed_rows(nodes, entry.pod_position, needs.pods_on_node)
                     if rows is not None and len(rows) <= FEW_ROWS:
                         self._repair_rows(slot.runner, entry, rows, state, pod)
@@ -419,13 +419,13 @@ class Memos:
         """Say whether nothing but rows that the logs name can have changed since the entry was brought up to date."""
         if len(entry.column) != self._cache.table.capacity:
             return False
-        if needs.is_by_row or (needs.goes_by_world and entry.world == self._objects.changes):
+        if needs.is_by_row or (needs.goes_by_objects and entry.object_changes == self._objects.changes):
             return True
         # The number of all changes is read first: counters that have not moved by then have not moved now.
-        world = self._objects.changes
+        object_changes = self._objects.changes
         if entry.versions != self.versions(needs):
             return False
-        entry.world = world
+        entry.object_changes = object_changes
         return True
 
     def _refresh_kept(self, slot: Slot, entry: MemoEntry, state: CycleState, pod: PodInfo) -> None:
@@ -526,7 +526,7 @@ class Memos:
         table = self._cache.table
         before = entry.column.nbytes
         entry.set(*compute(slice(None)))
-        entry.versions, entry.world = versions, -1
+        entry.versions, entry.object_changes = versions, -1
         if entry.is_kept:
             self.epochs += 1
             entry.epoch = self.epochs

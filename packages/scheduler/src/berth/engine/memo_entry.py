@@ -72,10 +72,10 @@ class MemoEntry:
         "is_kept",
         "made",
         "node_position",
+        "object_changes",
         "pod_position",
         "used",
         "versions",
-        "world",
     )
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class MemoEntry:
         self.used = 0
         """When it was last asked for, in refreshes of `Memos`."""
         self.versions: tuple[int, ...] = ()
-        self.world = -1
+        self.object_changes = -1
         """How many objects had changed when `versions` were last found to be as they are; -1 where nobody looked."""
         self.node_position = self.pod_position = -1
         self.epoch = 0

@@ -57,7 +57,16 @@ class Promised(NamedTuple):
 class Preparation(Generic[PluginT]):
     """The plugins that skip pods of a shape or a family, and those that are to be asked, in the profile's order."""
 
-    __slots__ = ("_ignored", "_promised", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
+    __slots__ = (
+        "_checked_at",
+        "_ignored",
+        "_promised",
+        "_skipped_for_good",
+        "_skipping",
+        "_unsettled",
+        "skipped",
+        "to_ask",
+    )
 
     def __init__(
         self,
@@ -92,14 +101,14 @@ class Preparation(Generic[PluginT]):
         self._unsettled = tuple(unsettled)
         self._skipping: dict[str, tuple[Version, Hashable]] = {}
         """The plugins that skip for now, each with its version function and the version at which it skipped."""
-        self._world = -1
+        self._checked_at = -1
         self._settle()
 
-    def for_pod(self, pod: PodInfo, world: int) -> "Preparation[PluginT]":
-        """Bring it up to date for one more pod of the shape; while `world` is the same, no version changes."""
-        if world == self._world:
+    def for_pod(self, pod: PodInfo, at: int) -> "Preparation[PluginT]":
+        """Bring it up to date for one more pod of the shape. While `at` stays, no plugin's version has moved."""
+        if at == self._checked_at:
             return self
-        self._world = world
+        self._checked_at = at
         stale = [name for name, (version, seen) in self._skipping.items() if version(pod) != seen]
         if stale:
             for name in stale:
@@ -107,9 +116,9 @@ class Preparation(Generic[PluginT]):
             self._settle()
         return self
 
-    def asked_at(self, world: int) -> tuple[PluginT, ...] | None:
+    def asked_at(self, at: int) -> tuple[PluginT, ...] | None:
         """Return who is to be asked as long as no version changes; None where one may have."""
-        return self.to_ask if self._world == world else None
+        return self.to_ask if self._checked_at == at else None
 
     def note_skip(self, plugin: PluginT, pod: PodInfo) -> None:
         """Note that a plugin that was asked has skipped."""

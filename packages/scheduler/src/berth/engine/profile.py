@@ -601,7 +601,7 @@ class Profile:
                 prepared: Preparation[Present] | None = family.plans.get(key)
                 if prepared is None:
                     prepared = family.plans[key] = Preparation(plugins, promised, pod, ask, family.ignored)
-                return prepared.for_pod(pod, self.memos.world)
+                return prepared.for_pod(pod, self.memos.version_beside_rows)
             family.plans[key] = None
             family = family.wider
         return None
@@ -609,10 +609,10 @@ class Profile:
     def to_ask(self, point: Point, pod: PodInfo, *, whatever_labels: bool = False) -> Sequence[Any] | None:
         """Return the plugins to be asked about one more pod of the shape, in PreFilter or PreScore; None for all.
 
-        With `whatever_labels` the pod may have other labels. That holds as long as `Memos.world` stays.
+        With `whatever_labels` the pod may have other labels. That holds as long as `Memos.version_beside_rows` stays.
         """
         prepared: Preparation[Any] | None = pod.shape.plans.get((self.name, point))
-        asked = None if prepared is None else prepared.asked_at(self.memos.world)
+        asked = None if prepared is None else prepared.asked_at(self.memos.version_beside_rows)
         if asked is None or not whatever_labels:
             return asked
         is_pre_filter = point is Point.PRE_FILTER

@@ -339,7 +339,7 @@ class ScoreRunner:
         self.domain_form = None if plugin.score_domains is None else plugin.score_domains.score_domains
         self._kinds = None if plugin.node_signature is None else NodeKinds(plugin.node_signature)
         needs = DependencySet(plugin.promises.score_depends_on, self.name, asks_each=self._columns is None)
-        self._asks_ahead = needs.is_by_row or needs.goes_by_world
+        self._asks_ahead = needs.is_by_row or needs.goes_by_objects
         """Whether plain answers last long enough to ask for some that this pod does not need."""
         self.slots = Slots(self, (self.name, "score"), plugin.signature, needs)
 
