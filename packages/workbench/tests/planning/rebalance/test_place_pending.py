@@ -26,10 +26,10 @@ MOVES = 2
 def world_for(seed, least=1):
     """A world with pods that wait for room: some alike, some not."""
     while True:
-        world = random_world(seed, machines=2 + seed % 3, workers=6, guests=1 + seed % 3)
+        world = random_world(seed, machines=2 + seed % 3, workers=6, newcomers=1 + seed % 3)
         waiting = world.waiting()
         if len(waiting) >= least:
-            return world._replace(guests=waiting)
+            return world._replace(newcomers=waiting)
         seed += 1000
 
 
@@ -40,7 +40,7 @@ def placed(plan):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_as_many_get_a_place_as_one_or_two_moves_can_make_room_for(seed):
     world = world_for(seed)
-    plan = rebalance(world.documents(has_guests=True), RebalanceRequest("place-pending", max_moves=MOVES))
+    plan = rebalance(world.documents(has_newcomers=True), RebalanceRequest("place-pending", max_moves=MOVES))
     moved = follow(world, plan, max_moves=MOVES)
     best = best_total(world, "place-pending", max_moves=MOVES)
     without = sum(not node for node in placed(plan).values())
@@ -48,9 +48,9 @@ def test_as_many_get_a_place_as_one_or_two_moves_can_make_room_for(seed):
     for again in (1, 2):
         there = done_by_the_scheduler(world, plan, again)
         assert {name: there[f"default/{name}"] for name in moved} == moved
-        assert sum(not there[f"default/{guest.name}"] for guest in world.guests) == without
+        assert sum(not there[f"default/{newcomer.name}"] for newcomer in world.newcomers) == without
     greedy = rebalance(
-        world.documents(has_guests=True), RebalanceRequest("place-pending", max_moves=MOVES, method="greedy")
+        world.documents(has_newcomers=True), RebalanceRequest("place-pending", max_moves=MOVES, method="greedy")
     )
     follow(world, greedy, max_moves=MOVES)
     done_by_the_scheduler(world, greedy, 1)
@@ -59,10 +59,10 @@ def test_as_many_get_a_place_as_one_or_two_moves_can_make_room_for(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_new_pod_gets_room_only_behind_those_that_are_pending(seed):
     world = world_for(seed, least=2)
-    new = world.guests[-1]
-    pending = world._replace(guests=world.guests[:-1])
+    new = world.newcomers[-1]
+    pending = world._replace(newcomers=world.newcomers[:-1])
     request = RebalanceRequest("free-shape", pods=(world.builder(new).build(),), max_moves=MOVES)
-    plan = rebalance(pending.documents(has_guests=True), request)
+    plan = rebalance(pending.documents(has_newcomers=True), request)
     follow(world, plan, max_moves=MOVES)
     best = best_total(world, "free-shape", max_moves=MOVES, wanted=(new,))
     assert (not placed(plan)[new.name]) * ABOVE_MOVES + plan.moves == best

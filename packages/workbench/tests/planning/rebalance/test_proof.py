@@ -76,14 +76,14 @@ def test_a_pod_that_goes_onto_cordoned_nodes_is_moved_only_where_the_scheduler_p
 
 
 def test_pods_that_change_places_go_by_a_third_node_which_is_an_eviction_more():
-    """The guests leave each of the two nodes room for the other one's pod only, and the third node for none."""
+    """The newcomers leave each of the two nodes room for the other one's pod only, and the third node for none."""
     large = node("large", "3").label("disk", "ssd")
     nodes = [large, node("small", "3"), node("spare", "1").label("disk", "none")]
     pods = [running("much", "3", "large", "much"), running("little", "1", "small", "little")]
     fast = make_pod("fast").request(cpu="2", memory="64Mi").node_selector({"disk": "ssd"})
     diskless = make_pod("diskless").request(cpu="1", memory="64Mi").node_selector({"disk": "none"})
-    guests = (fast.build(), diskless.build())
-    plan = plan_for("free-shape", *nodes, *pods, pods=guests)
+    newcomers = (fast.build(), diskless.build())
+    plan = plan_for("free-shape", *nodes, *pods, pods=newcomers)
     assert [(step.pod, step.node, step.to, step.again) for step in plan.evictions] == [
         ("default/little", "small", "spare", False),
         ("default/much", "large", "small", False),
@@ -94,7 +94,7 @@ def test_pods_that_change_places_go_by_a_third_node_which_is_an_eviction_more():
     script = "\n".join(commands_of(plan))
     assert "--field-selector spec.nodeName=spare -o name | grep '^pod/little-'" in script
     assert '--raw /api/v1/namespaces/default/pods/"$POD"/eviction' in script
-    two = plan_for("free-shape", *nodes, *pods, pods=guests, max_moves=2)
+    two = plan_for("free-shape", *nodes, *pods, pods=newcomers, max_moves=2)
     assert sum(each.node is None for each in two.shapes) == 1
 
 

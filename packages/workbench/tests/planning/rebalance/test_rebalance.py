@@ -31,9 +31,9 @@ MAX_MOVES = 4
 
 
 def request_for(world, goal, **more):
-    guests = tuple(world.builder(guest).build() for guest in world.guests) if goal == "free-shape" else ()
+    newcomers = tuple(world.builder(newcomer).build() for newcomer in world.newcomers) if goal == "free-shape" else ()
     prices = Prices(nodes={machine.name: float(machine.price) for machine in world.machines})
-    return RebalanceRequest(goal, pods=guests, max_moves=MAX_MOVES, prices=prices, **more)
+    return RebalanceRequest(goal, pods=newcomers, max_moves=MAX_MOVES, prices=prices, **more)
 
 
 def done_by_the_scheduler(world, plan, seed):
@@ -49,8 +49,8 @@ def done_by_the_scheduler(world, plan, seed):
             cluster.settle()
             assert cluster.placements[step.pod] == step.to, (step, seed)
         elif step.action == "create":
-            (guest,) = (each for each in world.guests if step.pod == f"default/{each.name}")
-            cluster.put(world.builder(guest).build())
+            (newcomer,) = (each for each in world.newcomers if step.pod == f"default/{each.name}")
+            cluster.put(world.builder(newcomer).build())
             cluster.settle()
             assert cluster.placements[step.pod] == step.to, (step, seed)
         else:
@@ -62,16 +62,16 @@ def done_by_the_scheduler(world, plan, seed):
 
 
 def world_for(goal, seed):
-    guests = seed % 2 + 1 if goal in PLACING else 0
-    world = random_world(seed, machines=3 + seed % 2, workers=6, guests=guests)
+    newcomers = seed % 2 + 1 if goal in PLACING else 0
+    world = random_world(seed, machines=3 + seed % 2, workers=6, newcomers=newcomers)
     if goal != "place-pending":
         return world
     waiting = world.waiting()
-    return world._replace(guests=waiting) if waiting else world_for(goal, seed + 1000)
+    return world._replace(newcomers=waiting) if waiting else world_for(goal, seed + 1000)
 
 
 def documents(world, goal):
-    return world.documents(has_guests=goal == "place-pending")
+    return world.documents(has_newcomers=goal == "place-pending")
 
 
 @pytest.mark.parametrize("goal", SOLVED)

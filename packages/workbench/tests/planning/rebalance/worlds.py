@@ -51,15 +51,15 @@ class World(NamedTuple):
     machines: tuple
     workers: tuple
     allowed: dict  # disruptions that an app's budget allows; an app without one is in no budget
-    guests: tuple = ()
+    newcomers: tuple = ()
 
     def start(self):
         return {worker.name: worker.node for worker in self.workers}
 
     def waiting(self):
-        """The guests that fit nowhere as it is."""
+        """The newcomers that fit nowhere as it is."""
         start = self.start()
-        return tuple(each for each in self.guests if not any(self.fits(each, node, start) for node in self.machines))
+        return tuple(each for each in self.newcomers if not any(self.fits(each, node, start) for node in self.machines))
 
     def is_fixed(self, worker):
         return self.allowed.get(worker.app, 1) < 1
@@ -67,7 +67,7 @@ class World(NamedTuple):
     def fits(self, worker, machine, placement):
         """Whether a pod may go to a node, with the others where `placement` has them."""
         others = [
-            each for each in (*self.workers, *self.guests) if each.name != worker.name and placement.get(each.name)
+            each for each in (*self.workers, *self.newcomers) if each.name != worker.name and placement.get(each.name)
         ]
         here = [each for each in others if placement[each.name] == machine.name]
         if sum(each.cpu for each in here) + worker.cpu > machine.cpu or len(here) >= machine.pods:
@@ -96,20 +96,22 @@ class World(NamedTuple):
         found = set()
         for worker in self.workers:
             others = [
-                each for each in (*self.workers, *self.guests) if each.name != worker.name and placement.get(each.name)
+                each
+                for each in (*self.workers, *self.newcomers)
+                if each.name != worker.name and placement.get(each.name)
             ]
             if worker.has_rules and not self.keeps_rules(worker, by_name[placement[worker.name]], others, placement):
                 found.add(worker.name)
         return found
 
-    def documents(self, *, has_guests=False):
-        """The world as the code under test reads it; its guests are pending there, or not there at all."""
+    def documents(self, *, has_newcomers=False):
+        """The world as the code under test reads it; its newcomers are pending there, or not there at all."""
         made = []
         for machine in self.machines:
             node = make_node(machine.name).capacity(cpu=f"{machine.cpu}m", memory="4Gi", pods=machine.pods)
             made.append(node.zone(machine.zone).label("disk", machine.disk))
         made += [self.builder(worker).node(worker.node).phase("Running") for worker in self.workers]
-        made += [self.builder(guest) for guest in self.guests if has_guests]
+        made += [self.builder(newcomer) for newcomer in self.newcomers if has_newcomers]
         found = [Document(each.document["kind"], json.dumps(each.document).encode(), "a test") for each in made]
         for app, allowed in sorted(self.allowed.items()):
             budget = {
@@ -134,7 +136,7 @@ class World(NamedTuple):
         return pod
 
 
-def random_world(seed, *, machines=3, workers=5, guests=0):
+def random_world(seed, *, machines=3, workers=5, newcomers=0):
     """A world whose pods fit where they are by CPU, but may break rules."""
     rng = random.Random(seed)
     nodes = tuple(
@@ -173,8 +175,8 @@ def random_world(seed, *, machines=3, workers=5, guests=0):
         pods.append(Worker(f"p{i}-{app}", app, cpu, node, **kinds[app]))
     allowed = {app: rng.choice((0, 1, 2)) for app in "xyz" if rng.random() < 0.4}
     visitors = tuple(
-        Worker(f"guest{i}", "guest", rng.choice((1500, 2000, 2500)), "", disk=rng.choice(("", "", "ssd")))
-        for i in range(guests)
+        Worker(f"newcomer{i}", "newcomer", rng.choice((1500, 2000, 2500)), "", disk=rng.choice(("", "", "ssd")))
+        for i in range(newcomers)
     )
     return World(nodes, tuple(pods), allowed, visitors)
 
@@ -189,7 +191,7 @@ def total(world, goal, placement, moves):
     if goal == "repair-spread":
         return ABOVE_MOVES * len(world.broken(placement)) + moves
     if goal in PLACING:
-        return ABOVE_MOVES * sum(not placement.get(each.name) for each in world.guests) + moves
+        return ABOVE_MOVES * sum(not placement.get(each.name) for each in world.newcomers) + moves
     squares = 0
     for amount, has in (
         (lambda each: each.cpu, lambda machine: machine.cpu),
@@ -205,13 +207,13 @@ def total(world, goal, placement, moves):
 def best_total(world, goal, *, max_moves, max_per_workload=None, wanted=None):
     """The lowest total of all plans: every sequence of moves that the rules allow, at most so many.
 
-    Guests that are not `wanted` may get a place, but do not count.
+    Newcomers that are not `wanted` may get a place, but do not count.
     """
     start = world.start()
     names = sorted(start)
     at_start = world.broken(start)
-    by_name = {each.name: each for each in (*world.workers, *world.guests)}
-    counted = world if wanted is None else world._replace(guests=tuple(wanted))
+    by_name = {each.name: each for each in (*world.workers, *world.newcomers)}
+    counted = world if wanted is None else world._replace(newcomers=tuple(wanted))
     best = total(counted, goal, start, 0)
     seen = {}
     queue = deque([(tuple(start[name] for name in names), ())])
@@ -220,7 +222,7 @@ def best_total(world, goal, *, max_moves, max_per_workload=None, wanted=None):
         state = queue.popleft()
         moves = seen[state]
         placement = dict(zip(names, state[0], strict=True))
-        for ending in _with_guests(world, placement, counted.guests) if goal in PLACING else [placement]:
+        for ending in _with_newcomers(world, placement, counted.newcomers) if goal in PLACING else [placement]:
             if world.broken(ending) <= at_start:
                 best = min(best, total(counted, goal, ending, moves))
         if moves == max_moves:
@@ -234,7 +236,9 @@ def best_total(world, goal, *, max_moves, max_per_workload=None, wanted=None):
             for machine in world.machines:
                 if machine.name == placement[name] or not world.fits(worker, machine, {**placement, name: ""}):
                     continue
-                if any(world.fits(each, machine, placement) for each in world.guests if each not in counted.guests):
+                if any(
+                    world.fits(each, machine, placement) for each in world.newcomers if each not in counted.newcomers
+                ):
                     continue  # the node is open to the moved pod, so that one which waits takes the room first
                 reached = tuple(machine.name if other == name else placement[other] for other in names), after
                 if reached not in seen:
@@ -243,22 +247,24 @@ def best_total(world, goal, *, max_moves, max_per_workload=None, wanted=None):
     return best
 
 
-def _with_guests(world, placement, wanted):
-    """All ways to place guests, in their order: none gets room that one before it, without a node, would take.
+def _with_newcomers(world, placement, wanted):
+    """All ways to place newcomers, in their order: none gets room that one before it, without a node, would take.
 
     Which of several alike gets it makes no difference, as long as all of them count or none does.
     """
     endings = [dict(placement)]
-    for number, guest in enumerate(world.guests):
+    for number, newcomer in enumerate(world.newcomers):
         more = []
         for ending in endings:
-            more.append({**ending, guest.name: ""})
-            without = [each for each in world.guests[:number] if not ending[each.name]]
-            before = [each for each in without if not each.is_like(guest) or (each in wanted) != (guest in wanted)]
+            more.append({**ending, newcomer.name: ""})
+            without = [each for each in world.newcomers[:number] if not ending[each.name]]
+            before = [
+                each for each in without if not each.is_like(newcomer) or (each in wanted) != (newcomer in wanted)
+            ]
             more += [
-                {**ending, guest.name: machine.name}
+                {**ending, newcomer.name: machine.name}
                 for machine in world.machines
-                if world.fits(guest, machine, ending)
+                if world.fits(newcomer, machine, ending)
                 and not any(world.fits(other, machine, ending) for other in before)
             ]
         endings = more

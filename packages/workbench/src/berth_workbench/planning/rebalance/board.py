@@ -88,26 +88,26 @@ class Board:
         self,
         cluster: SimulatedCluster,
         movers: Iterable[Mover],
-        guests: Sequence[Mover],
+        newcomers: Sequence[Mover],
         nodes: Iterable[str],
         request: RebalanceRequest,
         pace: Pace,
     ) -> None:
-        """`guests` need a place, and are in the order in which the scheduler tries them.
+        """`newcomers` need a place, and are in the order in which the scheduler tries them.
 
         `nodes` are those that pods may be taken from and moved to.
         """
         self.core = cluster.core
         self.movers: dict[str, Mover] = {mover.key: mover for mover in movers}
-        self.guests: dict[str, Mover] = {guest.key: guest for guest in guests}
+        self.newcomers: dict[str, Mover] = {newcomer.key: newcomer for newcomer in newcomers}
         self.where: dict[str, str] = {mover.key: mover.origin for mover in self.movers.values()}
-        """The node of each mover, and of each guest that has one."""
+        """The node of each mover, and of each newcomer that has one."""
         self._movers_on: dict[str, set[str]] = {}
         """The movers of each node, by key."""
         for mover in self.movers.values():
             self._movers_on.setdefault(mover.origin, set()).add(mover.key)
         self.load: Counter[str] = Counter(self.where.values())
-        """How many movers and guests are on each node."""
+        """How many movers and newcomers are on each node."""
         self.nodes = tuple(sorted(nodes))
         self.spending = Spending(request)
         self.request = request
@@ -116,12 +116,12 @@ class Board:
         self.rules: Rules | None = None
         """Who is told of every move."""
         self.history: list[tuple[str, str, str]] = []
-        """The moves made, each as pod, node left, node reached; a guest leaves the empty string."""
+        """The moves made, each as pod, node left, node reached; a newcomer leaves the empty string."""
         table = self.core.cache.table
         self.banned: set[tuple[str, str]] = set()
         """Pairs of pod and node that turned out not to work: the scheduler does not follow, say."""
         self._rooms: dict[PodShape, Mask] = {}
-        """Where guests fit as everything is now, by what they are like."""
+        """Where newcomers fit as everything is now, by what they are like."""
         self.among: Mask = np.zeros(table.capacity, dtype=np.bool_)
         """The rows of the considered nodes."""
         self.among[[table.row_of[name] for name in self.nodes]] = True
@@ -133,8 +133,8 @@ class Board:
         return sorted(self._movers_on.get(node, ()))
 
     def mover(self, key: str) -> Mover:
-        """Return a mover or a guest."""
-        return self.movers.get(key) or self.guests[key]
+        """Return a mover or a newcomer."""
+        return self.movers.get(key) or self.newcomers[key]
 
     def targets(self, key: str) -> list[str]:
         """Return the considered nodes that a pod could be moved to now, by name; its own is not among them."""
@@ -190,25 +190,25 @@ class Board:
     def is_allowed(self, key: str) -> bool:
         """Say whether the limits let a pod be moved once more."""
         mover = self.mover(key)
-        return key in self.guests or self.spending.allows(mover.workload, mover.namespace)
+        return key in self.newcomers or self.spending.allows(mover.workload, mover.namespace)
 
-    def room_of(self, guest: Mover) -> Mask:
+    def room_of(self, newcomer: Mover) -> Mask:
         """Return by row whether a pod that needs a place would fit there, over the considered nodes.
 
-        Guests that are alike fit in the same places, and others are asked about while nothing moves; so it is kept.
+        Newcomers that are alike fit in the same places, and others are asked about while nothing moves; so it is kept.
         """
-        known = self._rooms.get(guest.fresh.shape)
+        known = self._rooms.get(newcomer.fresh.shape)
         if known is None:
             self.pace.ask(len(self.core.cache.table))
-            known = self._rooms[guest.fresh.shape] = _passing(self.core, guest.fresh) & self.among
+            known = self._rooms[newcomer.fresh.shape] = _passing(self.core, newcomer.fresh) & self.among
         return known
 
     def _tried_before(self, mover: Mover) -> Iterator[Mover]:
-        """Yield the guests without a node that the scheduler tries before a pod that is moved, or before a guest.
+        """Yield the newcomers without a node that the scheduler tries before a pod that is moved, or before a newcomer.
 
-        A pod that is moved is behind all that wait. Of guests that are alike it does not matter who gets a place.
+        A pod that is moved is behind all that wait. Of newcomers that are alike it does not matter who gets a place.
         """
-        for key, other in self.guests.items():
+        for key, other in self.newcomers.items():
             if key == mover.key:
                 return
             if key not in self.where and not (other.is_new if mover.origin else other.is_like(mover)):

@@ -97,13 +97,13 @@ class RepairRules:
         return len(self.rules.broken(board))
 
 
-class PlaceGuests:
+class PlaceNewcomers:
     """A place for every pod that is wanted to have one."""
 
     scale, move_cost = ABOVE_MOVES, 1
 
     def __init__(self, wanted: Iterable[str]) -> None:
-        """`wanted` are guests of the board; others may be there because the scheduler tries them before."""
+        """`wanted` are newcomers of the board; others may be there because the scheduler tries them before."""
         self.wanted = frozenset(wanted)
 
     def cost(self, board: Board) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from berth_workbench.planning.rebalance.board import Board, Rules
-from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules, total_of
+from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceNewcomers, RepairRules, total_of
 from berth_workbench.simulation.watch import StoppedError
 
 NODES_TRIED = 200
@@ -49,9 +49,9 @@ class Greedy:
         elif isinstance(goal, RepairRules):
             variants = [self._repair]
         else:
-            assert isinstance(goal, PlaceGuests)
-            wanted = tuple(key for key in board.guests if key in goal.wanted)
-            variants = [partial(self._place, wanted), partial(self._place, tuple(board.guests))]
+            assert isinstance(goal, PlaceNewcomers)
+            wanted = tuple(key for key in board.newcomers if key in goal.wanted)
+            variants = [partial(self._place, wanted), partial(self._place, tuple(board.newcomers))]
         best, best_total = [], total_of(goal, board)
         for variant in (*variants, self._what_is_left):
             with suppress(StoppedError), board.pace.heeded():  # the moves made by then are a plan as well
@@ -226,12 +226,12 @@ class Greedy:
 
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def _place(self, guests: Sequence[str]) -> None:
-        """Find a node for each of some guests, with the fewest pods in its way."""
+    def _place(self, newcomers: Sequence[str]) -> None:
+        """Find a node for each of some newcomers, with the fewest pods in its way."""
         board = self._board
         placed: list[tuple[str, str]] = []
         with suppress(StoppedError):
-            for key in guests:
+            for key in newcomers:
                 with board.whole() as begun:
                     where = self._freed_for(key)
                     if where is not None:
@@ -240,7 +240,7 @@ class Greedy:
                             placed.append((key, where))
                         else:
                             board.undo(begun)
-        # Guests come when all the room is made: the moves first, in their order, then the guests in theirs.
+        # Newcomers come when all the room is made: the moves first, in their order, then the newcomers in theirs.
         moves = [move for move in board.history if move[0] in board.movers]
         board.undo()
         for key, _, node in moves:
@@ -248,23 +248,23 @@ class Greedy:
         for key, node in placed:
             board.move(key, node)
 
-    def _freed_for(self, guest: str) -> str | None:
-        """Make room for a guest on the node where that takes the fewest moves; return the node."""
+    def _freed_for(self, newcomer: str) -> str | None:
+        """Make room for a newcomer on the node where that takes the fewest moves; return the node."""
         board = self._board
-        direct = board.targets(guest)
+        direct = board.targets(newcomer)
         if direct:
-            return self._as_scored(guest, direct)
+            return self._as_scored(newcomer, direct)
         best: tuple[int, str] | None = None
         best_moves: list[Move] = []
-        for name in self._nodes_to_free(guest):
-            in_the_way = self._in_the_way(guest, name)
+        for name in self._nodes_to_free(newcomer):
+            in_the_way = self._in_the_way(newcomer, name)
             if in_the_way is None or len(in_the_way) > board.spending.left:
                 continue
             if best is not None and len(in_the_way) >= best[0]:
                 continue
             begun = len(board.history)
             is_moved = self._move_away(in_the_way, name.__ne__, self._as_scored)
-            if is_moved and board.fits(guest)[board.core.cache.table.row_of[name]]:
+            if is_moved and board.fits(newcomer)[board.core.cache.table.row_of[name]]:
                 best, best_moves = (len(in_the_way), name), list(board.history[begun:])
             board.undo(begun)
             if best is not None and best[0] == 1:
@@ -275,11 +275,11 @@ class Greedy:
             board.move(key, node)
         return best[1]
 
-    def _nodes_to_free(self, guest: str) -> list[str]:
-        """The nodes with movers, those that lack the least for the guest first."""
+    def _nodes_to_free(self, newcomer: str) -> list[str]:
+        """The nodes with movers, those that lack the least for the newcomer first."""
         board = self._board
         table = board.core.cache.table
-        requests = {name: amount for name, amount in board.mover(guest).fresh.requests.items() if amount}
+        requests = {name: amount for name, amount in board.mover(newcomer).fresh.requests.items() if amount}
 
         def lack(name: str) -> float:
             row, lacking = table.row_of[name], 0.0
@@ -295,18 +295,18 @@ class Greedy:
         found = sorted((lack(name), name) for name in board.nodes if board.load[name])
         return [name for lacking, name in found[:NODES_TRIED] if lacking != float("inf")]
 
-    def _in_the_way(self, guest: str, node: str) -> list[str] | None:
-        """Return the fewest movers that have to leave a node for the guest, as preemption chooses its victims."""
+    def _in_the_way(self, newcomer: str, node: str) -> list[str] | None:
+        """Return the fewest movers that have to leave a node for the newcomer, as preemption chooses its victims."""
         board = self._board
         row = board.core.cache.table.row_of[node]
         movable = [key for key in board.movers_on(node) if board.is_allowed(key)]
         with board.lifted(movable):
-            if not board.fits(guest)[row]:
+            if not board.fits(newcomer)[row]:
                 return None
         leaving = list(movable)
         for key in sorted(movable, key=lambda each: (*(-amount for amount in self._size(each)), each)):
             without = [other for other in leaving if other != key]
             with board.lifted(without):
-                if board.fits(guest)[row]:
+                if board.fits(newcomer)[row]:
                     leaving = without
         return leaving

@@ -17,7 +17,7 @@ from berth.core.questions import find
 from berth.plugins.pod_topology_spread.constraints import Inclusions, SpreadConstraint, compile_constraints, group_of
 from berth.state.pod_info import AffinityTerm, PodInfo, PodShape
 from berth_workbench.planning.rebalance.board import Board, Mover
-from berth_workbench.planning.rebalance.goals import EmptyNodes, PlaceGuests
+from berth_workbench.planning.rebalance.goals import EmptyNodes, PlaceNewcomers
 
 Placement = dict[str, str]
 
@@ -44,7 +44,7 @@ class SpreadModel(NamedTuple):
 class AssignmentModel:
     """The model of one board, which `optimizer` has solved."""
 
-    def __init__(self, board: Board, goal: EmptyNodes | PlaceGuests, broken: frozenset[str]) -> None:
+    def __init__(self, board: Board, goal: EmptyNodes | PlaceNewcomers, broken: frozenset[str]) -> None:
         """`broken` are the pods that break a rule at the start. Raises `StoppedError`, `ImportError`."""
         from ortools.sat.python import cp_model
 
@@ -53,7 +53,7 @@ class AssignmentModel:
         self._goal = goal
         self._broken = broken
         self._movers = sorted(board.movers.values(), key=lambda mover: mover.key)
-        self._guests = list(board.guests.values())
+        self._newcomers = list(board.newcomers.values())
         self._table = board.core.cache.table
         self._row_of = {name: self._table.row_of[name] for name in board.nodes}
         self._spreads: dict[int, list[tuple[SpreadModel, dict[str, Any]]]] = {}
@@ -62,8 +62,8 @@ class AssignmentModel:
         with board.lifted(mover.key for mover in self._movers):
             for mover in self._movers:
                 self._add_pod(mover)
-            for guest in self._guests:
-                self._add_pod(guest)
+            for newcomer in self._newcomers:
+                self._add_pod(newcomer)
             self._add_resources()
         self._nodes_of: dict[str, list[str]] = {}
         for key, name in self.x:
@@ -106,7 +106,7 @@ class AssignmentModel:
     @property
     def keys(self) -> tuple[str, ...]:
         """The pods that the model decides about."""
-        return tuple(each.key for each in (*self._movers, *self._guests))
+        return tuple(each.key for each in (*self._movers, *self._newcomers))
 
     # -- where pods may be -------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class AssignmentModel:
 
         A node that has promised more than it has keeps what it has promised: a plan need not repair that.
         """
-        everybody = [*self._movers, *self._guests]
+        everybody = [*self._movers, *self._newcomers]
         resources = {name for each in everybody for name, amount in each.fresh.requests.items() if amount}
         for name, row in self._row_of.items():
             self._board.pace.spend()
@@ -187,7 +187,7 @@ class AssignmentModel:
         return sum(1 - self.x[mover.key, mover.origin] for mover in movers)
 
     def _add_ports(self) -> None:
-        wanting = [each for each in (*self._movers, *self._guests) if each.fresh.host_ports]
+        wanting = [each for each in (*self._movers, *self._newcomers) if each.fresh.host_ports]
         for one, other in combinations(wanting, 2):
             self._board.pace.spend()
             if not any(a.conflicts_with(b) for a in one.fresh.host_ports for b in other.fresh.host_ports):
@@ -202,7 +202,7 @@ class AssignmentModel:
 
     def _add_anti_affinity(self) -> None:
         """Two of whom one keeps away from the other do not meet in a domain, but where they have met at the start."""
-        everybody = [*self._movers, *self._guests]
+        everybody = [*self._movers, *self._newcomers]
         namespaces = self._board.core.cache.index.namespaces
         told = 0
         for one, other, term in self._apart(everybody, namespaces):
@@ -290,8 +290,8 @@ class AssignmentModel:
             for info in self._table.pods[self._table.row_of[name]].values():
                 if info.key not in decided and not info.is_terminating and group.selects(info, namespaces):
                     counts[domain] += 1
-        most = sum(counts.values()) + len(self._movers) + len(self._guests)
-        for each in (*self._movers, *self._guests):
+        most = sum(counts.values()) + len(self._movers) + len(self._newcomers)
+        for each in (*self._movers, *self._newcomers):
             if group.selects(each.fresh, namespaces):
                 for name, domain in spread.domain_of.items():
                     if (each.key, name) in self.x:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from berth_workbench.planning.rebalance.board import Board
-from berth_workbench.planning.rebalance.goals import EmptyNodes, PlaceGuests, total_of
+from berth_workbench.planning.rebalance.goals import EmptyNodes, PlaceNewcomers, total_of
 from berth_workbench.planning.rebalance.model import AssignmentModel, Placement
 from berth_workbench.planning.rebalance.order import Ordering, is_valid
 from berth_workbench.planning.rebalance.pace import Pace
@@ -46,7 +46,7 @@ class Optimum(NamedTuple):
 
 def optimize(
     board: Board,
-    goal: EmptyNodes | PlaceGuests,
+    goal: EmptyNodes | PlaceNewcomers,
     begin_with: Sequence[Move],
     broken: frozenset[str],
     accepts: Callable[[], bool],
@@ -70,7 +70,7 @@ class _Improving:
     def __init__(
         self,
         board: Board,
-        goal: EmptyNodes | PlaceGuests,
+        goal: EmptyNodes | PlaceNewcomers,
         begin_with: Sequence[Move],
         accepts: Callable[[], bool],
         seed: int,
@@ -83,7 +83,7 @@ class _Improving:
         if not is_valid(board, self.best):
             raise AssertionError("the plan to begin with is valid in its order")
         self._total = total_of(goal, board)
-        self._warm = {key: board.where.get(key, "") for key in (*board.movers, *board.guests)}
+        self._warm = {key: board.where.get(key, "") for key in (*board.movers, *board.newcomers)}
         board.undo()
 
     def run(self, broken: frozenset[str]) -> None:

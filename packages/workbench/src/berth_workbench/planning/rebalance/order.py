@@ -46,7 +46,7 @@ class Ordering:
         """`goes_to` has the node of each pod that is to be elsewhere; `accepts` is asked when all are there."""
         self._board = board
         self._goes_to = {key: node for key, node in sorted(goes_to.items()) if key in board.movers}
-        self._guests = [(key, goes_to[key]) for key in board.guests if key in goes_to]
+        self._newcomers = [(key, goes_to[key]) for key in board.newcomers if key in goes_to]
         self._accepts = accepts
         self._seen: set[object] = set()
         self._states = 0
@@ -84,7 +84,7 @@ class Ordering:
             key for key in board.movers if key not in self._goes_to and board.where[key] != board.movers[key].origin
         ]
         if not left and not away:
-            return self._guests_fit()
+            return self._newcomers_fit()
         state = (detours, tuple(sorted(board.where.items())), board.spending.state())
         if state in self._seen:
             return False
@@ -126,10 +126,10 @@ class Ordering:
         board.undo(begun)
         return False
 
-    def _guests_fit(self) -> bool:
+    def _newcomers_fit(self) -> bool:
         board = self._board
         begun = len(board.history)
-        if is_valid(board, [(key, "", node) for key, node in self._guests]) and self._accepts():
+        if is_valid(board, [(key, "", node) for key, node in self._newcomers]) and self._accepts():
             return True
         board.undo(begun)
         return False

@@ -113,16 +113,16 @@ class Prover:
         self.steps.append(PlanStep("evict", origin, key, target, reason, workload, replicas, again, others))
         self._moved.add(key)
 
-    def place(self, move: Move, guests: Sequence[Mover]) -> None:
+    def place(self, move: Move, newcomers: Sequence[Mover]) -> None:
         """See a pod that needs a place come to the planned node: it is created, or waits already.
 
-        Of those that wait, any of `guests`, which are like the one of the move, will do. Raises `RefusedMove`.
+        Of those that wait, any of `newcomers`, which are like the one of the move, will do. Raises `RefusedMove`.
         """
         key, _, target = move
         cluster = self.cluster
         preempted = len(cluster.evictions)
         if ("Pod", key) in cluster.objects:
-            first = sorted(guests, key=lambda each: each.key != key)
+            first = sorted(newcomers, key=lambda each: each.key != key)
             known = (cluster.objects.get(("Pod", each.key)) for each in first)
             waiting = [pod.key for pod in known if pod is not None and not pod.spec.node_name]
             if not waiting or (key not in waiting and target not in self.cordons):
@@ -132,14 +132,14 @@ class Prover:
                 raise RefusedMove(move, "the scheduler does not put it there")
             self.uncordon(target, "the room is made", of=[(each, "", target) for each in waiting])
             return
-        (guest,) = (each for each in guests if each.key == key)
+        (newcomer,) = (each for each in newcomers if each.key == key)
         if target in self.cordons:
             self.uncordon(target, f"{key} goes there next")
-        self._lead(move, guest.fresh.pod)
-        cluster.put(guest.fresh.pod)
+        self._lead(move, newcomer.fresh.pod)
+        cluster.put(newcomer.fresh.pod)
         cluster.settle()
         others = self._arrived([move], preempted)[1:]
-        workload = guest.workload.removeprefix(f"{guest.namespace}/") if guest.workload != key else ""
+        workload = newcomer.workload.removeprefix(f"{newcomer.namespace}/") if newcomer.workload != key else ""
         self.steps.append(PlanStep("create", "", key, target, "there is room for it", workload, placed=others))
 
     def _placed(self) -> tuple[PlacedPod, ...]:

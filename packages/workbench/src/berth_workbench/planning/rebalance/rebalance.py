@@ -23,11 +23,11 @@ from berth_workbench.planning.capacity import capacity
 from berth_workbench.planning.dynamic_admission import unasked_about
 from berth_workbench.planning.rebalance.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
 from berth_workbench.planning.rebalance.figures import balance_of, fills_between, fills_of, pending_keys, running_uids
-from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
+from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceNewcomers, RepairRules
 from berth_workbench.planning.rebalance.greedy import Greedy
-from berth_workbench.planning.rebalance.guests import GuestError, Guests, expanded, guests_of
 from berth_workbench.planning.rebalance.limits import budget_against, budgets_observed
 from berth_workbench.planning.rebalance.movability import LocalVolumes, local_volumes, reason_to_stay, workload_of
+from berth_workbench.planning.rebalance.newcomers import NewcomerError, Newcomers, expanded, newcomers_of
 from berth_workbench.planning.rebalance.optimizer import optimize
 from berth_workbench.planning.rebalance.order import is_valid
 from berth_workbench.planning.rebalance.pace import Pace
@@ -121,7 +121,7 @@ class Rebalancing:
         self._prices = {name: 1.0 if price is None else price for name, price in given.items()}
         self._stays: Counter[str] = Counter()
         self._movers: list[Mover] = []
-        self._guests = Guests()
+        self._newcomers = Newcomers()
         self._in_gangs = 0
         """How many of the pods that need a place get it together with others or not at all."""
         self._reasons: dict[str, str] = {}
@@ -155,27 +155,27 @@ class Rebalancing:
                 found.append(mover_of(core, pod, workload_of(pod)))
         return found
 
-    def _named_guests(self) -> Guests:
+    def _named_newcomers(self) -> Newcomers:
         """Return the pods that need a place, and those that the scheduler tries before them."""
         try:
-            return guests_of(self._cluster, self._request, self._asked.pods)
-        except GuestError as error:
+            return newcomers_of(self._cluster, self._request, self._asked.pods)
+        except NewcomerError as error:
             raise RebalanceError(str(error)) from None
 
-    def _guests_with_hope(self, guests: Guests) -> Guests:
+    def _newcomers_with_hope(self, newcomers: Newcomers) -> Newcomers:
         """Return the pods that need a place, without those that fit nowhere even with all others out of the way."""
-        alone = tuple(each for each in guests.movers if not self._is_of_gang(each.fresh))
-        self._in_gangs = len(guests.movers) - len(alone)
-        guests = guests._replace(movers=alone)
-        board = Board(self._cluster, self._movers, guests.movers, self._nodes, self._request, self._pace)
+        alone = tuple(each for each in newcomers.movers if not self._is_of_gang(each.fresh))
+        self._in_gangs = len(newcomers.movers) - len(alone)
+        newcomers = newcomers._replace(movers=alone)
+        board = Board(self._cluster, self._movers, newcomers.movers, self._nodes, self._request, self._pace)
 
-        def room_of(guest: Mover) -> Mask:
-            if guest.fresh.required_affinity_terms:
+        def room_of(newcomer: Mover) -> Mask:
+            if newcomer.fresh.required_affinity_terms:
                 return board.among  # it may need those who are out of the way
-            return board.room_of(guest)
+            return board.room_of(newcomer)
 
-        with self._pace.heeded(), board.lifted(board.movers if guests.movers else ()):
-            return guests.that_count(room_of)
+        with self._pace.heeded(), board.lifted(board.movers if newcomers.movers else ()):
+            return newcomers.that_count(room_of)
 
     def _is_of_gang(self, pod: PodInfo) -> bool:
         return declared_gang(self._cluster, pod.pod) is not None
@@ -202,11 +202,11 @@ class Rebalancing:
         cluster.settle(watch=self._pace.watch)
         self._asked = expanded(cluster, self._request, self._templates)
         cluster.create(self._asked.objects)
-        guests = self._named_guests()
-        places = self._places_now(guests) if self._request.goal in PLACING else None
+        newcomers = self._named_newcomers()
+        places = self._places_now(newcomers) if self._request.goal in PLACING else None
         if places is None:
             cluster.keep()
-            return self._searched(guests)
+            return self._searched(newcomers)
         rules = Rules(cluster.core, running_uids(cluster), self._pace)
         requests = usual_requests(cluster.core.cache.table, self._without_place())
         with self._pace.heeded():
@@ -222,11 +222,11 @@ class Rebalancing:
             before=balance,
             after=balance,
             shapes=places,
-            fits_now=self._times(guests),
+            fits_now=self._times(newcomers),
             notes=told,
         )
 
-    def _places_now(self, guests: Guests) -> tuple[PlacedPod, ...] | None:
+    def _places_now(self, newcomers: Newcomers) -> tuple[PlacedPod, ...] | None:
         """Return where the scheduler would put what is wanted; None where not all of it has a place without moves.
 
         Pods that were pending before have been tried, so that what they could take is taken.
@@ -234,29 +234,31 @@ class Rebalancing:
         cluster = self._cluster
         cluster.begin()
         preempted = len(cluster.evictions)
-        for guest in guests.movers:
-            if guest.is_new:
-                cluster.put(guest.fresh.pod)
+        for newcomer in newcomers.movers:
+            if newcomer.is_new:
+                cluster.put(newcomer.fresh.pod)
         cluster.settle(watch=self._pace.watch)
         nodes = {
-            key: cluster.objects["Pod", key].spec.node_name for key in guests.wanted if ("Pod", key) in cluster.objects
+            key: cluster.objects["Pod", key].spec.node_name
+            for key in newcomers.wanted
+            if ("Pod", key) in cluster.objects
         }
-        fits = len(nodes) == len(guests.wanted) and all(nodes.values()) and len(cluster.evictions) == preempted
+        fits = len(nodes) == len(newcomers.wanted) and all(nodes.values()) and len(cluster.evictions) == preempted
         cluster.undo()
         return tuple(PlacedPod(*each) for each in nodes.items()) if fits else None
 
-    def _times(self, guests: Guests) -> int | None:
+    def _times(self, newcomers: Newcomers) -> int | None:
         """Return how often what is wanted fits into the cluster as it was given, where that is a single pod."""
-        if len(guests.wanted) != 1 or not (guests.movers and guests.movers[-1].is_new):
+        if len(newcomers.wanted) != 1 or not (newcomers.movers and newcomers.movers[-1].is_new):
             return None
-        shape = AskedShape(guests.movers[-1].fresh.pod, 1, dict(self._templates))
+        shape = AskedShape(newcomers.movers[-1].fresh.pod, 1, dict(self._templates))
         return capacity(self._cluster, [shape], at_most=COUNTED_AT_MOST).fits or None
 
-    def _searched(self, guests: Guests) -> RebalancePlan:
+    def _searched(self, newcomers: Newcomers) -> RebalancePlan:
         """Search, prove, and search again while the scheduler does not follow."""
         self._movers = self._find_movers()
         self._rules = Rules(self._cluster.core, running_uids(self._cluster), self._pace)
-        self._guests = self._guests_with_hope(guests)
+        self._newcomers = self._newcomers_with_hope(newcomers)
         # The same for before and after: a pod that gets room by the plan asks for it before, too.
         requests = usual_requests(self._cluster.core.cache.table, self._without_place())
         with self._pace.heeded():
@@ -268,7 +270,7 @@ class Rebalancing:
         for attempt in range(TRIES):
             self._pace.watch.begin("looking for moves")
             board, goal = self._board(banned.keys())
-            if not self._movers and not any(guest.is_new for guest in self._guests.movers):
+            if not self._movers and not any(newcomer.is_new for newcomer in self._newcomers.movers):
                 found = Found((), "greedy", proven_best=True)  # the scheduler has placed what fits
             elif not (attempt and self._pace.is_stopped):  # else what was found is left to be proven, as far as it goes
                 found = self._search(board, goal, found.moves)
@@ -318,10 +320,10 @@ class Rebalancing:
         cluster = self._cluster
         pending = pending_keys(cluster)
         waiting = [cluster.core.intake.info(cluster.objects["Pod", key]) for key in pending]
-        return waiting + [guest.fresh for guest in self._guests.movers if guest.key not in pending]
+        return waiting + [newcomer.fresh for newcomer in self._newcomers.movers if newcomer.key not in pending]
 
     def _board(self, banned: Iterable[tuple[str, str]]) -> tuple[Board, Goal]:
-        board = Board(self._cluster, self._movers, self._guests.movers, self._nodes, self._request, self._pace)
+        board = Board(self._cluster, self._movers, self._newcomers.movers, self._nodes, self._request, self._pace)
         board.banned.update(banned)
         board.rules = self._rules
         goals: dict[str, Callable[[], Goal]] = {
@@ -329,7 +331,7 @@ class Rebalancing:
             "even-out": lambda: EvenOut(board),
             "repair-spread": lambda: RepairRules(self._rules),
         }
-        place = partial(PlaceGuests, self._guests.wanted)
+        place = partial(PlaceNewcomers, self._newcomers.wanted)
         return board, goals.get(self._request.goal, place)()
 
     def _kept_in_use(self) -> frozenset[str]:
@@ -354,7 +356,7 @@ class Rebalancing:
     def _optimized(self, board: Board, goal: Goal, moves: Sequence[Move], greedy: Greedy) -> Found:
         """Have CP-SAT look for better moves than the greedy search has found, where that is wanted and possible."""
         method = self._request.method
-        if method == "greedy" or not isinstance(goal, EmptyNodes | PlaceGuests):
+        if method == "greedy" or not isinstance(goal, EmptyNodes | PlaceNewcomers):
             return Found(tuple(moves), "greedy")
         try:
             best = optimize(board, goal, moves, greedy.broken, greedy.breaks_nothing, self._seed)
@@ -382,12 +384,12 @@ class Rebalancing:
         """Make the moves, all in one trial. With `cuts` a refused move is left out instead of raised."""
         self._cluster.settle()  # pods to be created come first, and the scheduler places what it can
         prover = Prover(self._cluster, self._movers, self._request.max_cordons + len(emptied))
-        for_guests = list(dict.fromkeys(node for _, origin, node in moves if not origin))
+        for_newcomers = list(dict.fromkeys(node for _, origin, node in moves if not origin))
         for name in emptied if moves else ():
             prover.hold(name, "is to be empty")
-        for name in for_guests if any(origin for _, origin, _ in moves) else ():
+        for name in for_newcomers if any(origin for _, origin, _ in moves) else ():
             prover.hold(name, "room is made here")
-        guests = {guest.key: guest for guest in self._guests.movers}
+        newcomers = {newcomer.key: newcomer for newcomer in self._newcomers.movers}
         after_stop, self._left_out = 0, []
         for move in moves:
             after_stop += self._pace.is_stopped
@@ -398,7 +400,7 @@ class Rebalancing:
                 if move[1]:
                     prover.move(move, self._reasons.get(move[0], ""))
                 else:
-                    prover.place(move, self._guests.like(guests[move[0]]))
+                    prover.place(move, self._newcomers.like(newcomers[move[0]]))
             except RefusedMove:
                 if not (cuts or after_stop):
                     raise
@@ -410,15 +412,15 @@ class Rebalancing:
 
     def _shapes(self, prover: Prover) -> tuple[PlacedPod, ...]:
         pods = prover.cluster.pods
-        wanted = self._guests.wanted
+        wanted = self._newcomers.wanted
         return tuple(PlacedPod(key, pods[key].spec.node_name or None if key in pods else None) for key in wanted)
 
     def _taken_first(self, prover: Prover) -> tuple[TakenFirst, ...]:
         pods = prover.cluster.pods
         found: dict[str, list[bool]] = {}
-        for guest in self._guests.movers:
-            if not guest.is_wanted:
-                found.setdefault(guest.workload, []).append(bool(pods[guest.key].spec.node_name))
+        for newcomer in self._newcomers.movers:
+            if not newcomer.is_wanted:
+                found.setdefault(newcomer.workload, []).append(bool(pods[newcomer.key].spec.node_name))
         return tuple(TakenFirst(workload, len(placed), sum(placed)) for workload, placed in found.items())
 
     # -- words -------------------------------------------------------------------------------------------------------
@@ -426,8 +428,8 @@ class Rebalancing:
     def _reasons_of(self, board: Board, goal: Goal, moves: Sequence[Move], emptied: Sequence[str]) -> dict[str, str]:
         """Why each pod is moved."""
         ends = {key: node for key, _, node in moves}
-        guest_on = {node: key for key, origin, node in reversed(moves) if not origin}
-        some_guest = next(iter(reversed(guest_on.values())), "")
+        newcomer_on = {node: key for key, origin, node in reversed(moves) if not origin}
+        some_newcomer = next(iter(reversed(newcomer_on.values())), "")
         found = {}
         for key, origin, _ in moves:
             if not origin:
@@ -442,8 +444,8 @@ class Rebalancing:
             elif isinstance(goal, EvenOut):
                 found[key] = f"{origin} is fuller than others"
             else:
-                guest = guest_on.get(board.movers[key].origin, some_guest)
-                found[key] = f"makes room for {guest}" if guest else "makes room"
+                newcomer = newcomer_on.get(board.movers[key].origin, some_newcomer)
+                found[key] = f"makes room for {newcomer}" if newcomer else "makes room"
         return found
 
     def _broken_rule(self, board: Board, key: str) -> str:

@@ -1,8 +1,8 @@
-"""Which pods need a place, and which others the scheduler tries before them.
+"""Newcomers: the pods that need a place, and the others that the scheduler would try before them.
 
-A plan makes room for the pods that it was asked about, but the scheduler fills room with whatever waits: pods that are
-pending already are tried before those that are yet to be created, and of them the more important ones first. So they
-all are guests of the board, in that order, and no guest gets room that one before it would take (`Board.fits`).
+A plan makes room for the pods that it was asked about, but the scheduler gives room to whatever waits for it: pods that
+are pending come before pods that have yet to be created, and among them the more important ones come first. All of them
+are newcomers to the board, in that order, and no newcomer gets room that an earlier one would take (`Board.fits`).
 """
 
 from collections import Counter
@@ -26,32 +26,31 @@ from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.workloads import REPLICATED, Expansion, WorkloadManifest, expand
 
 MOST = 20
-"""So many pods are looked after at once."""
+"""The most newcomers that one plan considers."""
 
 
-class GuestError(ValueError):
-    """Pods that nobody could make room for; the message says why."""
+class NewcomerError(ValueError):
+    """No room can be made for these pods; the message says why."""
 
 
-class Guests(NamedTuple):
-    """The pods without a node that count."""
+class Newcomers(NamedTuple):
+    """The pods without a node that a plan has to consider."""
 
     movers: tuple[Mover, ...] = ()
     """In the order in which the scheduler tries them."""
     wanted: tuple[str, ...] = ()
     """The pods that the request is about, by `namespace/name`; some of them may run already."""
     passed_over: int = 0
-    """How many more there are than are looked after."""
+    """How many more there are than the plan considers."""
 
-    def like(self, guest: Mover) -> tuple[Mover, ...]:
-        """Return one of the guests and those like it."""
-        return tuple(each for each in self.movers if each.is_like(guest))
+    def like(self, newcomer: Mover) -> tuple[Mover, ...]:
+        """Return a newcomer and all that are like it."""
+        return tuple(each for each in self.movers if each.is_like(newcomer))
 
-    def that_count(self, room_of: Callable[[Mover], Mask]) -> "Guests":
-        """Return the wanted guests that could get a place at all, with those that could take it before them.
+    def that_count(self, room_of: Callable[[Mover], Mask]) -> "Newcomers":
+        """Return the wanted newcomers that have any hope of a place, with those that could take it before them.
 
-        `room_of` gives the nodes where a guest would fit with all others out of the way. No more guests are returned
-        than can be looked after.
+        `room_of` gives the nodes where a newcomer would fit with all movers out of the way. Returns at most `MOST`.
         """
         rooms: dict[int, Mask] = {}
         for mover in self.movers:
@@ -60,13 +59,13 @@ class Guests(NamedTuple):
         shared = [rooms[id(mover.fresh.shape)] for mover in self.movers if mover.is_wanted]
         room = np.logical_or.reduce(shared) if shared else np.zeros(0, dtype=np.bool_)
         found = [mover for mover in self.movers if (rooms[id(mover.fresh.shape)] & room).any()]
-        return Guests(tuple(found[:MOST]), self.wanted, max(len(found) - MOST, 0))
+        return Newcomers(tuple(found[:MOST]), self.wanted, max(len(found) - MOST, 0))
 
 
 def expanded(cluster: SimulatedCluster, request: RebalanceRequest, templates: Mapping[str, ClaimTemplate]) -> Expansion:
-    """Return what the manifests of a request come to beside what the cluster has of it. Raises `ManifestError`.
+    """Return the pods that the manifests of a request would add to those that the cluster has. Raises `ManifestError`.
 
-    Of a workload that the cluster has, those pods are among it that have no node yet.
+    Pods of these workloads that the cluster has but that have no node yet are included.
     """
     pods = list(cluster.of(Pod))
     made_by = [workload_of(pod, cluster.objects) if is_active(pod) else None for pod in pods]
@@ -90,27 +89,27 @@ def expanded(cluster: SimulatedCluster, request: RebalanceRequest, templates: Ma
     return msgspec.structs.replace(made, pods=(*waiting, *made.pods))
 
 
-def guests_of(cluster: SimulatedCluster, request: RebalanceRequest, named: Sequence[Pod]) -> Guests:
-    """Return the guests of a request; `named` are the pods of its manifests. Raises `GuestError`.
+def newcomers_of(cluster: SimulatedCluster, request: RebalanceRequest, named: Sequence[Pod]) -> Newcomers:
+    """Return the newcomers of a request; `named` are the pods of its manifests. Raises `NewcomerError`.
 
-    Without pods of its own, the request is about all that wait for room.
+    A request that names no pods is about all that are pending.
     """
     if request.goal not in PLACING:
-        return Guests()
+        return Newcomers()
     pending = [mover_of(cluster.core, pod, controller_of(pod)) for pod in _waiting(cluster)]
     gate = AdmissionGate(cluster.admission)
     asked = [_known(cluster, gate, pod) for pod in (*request.pods, *named)]
     if request.manifests and not asked:
-        raise GuestError("-f: no pod is to be made that the cluster does not run already")
+        raise NewcomerError("-f: no pod is to be made that the cluster does not run already")
     new = [mover_of(cluster.core, pod, controller_of(pod)) for pod in asked if ("Pod", pod.key) not in cluster.objects]
     wanted = dict.fromkeys([pod.key for pod in asked] or [mover.key for mover in pending])
     movers = [mover._replace(is_wanted=mover.key in wanted) for mover in pending]
     movers += [mover._replace(is_new=True) for mover in new]
-    return Guests(tuple(movers), tuple(wanted))
+    return Newcomers(tuple(movers), tuple(wanted))
 
 
 def _waiting(cluster: SimulatedCluster) -> Iterable[Pod]:
-    """Return the pods that wait for room, in the order of the queue: importance counts, then age."""
+    """Return the pods that wait for room, in the order of the queue: by priority, then by age."""
     found = []
     for pod in cluster.of(Pod):
         profile = cluster.core.profiles.get(pod.spec.scheduler_name)
@@ -120,12 +119,12 @@ def _waiting(cluster: SimulatedCluster) -> Iterable[Pod]:
 
 
 def _known(cluster: SimulatedCluster, gate: AdmissionGate, pod: Pod) -> Pod:
-    """Return a pod as the cluster has it, or as it would be admitted."""
+    """Return a pod as the cluster has it, or as admission would let it in."""
     found: Pod | None = cluster.objects.get(("Pod", pod.key))
     if found is None:
         found, why = gate.let_in(pod)
         if why:
-            raise GuestError(f"-f: the API server refuses pod {pod.key}: {why}")
+            raise NewcomerError(f"-f: the API server refuses pod {pod.key}: {why}")
     if found.spec.scheduler_name not in cluster.core.profiles:
-        raise GuestError(f"pod {pod.key} is for the scheduler {found.spec.scheduler_name}, which is another")
+        raise NewcomerError(f"pod {pod.key} is for the scheduler {found.spec.scheduler_name}, which is another")
     return found
