@@ -146,7 +146,7 @@ class Reflector:
         self.lists = 0
         """How many lists were read in full."""
         self.comparisons = 0
-        """How often the mirror was compared with the server (`berth.kube.comparison`)."""
+        """How often the mirror was compared with the server (`berth.kube.watch_check`)."""
         self.repairs = 0
         """How often that found that the watch had lost something."""
         self._pending: list[Change] = []

@@ -21,7 +21,7 @@ from berth.api.web import WebResource
 from berth.config.feature_gates import FeatureGates
 from berth.core.intake import ObjectEvent
 from berth.kube.changes import Added, Change, Custom, Deleted, Modified
-from berth.kube.comparison import Comparison
+from berth.kube.watch_check import WatchCheck
 from berth.kube.informers import InformerSet
 from berth.kube.reflector import Reflector, Sink
 from berth.kube.transport import Transport
@@ -76,7 +76,7 @@ class WatchedResources:
     """Informers for all kinds; `run` is a task of its own."""
 
     __slots__ = (
-        "_comparison", "_custom", "_held", "_informers", "_report", "_sink", "_sleep", "_staged", "_web", "has_started",
+        "_watch_check", "_custom", "_held", "_informers", "_report", "_sink", "_sleep", "_staged", "_web", "has_started",
     )  # fmt: skip
 
     def __init__(
@@ -107,7 +107,7 @@ class WatchedResources:
             transport, report=report, rng=rng, clock=clock, sleep=sleep, on_settled=self._release
         )
         self._web = WebDocuments(web, sink, report, sleep)
-        self._comparison = Comparison(self.reflectors, report, rng, sleep)
+        self._watch_check = WatchCheck(self.reflectors, report, rng, sleep)
         self._held = HeldPods(self._unsettled_kinds, holds_extended=gates.enabled("DRAExtendedResource"))
         optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
         for kind in (*REQUIRED_KINDS, *optional):
@@ -141,7 +141,7 @@ class WatchedResources:
         """Follow until cancelled; raises only bugs."""
         tasks = [
             asyncio.create_task(self._informers.run(), name="informers"),
-            asyncio.create_task(self._comparison.run(), name="comparison"),
+            asyncio.create_task(self._watch_check.run(), name="watch check"),
             asyncio.create_task(self._web.run(), name="web documents"),
         ]
         try:

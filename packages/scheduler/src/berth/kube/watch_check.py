@@ -1,10 +1,10 @@
-"""Finds what a watch has lost: every few minutes, what informers know is compared with what the API server has.
+"""Finds changes that a watch has lost: every few minutes, what the informers know is compared with the API server.
 
 A watch that drops an event goes on as if nothing were wrong, so nothing else would ever notice. The comparison is
 cheap: one kind at a time, in pages, metadata only, of which the uid and the resourceVersion are looked at. Informer and
-server are never at the same version, so one look proves nothing. A difference is real where a second look, after longer
-than any watch lags behind, finds both sides exactly as the first one did: neither was ahead of the other. The informer
-then lists again, which repairs it.
+server are never at the same version, so one look proves nothing. A difference is real if a second look, later than any
+watch lags behind, finds both sides exactly as they were: neither was ahead of the other. The informer then lists again,
+which repairs it.
 
 A comparison without such a difference also shows that the informer was up to date when it began.
 """
@@ -31,7 +31,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Version(NamedTuple):
-    """Which object it is, and in which state; both empty for none."""
+    """An object and the state it is in; both empty where there is no object."""
 
     uid: str = ""
     resource_version: str = ""
@@ -45,8 +45,8 @@ class Difference(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Comparison:
-    """Compares informers with their server, one after the other, for ever."""
+class WatchCheck:
+    """Compares the informers with the API server, one after the other, until cancelled."""
 
     _reflectors: Callable[[], Iterable[Reflector]]
     """Those of the moment."""
@@ -86,7 +86,7 @@ class Comparison:
         reflector.repair(f"the watch has lost {len(lost)} changes, of {example} for one")
 
     async def _lost(self, reflector: Reflector) -> set[Key]:
-        """Return the objects that differ for good."""
+        """Return the objects that still differ when looked at again."""
         first = await self._differences(reflector)
         if not first:
             return set()
@@ -97,10 +97,10 @@ class Comparison:
         return {key for key, difference in first.items() if second.get(key) == difference}
 
     async def _differences(self, reflector: Reflector) -> dict[Key, Difference]:
-        """Return the objects that informer and server know in different states, page by page."""
+        """Return the objects whose state differs between informer and server, read page by page."""
         found: dict[Key, Difference] = {}
         mirror, token = reflector.mirror, ""
-        # An object that is known now and not in a list made later is gone; one that comes meanwhile proves nothing.
+        # An object that is known now and missing from a later list is gone; one that arrives meanwhile proves nothing.
         unseen = {*mirror.objects, *mirror.invalid}
         while True:
             page = await reflector.metadata_page(token)
@@ -122,7 +122,7 @@ class Comparison:
 
 
 def version_of(reflector: Reflector, key: Key) -> Version:
-    """Return the state in which an informer knows an object."""
+    """Return the state of an object as an informer knows it."""
     mirror = reflector.mirror
     if (invalid := mirror.invalid.get(key)) is not None:
         return Version(invalid.uid, invalid.resource_version)

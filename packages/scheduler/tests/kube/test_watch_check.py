@@ -9,7 +9,7 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified
-from berth.kube.comparison import LAG_S, PERIOD_S, Comparison
+from berth.kube.watch_check import LAG_S, PERIOD_S, WatchCheck
 from berth.kube.reflector import Reflector
 from packages.scheduler.tests.kube.fakes import VirtualClock
 from tests.waiting import settle
@@ -78,7 +78,7 @@ class Case:
             report=lambda trouble: self.reports.append(str(trouble)),
             rng=random.Random(1), clock=self.clock, sleep=self.clock.sleep,
         )  # fmt: skip
-        self.comparison = Comparison(
+        self.check = WatchCheck(
             lambda: [self.reflector],
             lambda trouble: self.reports.append(str(trouble)),
             random.Random(1),
@@ -96,7 +96,7 @@ class Case:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def compare(self):
-        task = asyncio.create_task(self.comparison.compare(self.reflector))
+        task = asyncio.create_task(self.check.compare(self.reflector))
         self.tasks.append(task)
         for _ in range(20):
             await self.clock.advance(LAG_S / 5)
@@ -168,7 +168,7 @@ async def test_a_dropped_event_is_told_counted_and_repaired():
 async def test_what_lags_behind_is_left_alone():
     async with Case("a", "b") as case:
         events = [case.server.put("b"), case.server.delete("a"), case.server.put("c")]
-        task = asyncio.create_task(case.comparison.compare(case.reflector))
+        task = asyncio.create_task(case.check.compare(case.reflector))
         await case.clock.advance(LAG_S / 2)
         case.server.send(*events)
         await case.clock.advance(LAG_S)
@@ -179,7 +179,7 @@ async def test_what_lags_behind_is_left_alone():
 
 async def test_an_object_that_changes_all_the_time_is_no_difference():
     async with Case("a", "b") as case:
-        task = asyncio.create_task(case.comparison.compare(case.reflector))
+        task = asyncio.create_task(case.check.compare(case.reflector))
         while not task.done():
             late = case.server.put("b")
             await case.clock.advance(1)
@@ -195,7 +195,7 @@ async def test_an_informer_that_is_ahead_of_a_list_is_right():
         case.server.send(case.server.put("b"), case.server.put("c"))
         await settle()
         newest, case.server.nodes = case.server.nodes, old  # the list was made before the watch brought these
-        task = asyncio.create_task(case.comparison.compare(case.reflector))
+        task = asyncio.create_task(case.check.compare(case.reflector))
         await case.clock.advance(LAG_S / 2)
         case.server.nodes = newest
         await case.clock.advance(LAG_S)
@@ -235,7 +235,7 @@ async def test_it_shows_that_an_informer_is_current():
 
 async def test_each_kind_is_compared_every_few_minutes():
     async with Case("a") as case:
-        case.tasks.append(asyncio.create_task(case.comparison.run()))
+        case.tasks.append(asyncio.create_task(case.check.run()))
         await case.clock.advance(PERIOD_S * 10)
         assert 8 <= case.reflector.comparisons <= 12
         case.server.put("b")
