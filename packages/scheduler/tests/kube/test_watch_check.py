@@ -9,8 +9,8 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified
-from berth.kube.watch_check import LAG_S, PERIOD_S, WatchCheck
 from berth.kube.reflector import Reflector
+from berth.kube.watch_check import LAG_S, PERIOD_S, WatchCheck
 from packages.scheduler.tests.kube.fakes import VirtualClock
 from tests.waiting import settle
 

@@ -7,7 +7,7 @@ from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
 from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.capacity import LimitedBy, capacity
-from berth_workbench.planning.shapes import asked_by
+from berth_workbench.planning.requested_pods import requested_pods
 from berth_workbench.simulation.changes import ChangeError, parse_flag
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.workloads import ManifestError
@@ -58,7 +58,7 @@ def asked(objects, *manifests, **options):
     cluster = SimulatedCluster(
         [each.build() if hasattr(each, "build") else each for each in objects], config=options.pop("config", None)
     )
-    question = asked_by(documents(*manifests))
+    question = requested_pods(documents(*manifests))
     for obj in question.objects:
         cluster.put(obj)
     before, table = dict(cluster.objects), cluster.core.cache.table
@@ -233,12 +233,14 @@ def test_a_priority_class_that_is_not_there_is_refused():
 
 def test_what_makes_no_pods_or_one_on_each_node_is_refused():
     with pytest.raises(ChangeError, match="-f: nothing that makes pods"):
-        asked_by(documents({"kind": "Service", "metadata": {"name": "s"}}))
+        requested_pods(documents({"kind": "Service", "metadata": {"name": "s"}}))
     daemons = {**deployment(), "kind": "DaemonSet"}
     with pytest.raises(ChangeError, match="DaemonSet default/web: has one pod on each node"):
-        asked_by(documents(daemons))
+        requested_pods(documents(daemons))
     with pytest.raises(ManifestError, match=r"spec\.selector does not match"):
-        asked_by(documents({**deployment(), "spec": {**deployment()["spec"], "selector": {"matchLabels": {"x": "y"}}}}))
+        requested_pods(
+            documents({**deployment(), "spec": {**deployment()["spec"], "selector": {"matchLabels": {"x": "y"}}}})
+        )
 
 
 def test_changes_come_before_the_count_and_pending_pods_only_if_asked():

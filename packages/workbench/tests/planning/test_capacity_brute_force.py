@@ -7,7 +7,7 @@ import pytest
 
 from berth.core.questions import Trial
 from berth_workbench.planning.capacity import capacity
-from berth_workbench.planning.shapes import asked_by
+from berth_workbench.planning.requested_pods import requested_pods
 from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import Document
@@ -53,7 +53,7 @@ def test_columns_and_placing_one_by_one_give_the_same_answer():
     for seed in range(WORLDS):
         nodes, running, pod = question(seed)
         cluster = SimulatedCluster(snapshot_of(nodes, running).structs())
-        shapes = asked_by([document(pod)]).shapes
+        shapes = requested_pods([document(pod)]).shapes
         found = capacity(cluster, shapes)
         placed = capacity(cluster, shapes, by_placing=True)
         kinds.add(found.shapes[0].is_counted)
@@ -75,7 +75,7 @@ def test_every_placement_is_allowed_and_when_it_ends_no_node_is_left():
             continue
         tried += 1
         cluster = SimulatedCluster(snapshot_of(nodes, running).structs())
-        (shape,) = asked_by([document(pod)]).shapes
+        (shape,) = requested_pods([document(pod)]).shapes
         found = capacity(cluster, [shape])
         now = list(running)
         with Trial(cluster.core) as trial:

@@ -21,11 +21,11 @@ from berth.api.web import WebResource
 from berth.config.feature_gates import FeatureGates
 from berth.core.intake import ObjectEvent
 from berth.kube.changes import Added, Change, Custom, Deleted, Modified
-from berth.kube.watch_check import WatchCheck
 from berth.kube.informers import InformerSet
 from berth.kube.reflector import Reflector, Sink
 from berth.kube.transport import Transport
 from berth.kube.trouble import InformerTrouble, Report
+from berth.kube.watch_check import WatchCheck
 from berth.runtime.held_pods import HeldPods
 from berth.runtime.web_documents import WebDocuments
 
@@ -76,7 +76,16 @@ class WatchedResources:
     """Informers for all kinds; `run` is a task of its own."""
 
     __slots__ = (
-        "_watch_check", "_custom", "_held", "_informers", "_report", "_sink", "_sleep", "_staged", "_web", "has_started",
+        "_custom",
+        "_held",
+        "_informers",
+        "_report",
+        "_sink",
+        "_sleep",
+        "_staged",
+        "_watch_check",
+        "_web",
+        "has_started",
     )  # fmt: skip
 
     def __init__(

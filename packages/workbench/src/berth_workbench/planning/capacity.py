@@ -29,7 +29,7 @@ from berth.state.objects import key_of
 from berth.state.pod_groups import POD_GROUP
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.dynamic_admission import unasked
-from berth_workbench.planning.shapes import AskedShape, asked_by
+from berth_workbench.planning.requested_pods import RequestedShape, requested_pods
 from berth_workbench.simulation.admission import AdmissionGate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
@@ -137,7 +137,7 @@ def amount(number: float) -> str:
 
 def capacity(
     cluster: SimulatedCluster,
-    shapes: Sequence[AskedShape],
+    shapes: Sequence[RequestedShape],
     *,
     pool_label: str = "",
     at_most: int = AT_MOST,
@@ -199,20 +199,20 @@ def capacity_after(
     groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
     note_manifests(site, [WorkloadManifest(each, namespace) for each in given if each.kind in POD_MAKERS])
     refuse_awaited(site)
-    asked = asked_by(given, templates=site.templates, groups=groups, namespace=namespace, replicas=site.replicas)
+    asked = requested_pods(given, templates=site.templates, groups=groups, namespace=namespace, replicas=site.replicas)
     cluster.create(obj for obj in asked.objects if _name_of(obj) not in cluster.objects)
     found = capacity(cluster, asked.shapes, pool_label=pool_label, at_most=at_most, watch=watch)
     circles = tuple(f"{pod} {AGAIN_AND_AGAIN.format(by=by)}" for pod, by in cluster.circles)
     return msgspec.structs.replace(found, notes=(*found.notes, *circles, *unasked(situation, documents)))
 
 
-def _gang_size(cluster: SimulatedCluster, shape: AskedShape) -> int | None:
+def _gang_size(cluster: SimulatedCluster, shape: RequestedShape) -> int | None:
     """How many pods of a shape are placed together or not at all; None where each is placed by itself."""
     gang = declared_gang(cluster, shape.template)
     return None if gang is None or gang.kind != POD_GROUP else max(shape.per_set, gang.needed)
 
 
-def _notes(cluster: SimulatedCluster, shapes: Sequence[AskedShape]) -> Iterator[str]:
+def _notes(cluster: SimulatedCluster, shapes: Sequence[RequestedShape]) -> Iterator[str]:
     if cluster.leaves_out_extenders:
         yield f"{EXTENDERS_LEFT_OUT}, and may leave less room"
     yield from missing_resources(cluster, (shape.template for shape in shapes))
@@ -270,7 +270,7 @@ class _Asker:
         self._at_most = at_most
         self._watch = watch
 
-    def headroom(self, shape: AskedShape, *, by_placing: bool) -> ShapeHeadroom:
+    def headroom(self, shape: RequestedShape, *, by_placing: bool) -> ShapeHeadroom:
         """How many pods of one shape fit."""
         filled = None
         if not by_placing and not shape.has_own_claims:
@@ -302,7 +302,7 @@ class _Asker:
 
     # -- one by one --------------------------------------------------------------------------------------------------
 
-    def place_sets(self, shapes: Sequence[AskedShape], set_size: int | None = None) -> _Filled:
+    def place_sets(self, shapes: Sequence[RequestedShape], set_size: int | None = None) -> _Filled:
         """Place sets of pods until one does not fit; a `set_size` is that of the only shape, 1 for single pods."""
         table = self._core.cache.table
         taken_names = self._cluster.pods

@@ -14,7 +14,7 @@ from berth_workbench.planning.capacity import capacity
 from berth_workbench.planning.rebalance import optimizer
 from berth_workbench.planning.rebalance.proof import cordoned, uncordoned
 from berth_workbench.planning.rebalance.request import SOLVED, RebalanceRequest
-from berth_workbench.planning.shapes import AskedShape
+from berth_workbench.planning.requested_pods import RequestedShape
 from berth_workbench.simulation.cluster import BACKOFF_S, SimulatedCluster, pending_again
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.prices import Prices
@@ -181,7 +181,7 @@ def test_in_mixed_worlds_moves_come_out_as_told(seeds):
             assert not there & set(plan.emptied), story
             if plan.fits_now is not None:
                 site = Site.of(world.snapshot(), Setup(world.config, registry()))
-                shape = AskedShape(new, 1, {})
+                shape = RequestedShape(new, 1, {})
                 assert plan.fits_now == capacity(site.cluster, [shape], by_placing=True).fits, story
             if not plan.moves and all(each.node for each in plan.shapes) and goal == "free-shape":
                 cluster.put(new)

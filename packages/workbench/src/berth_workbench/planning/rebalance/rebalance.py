@@ -35,7 +35,7 @@ from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, Place
 from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, RefusedMove
 from berth_workbench.planning.rebalance.request import PLACING, SOLVED, Method, RebalanceRequest
-from berth_workbench.planning.shapes import AskedShape
+from berth_workbench.planning.requested_pods import RequestedShape
 from berth_workbench.simulation.budgets import follows_its_node
 from berth_workbench.simulation.claims import ClaimTemplate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
@@ -251,7 +251,7 @@ class Rebalancing:
         """Return how often what is wanted fits into the cluster as it was given, where that is a single pod."""
         if len(newcomers.wanted) != 1 or not (newcomers.movers and newcomers.movers[-1].is_new):
             return None
-        shape = AskedShape(newcomers.movers[-1].fresh.pod, 1, dict(self._templates))
+        shape = RequestedShape(newcomers.movers[-1].fresh.pod, 1, dict(self._templates))
         return capacity(self._cluster, [shape], at_most=COUNTED_AT_MOST).fits or None
 
     def _searched(self, newcomers: Newcomers) -> RebalancePlan:

@@ -1,4 +1,4 @@
-"""What capacity is asked about: pods of one kind, of which there may be as many as fit."""
+"""The pods that a question about room names by manifests: of each, as many as fit."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -22,8 +22,8 @@ NewPod = tuple[Pod, tuple[Struct, ...]]
 """A pod, and the claims that are made for it alone."""
 
 
-class AskedShape:
-    """Pods of one manifest: its template, and how many of them a set has."""
+class RequestedShape:
+    """The pods of one manifest: their template, and how many of them make a set."""
 
     __slots__ = ("_manifest", "_pod", "_templates", "name", "per_set")
 
@@ -37,7 +37,7 @@ class AskedShape:
 
     @property
     def template(self) -> Pod:
-        """A pod like all of them; admitted but for its priority."""
+        """A pod like all of them, admitted except for its priority."""
         if self._manifest is not None:
             return self._manifest.template
         assert self._pod is not None, "a shape is made of one of the two"
@@ -45,12 +45,12 @@ class AskedShape:
 
     @property
     def has_own_claims(self) -> bool:
-        """Say whether claims are made for each of the pods."""
+        """Whether each pod gets claims of its own."""
         makes = self._manifest is not None and self._manifest.has_claim_templates
         return makes or has_own_claims(self.template)
 
     def pods(self, taken: Iterable[str]) -> Iterator[NewPod]:
-        """Yield as many pods as are asked for, under names that are not `taken` (`namespace/name`)."""
+        """Yield pods for as long as the caller takes them, under names that are not `taken` (`namespace/name`)."""
         for pod, claims in self._plain(set(taken)):
             complete, own = made_claims(pod, self._templates)
             yield complete, (*claims, *own)
@@ -69,27 +69,27 @@ class AskedShape:
                 yield msgspec.structs.replace(pod, metadata=metadata), ()
 
 
-class AskedAbout(msgspec.Struct, frozen=True):
-    """What manifests ask about."""
+class RequestedPods(msgspec.Struct, frozen=True):
+    """The pods of some manifests, and what they need besides."""
 
-    shapes: tuple[AskedShape, ...]
+    shapes: tuple[RequestedShape, ...]
     objects: tuple[Struct, ...]
     """What has to be in the cluster for it: priority classes, claims, services and the like."""
     passed_over: tuple[str, ...]
 
 
-def asked_by(
+def requested_pods(
     documents: Iterable[Document],
     *,
     templates: dict[str, ClaimTemplate] | None = None,
     groups: Sequence[str] = (),
     namespace: str = "default",
     replicas: Mapping[tuple[str, str], int] | None = None,
-) -> AskedAbout:
-    """Return the shapes of manifests. `templates`, `groups` and `replicas` are as with `expand`.
+) -> RequestedPods:
+    """Return the pods of manifests. `templates`, `groups` and `replicas` are as in `expand`.
 
-    Where there are several, a set has as many pods of each workload as it has replicas, and one of each bare pod.
-    Raises `ManifestError`, `ChangeError`.
+    A set has as many pods of each workload as that has replicas, and one of each bare pod. Raises `ManifestError`,
+    `ChangeError`.
     """
     documents = list(documents)
     if not any(each.kind in (*POD_MAKERS, "Pod") for each in documents):
@@ -98,24 +98,24 @@ def asked_by(
         [each for each in documents if each.kind not in (*POD_MAKERS, "Pod")], templates=templates, namespace=namespace
     )
     known = {**(templates or {}), **others.templates}
-    shapes: list[AskedShape] = []
+    shapes: list[RequestedShape] = []
     objects = list(others.objects)
     for document in documents:
         if document.kind == "Pod":
-            shapes.append(AskedShape(_without_node(bare_pod(document, namespace)), 1, known))
+            shapes.append(RequestedShape(_without_node(bare_pod(document, namespace)), 1, known))
         elif document.kind in POD_MAKERS:
             workload = WorkloadManifest(document, namespace)
             if workload.replicas is None:
                 raise ChangeError(f"{workload.where}: has one pod on each node; `berth whatif` says where it fits")
             wanted = (replicas or {}).get((workload.kind, workload.key), workload.replicas)
-            shapes.append(AskedShape(workload, max(wanted, 1), known))
+            shapes.append(RequestedShape(workload, max(wanted, 1), known))
             objects += workload.objects()
     objects += missing_groups([shape.template for shape in shapes], objects, set(groups))
-    return AskedAbout(tuple(shapes), tuple(objects), others.passed_over)
+    return RequestedPods(tuple(shapes), tuple(objects), others.passed_over)
 
 
 def _without_node(pod: Pod) -> Pod:
-    """A pod that runs somewhere is asked about as one that is yet to be placed."""
+    """Return a pod without its node: one that already runs is asked about as one yet to be placed."""
     return Pod(
         metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=None, uid=f"Pod/{pod.key}"),
         spec=msgspec.structs.replace(pod.spec, node_name=""),
