@@ -21,7 +21,7 @@ from berth_workbench.planning.whatif import WhatIfRun
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.steps import Manifests
 from berth_workbench.snapshot.documents import Document
-from berth_workbench.snapshot.shapes import TAKEN
+from berth_workbench.snapshot.kept_fields import TAKEN
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.writer import taken_from_files
 from packages.cluster.tests.controllers import world as manifests

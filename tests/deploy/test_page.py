@@ -12,7 +12,7 @@ from berth_workbench.page.access import READ_PATH
 from berth_workbench.page.guard import SIGN_IN
 from berth_workbench.page.live import LiveSource
 from berth_workbench.page.source import SourceError
-from berth_workbench.snapshot.shapes import TAKEN
+from berth_workbench.snapshot.kept_fields import TAKEN
 from tests.deploy.chart import rendered
 from tests.deploy.manifests import one
 from tests.rbac import granted

@@ -21,7 +21,7 @@ from berth_cluster.restored import Restored, UnrestorableError, restore
 from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.store import Store
 from berth_workbench.snapshot.documents import read_documents
-from berth_workbench.snapshot.shapes import TAKEN, shape_of, trimmed
+from berth_workbench.snapshot.kept_fields import TAKEN, shape_of, trimmed
 from tests.fuzz.mutation import hostile
 from tests.paths import ROOT
 

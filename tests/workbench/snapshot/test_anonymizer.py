@@ -17,8 +17,8 @@ from berth_workbench.cases.cases import documents
 from berth_workbench.cases.decide import replay
 from berth_workbench.snapshot.anonymizer import anonymized
 from berth_workbench.snapshot.documents import NOT_READ, Document
+from berth_workbench.snapshot.kept_fields import OPAQUE, TAKEN, Each, Leaf, Values, shape_of
 from berth_workbench.snapshot.roles import INSIDE, PLAIN, ROLES, Role
-from berth_workbench.snapshot.shapes import OPAQUE, TAKEN, Each, Leaf, Values, shape_of
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.well_known import ANNOTATIONS
 from tests.conformance.records import cases

@@ -19,7 +19,7 @@ from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 from berth_workbench.snapshot.documents import SnapshotError
 from berth_workbench.snapshot.header import MAY_NOT, NOT_GIVEN, NOT_SERVED, Header, Missing
-from berth_workbench.snapshot.shapes import TAKEN
+from berth_workbench.snapshot.kept_fields import TAKEN
 from berth_workbench.snapshot.snapshot import Snapshot, read_cluster
 from berth_workbench.snapshot.writer import taken_from_cluster, taken_from_files, write_snapshot
 

@@ -4,7 +4,7 @@ import re
 
 import yaml
 
-from berth_workbench.snapshot.shapes import TAKEN
+from berth_workbench.snapshot.kept_fields import TAKEN
 from tests.paths import DOCS
 
 PAGE = DOCS / "snapshots.md"

@@ -23,7 +23,7 @@ from berth_workbench.simulation.steps import Manifests
 from berth_workbench.simulation.workloads import POD_MAKERS, WorkloadManifest
 from berth_workbench.snapshot.documents import Document, UnreadableObject
 from berth_workbench.snapshot.header import MAY_NOT
-from berth_workbench.snapshot.shapes import TAKEN
+from berth_workbench.snapshot.kept_fields import TAKEN
 from berth_workbench.snapshot.snapshot import Snapshot
 
 NOT_KNOWN = (

@@ -27,7 +27,7 @@ from berth.api.user_error import UserError
 from berth.state.objects import key_of
 from berth_workbench.simulation.quotas import QuotaKeeper, QuotaLedger, as_json
 from berth_workbench.snapshot.documents import Document, UnreadableObject
-from berth_workbench.snapshot.shapes import TAKEN
+from berth_workbench.snapshot.kept_fields import TAKEN
 from berth_workloads.admission import apply_runtime_class, being_terminated, complete_pod, pod_refusal
 from berth_workloads.amounts import amounts
 from berth_workloads.limit_ranges import in_one_line, limit_range_refusal, set_default_amounts

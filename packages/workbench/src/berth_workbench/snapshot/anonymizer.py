@@ -21,9 +21,9 @@ import msgspec
 from berth.api.untrusted import read_deep
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import Header
+from berth_workbench.snapshot.kept_fields import TAKEN, Each, Leaf, Shape, Values, is_kubernetes, shape_of
 from berth_workbench.snapshot.ordered_names import OrderedNames
 from berth_workbench.snapshot.roles import Role
-from berth_workbench.snapshot.shapes import TAKEN, Each, Leaf, Shape, Values, is_kubernetes, shape_of
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.well_known import (
     ANNOTATIONS,

@@ -25,7 +25,7 @@ from berth.kube.transport import Transport
 from berth.kube.wire import MalformedError, WireReader
 from berth_workbench.snapshot.documents import Document, parse_documents
 from berth_workbench.snapshot.header import FORMAT, MAY_NOT, NOT_GIVEN, NOT_SERVED, Header, Missing
-from berth_workbench.snapshot.shapes import MANIFESTS, TAKEN, shape_of, trimmed
+from berth_workbench.snapshot.kept_fields import MANIFESTS, TAKEN, shape_of, trimmed
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.snapshot.templates import lines_of
 from berth_workbench.snapshot.text import SnapshotError

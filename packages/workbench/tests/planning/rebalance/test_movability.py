@@ -9,7 +9,7 @@ from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.rebalance.rebalance import RebalanceError
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.snapshot.documents import Document, parse_documents
-from berth_workbench.snapshot.shapes import shape_of, trimmed
+from berth_workbench.snapshot.kept_fields import shape_of, trimmed
 from berth_workbench.snapshot.snapshot import Snapshot
 from packages.workbench.tests.asking import rebalance
 
