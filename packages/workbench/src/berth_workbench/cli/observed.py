@@ -75,8 +75,8 @@ def _measured(
     events: Sequence[str], report: AgreementReport, theirs: Setup, candidates: Mapping[str, SchedulerConfiguration]
 ) -> AgreementReport:
     """Add the measures of both for each candidate, as `berth compare` has them, each with placements of its own."""
-    from berth_workbench.comparison.comparison import compared
     from berth_workbench.comparison.run import run
+    from berth_workbench.comparison.two_configurations import compared
     from berth_workbench.traces.recorded import recorded_workload
 
     workload = recorded_workload(events)

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from berth.agreement.report import FigureCompared
-from berth_workbench.comparison.comparison import compared, compared_figure
 from berth_workbench.comparison.concessions import given_up
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.executors import Carry, Finished
@@ -29,6 +28,7 @@ from berth_workbench.comparison.loads import Load
 from berth_workbench.comparison.objectives import Objective, ObjectiveError
 from berth_workbench.comparison.settings import Point, SettingSpace, moved
 from berth_workbench.comparison.tasks import TaskDescription, TaskError, TaskResult
+from berth_workbench.comparison.two_configurations import compared, compared_figure
 from berth_workbench.simulation.measures import LOWER
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch

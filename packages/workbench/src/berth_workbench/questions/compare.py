@@ -8,9 +8,9 @@ import msgspec
 
 from berth.agreement.report import FigureCompared
 from berth.cycle.difference_kinds import DIFFERENCE_WORDS
-from berth_workbench.comparison.comparison import ConfigurationsCompared, compare
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import Load, notes_of
+from berth_workbench.comparison.two_configurations import ConfigurationsCompared, compare
 from berth_workbench.questions.question import NamedThings, Question
 from berth_workbench.showing.ask import HowAsked, NodePrices
 from berth_workbench.showing.figures import SHARES, in_words, shown_figure

@@ -13,11 +13,11 @@ from berth.config.types import ExtensionPoint
 from berth.core.builders import make_node, make_pod
 from berth.framework.setup import Setup
 from berth_workbench.comparison import comparison
-from berth_workbench.comparison.comparison import compare, compared
 from berth_workbench.comparison.configurations import ConfigurationSource, enabling
 from berth_workbench.comparison.decisions import decide
 from berth_workbench.comparison.loads import ClusterLoad, packed, unpacked
 from berth_workbench.comparison.run import run
+from berth_workbench.comparison.two_configurations import compare, compared
 from berth_workbench.simulation import processes
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.watch import WorkWatch
