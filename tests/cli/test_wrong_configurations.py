@@ -16,7 +16,7 @@ from berth.config.guests import DISTRIBUTION, GUESTS, not_there
 from berth.core.builders import make_node, make_pod
 from tests.guests import entry_points
 from tests.paths import ROOT
-from tests.workbench.replay.test_comparison import place_randomly
+from tests.workbench.replay.test_recording_comparison import place_randomly
 
 CLUSTER = ("--cluster", "cluster.yaml")
 COMMANDS = {

@@ -8,7 +8,7 @@ from berth.plugins.registry import in_tree_registry
 from berth.recording.calls import CallKind, CallOutcome, Note, RecordedCall
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import FORMAT, MAGIC, Packer, first_line, read_segments
-from berth_workbench.replay.comparison import RecordingComparer
+from berth_workbench.replay.recording_comparison import RecordingComparer
 from berth_workbench.replay.verification import verify
 from tests.workbench.replay.histories import Churn
 

@@ -17,7 +17,7 @@ from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
 from berth.recording.recorder import Recorder
 from berth.state.shards import shard_of
-from berth_workbench.replay.comparison import IN_A_GROUP, RecordingComparer
+from berth_workbench.replay.recording_comparison import IN_A_GROUP, RecordingComparer
 from berth_workbench.replay.verification import verify
 from packages.scheduler.tests.extender.support import FakeExtenders, configured, keeping, listed
 from packages.scheduler.tests.groups.support import PREEMPTING

@@ -6,8 +6,8 @@ import pytest
 
 from berth.recording.file_format import FRAME, first_line, read_segments
 from berth_workbench.replay.anonymizer import anonymize
-from berth_workbench.replay.comparison import RecordingComparer
 from berth_workbench.replay.export import everything, export, last_events
+from berth_workbench.replay.recording_comparison import RecordingComparer
 from tests.workbench.replay.histories import REGISTRY, Churn, RecordedLife
 
 

@@ -9,9 +9,9 @@ from berth.plugins.registry import in_tree_registry
 from berth.recording.calls import Note
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
-from berth_workbench.replay.comparison import RecordingComparer
 from berth_workbench.replay.export import MARGIN, Span, around_pod, everything, export, last_events
 from berth_workbench.replay.recorded_test import CheckedDecision, checked, decisions_now, source_of_test
+from berth_workbench.replay.recording_comparison import RecordingComparer
 from berth_workbench.replay.verification import verify
 from tests.workbench.replay.histories import REGISTRY, Churn, RecordedLife
 

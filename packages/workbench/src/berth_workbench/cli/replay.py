@@ -22,8 +22,8 @@ from berth_workbench.cli.progress import EndedEarly, Work, found_by_then, workin
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
     from berth.recording.file_format import Segment, SegmentHeader
-    from berth_workbench.replay.comparison import ConfigOf, DecisionChange, RecordingComparison
     from berth_workbench.replay.export import Exported
+    from berth_workbench.replay.recording_comparison import ConfigOf, DecisionChange, RecordingComparison
     from berth_workbench.replay.verification import Verification
 
 SHOWN = 10
@@ -154,7 +154,7 @@ def _replay(
 ) -> "tuple[Verification | None, RecordingComparison | None]":
     """Replay bit for bit where nothing is changed, and compare decisions where that does not tell everything."""
     from berth.decisions.side_by_side import SUCCESSORS
-    from berth_workbench.replay.comparison import RecordingComparer
+    from berth_workbench.replay.recording_comparison import RecordingComparer
     from berth_workbench.replay.verification import verify
 
     verification = None

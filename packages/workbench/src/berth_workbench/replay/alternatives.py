@@ -8,7 +8,7 @@ from berth.config.load import default_config, legacy_default_config
 from berth.config.types import PluginRef, SchedulerConfiguration
 from berth.recording.configs import config_of
 from berth.recording.file_format import SegmentHeader
-from berth_workbench.replay.comparison import ConfigOf
+from berth_workbench.replay.recording_comparison import ConfigOf
 
 
 def this_config(config: SchedulerConfiguration) -> ConfigOf:

@@ -8,7 +8,7 @@ from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
-from berth_workbench.replay.comparison import RecordingComparer
+from berth_workbench.replay.recording_comparison import RecordingComparer
 
 MOST_CHECKED: Final = 1_000
 """A written test lists no more decisions than that."""

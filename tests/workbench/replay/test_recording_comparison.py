@@ -15,7 +15,7 @@ from berth.recording.configs import config_of
 from berth.recording.file_format import read_segments
 from berth.recording.recorder import Recorder
 from berth_workbench.replay.alternatives import of_generation, this_config, with_plugins
-from berth_workbench.replay.comparison import RecordingComparer
+from berth_workbench.replay.recording_comparison import RecordingComparer
 from berth_workbench.replay.verification import verify
 from tests.workbench.replay.histories import LIMIT, REGISTRY, Churn, RecordedLife, no_report
 
