@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from berth.cli import main
 from berth.cli.commands import Commands, tables
-from berth.config.guests import DISTRIBUTION, GUESTS, not_there
+from berth.config.missing_plugins import DISTRIBUTION, GUESTS, not_there
 from berth.core.builders import make_node, make_pod
 from tests.guests import entry_points
 from tests.paths import ROOT

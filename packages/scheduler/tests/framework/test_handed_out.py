@@ -22,6 +22,7 @@ from berth.framework.faces import shown
 from berth.framework.guard import guarded
 from berth.framework.interface import Narrowed, Placement, PodGroupAssignments, RowLoad
 from berth.framework.loader import contract
+from berth.framework.profile_view import ProfileView
 from berth.framework.promises import Dependency, Promises
 from berth.framework.readers import (
     CacheReader,
@@ -33,7 +34,6 @@ from berth.framework.readers import (
 )
 from berth.framework.status import Code, Status, unschedulable
 from berth.framework.waiting_pods import WaitingPod
-from berth.framework.what_if import ProfileView
 from berth.state.queued_pod import QueuedPod
 from berth.state.table import WritableNodeTable
 from berth.state.topology import RowCounts

@@ -13,7 +13,7 @@ from typing import Final
 
 from berth.config.errors import ConfigError
 from berth.config.feature_gates import FeatureGates
-from berth.config.guests import not_there
+from berth.config.missing_plugins import not_there
 from berth.config.types import MULTI_POINT, ExtensionPoint, PluginRef, Plugins, PluginSet
 
 Resolved = dict[ExtensionPoint, tuple[tuple[str, int], ...]]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from berth.config.defaults import Resolved
 from berth.config.errors import ConfigError, errors_in
-from berth.config.guests import not_there
+from berth.config.missing_plugins import not_there
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerConfiguration

@@ -18,8 +18,8 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.interface import FilterColumn, RowLoad
 from berth.framework.loaded import LoadedPlugin
+from berth.framework.profile_view import NominatedClaims
 from berth.framework.promises import NEVER_KEPT, Dependency
-from berth.framework.what_if import NominatedClaims
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 

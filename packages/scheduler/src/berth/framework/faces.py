@@ -25,6 +25,7 @@ from berth.framework.diagnosis import CountedRejections, Diagnosis, RejectedNode
 from berth.framework.evictions import Evictions
 from berth.framework.handle import Handle
 from berth.framework.interface import FeasibleNodes, Placement, PodGroupAssignments, RowLoad
+from berth.framework.profile_view import ProfileView
 from berth.framework.readers import (
     CacheReader,
     EvictionReader,
@@ -36,7 +37,6 @@ from berth.framework.readers import (
     WaitingPodsView,
 )
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
-from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
 from berth.state.change_log import ChangeLog
 from berth.state.image_index import ImageHolders, ImageIndex

@@ -12,6 +12,7 @@ from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
 from berth.framework.preemption import Preemption, VictimBasis, VictimCost, VictimRules
+from berth.framework.profile_view import ProfileView
 from berth.framework.readers import (
     CacheReader,
     EvictionReader,
@@ -21,7 +22,6 @@ from berth.framework.readers import (
     WaitingPodsView,
 )
 from berth.framework.waiting_pods import WaitingPods
-from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
 from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from berth.api.scheduling import PodGroup
 from berth.cycle.dispatcher import THROWN_IN
+from berth.cycle.groups.group_what_if import GroupWhatIf
 from berth.cycle.groups.trial import TrialTools
-from berth.cycle.groups.what_if import GroupWhatIf
 from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError, contained
 from berth.framework.effects import Steps

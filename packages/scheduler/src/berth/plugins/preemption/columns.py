@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.interface import RowLoad
+from berth.framework.profile_view import ColumnWhatIf, FiltersOverRows, ProfileView
 from berth.framework.status import Status
-from berth.framework.what_if import ColumnWhatIf, FiltersOverRows, ProfileView
 from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import NOT_STARTED, PRIORITY_SHIFT, cost
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, PLUGIN, DryRun

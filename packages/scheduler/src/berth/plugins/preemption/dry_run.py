@@ -13,8 +13,8 @@ from msgspec.structs import force_setattr
 from berth.api.read_only import ReadOnlyDict
 from berth.framework.cycle_state import CycleState
 from berth.framework.preemption import VictimCost, VictimRules, VictimSets
+from berth.framework.profile_view import ProfileView
 from berth.framework.status import Code, Status, error, is_success, unresolvable
-from berth.framework.what_if import ProfileView
 from berth.framework.work_budget import WorkBudget, steps_to_filter
 from berth.plugins.preemption.budgets import Budget, concerning, split_by_violation
 from berth.plugins.preemption.choice import Candidate, by_importance

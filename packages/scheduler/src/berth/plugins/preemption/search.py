@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.cycle_state import CycleState
+from berth.framework.profile_view import ColumnWhatIf, ProfileView
 from berth.framework.status import Status
-from berth.framework.what_if import ColumnWhatIf, ProfileView
 from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import Candidate, Shortlist, cheapest, cost
 from berth.plugins.preemption.columns import ColumnDryRun, Tried
