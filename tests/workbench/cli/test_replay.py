@@ -11,8 +11,8 @@ from berth.recording.errors import RecordingError
 from berth.recording.file_format import Packer, first_line, read_segments
 from berth_workbench.cli.replay import _at
 from tests.workbench.replay.histories import Churn
-from tests.workbench.replay.test_recording_comparison import place_randomly, two_scores
 from tests.workbench.replay.test_export import run_test
+from tests.workbench.replay.test_recording_comparison import place_randomly, two_scores
 
 
 @pytest.fixture
