@@ -33,7 +33,16 @@ class AlikeRun:
     """A run of alike pods, after one of them was decided in whole; made by `run_after`."""
 
     __slots__ = (
-        "_codes", "_memos", "_moving", "_pod", "_profile", "_ranking", "_seen", "_shares", "_slots", "_standing",
+        "_codes",
+        "_held_at_start",
+        "_memos",
+        "_moving",
+        "_pod",
+        "_profile",
+        "_ranking",
+        "_seen",
+        "_shares",
+        "_slots",
         "_state",
     )  # fmt: skip
 
@@ -60,11 +69,11 @@ class AlikeRun:
         self._codes = codes
         self._shares = shares
         self._moving = moving
-        self._standing = self._stands()
+        self._held_at_start = self._conditions()
         self._seen = self._memos.table.pod_log.position
 
-    def _stands(self) -> tuple[object, ...]:
-        """All that must be as it was, beside rows whose pods have changed."""
+    def _conditions(self) -> tuple[object, ...]:
+        """What must not change while the run lasts, apart from the rows on which pods have come or gone."""
         memos = self._memos
         table = memos.table
         return (
@@ -82,7 +91,7 @@ class AlikeRun:
 
     def best_rows(self, pod: PodInfo) -> BestRows | None:
         """Return the rows that are best for one more pod that the run takes; None where that takes an attempt."""
-        if self._standing != self._stands() or pod.status.nominated_node_name:
+        if self._held_at_start != self._conditions() or pod.status.nominated_node_name:
             return None
         table = self._memos.table
         rows = table.pod_log.since(self._seen)
@@ -129,13 +138,12 @@ class AskedAgain(NamedTuple):
 class AskedTotals:
     """The totals of a run in which some plugins are asked about each pod.
 
-    `_lasting` are the shares of the columns that the run brings up to date, by row, `UNRANKED` where one of these keeps
-    the pod off. The invariant: while `_nodes` is there, its rows are those that are ranked in `_lasting` and that the
-    filters which are asked let pass, and `_standing` has, for these rows, `_lasting` with the shares of who is asked
-    seldom.
+    `_lasting` has, by row, the sum of the columns that the run keeps up to date, `UNRANKED` where one of them rejects
+    the pod. The invariant: while `_nodes` is set, its rows are those that `_lasting` ranks and that the filters asked
+    for each pod let pass, and `_subtotals` has for these rows `_lasting` plus the shares of the plugins in `seldom`.
     """
 
-    __slots__ = ("_asked", "_lasting", "_nodes", "_profile", "_rows", "_standing", "_state")
+    __slots__ = ("_asked", "_lasting", "_nodes", "_profile", "_rows", "_state", "_subtotals")
 
     def __init__(self, profile: Profile, state: CycleState, asked: AskedAgain, lasting: Int64) -> None:
         self._profile = profile
@@ -144,7 +152,7 @@ class AskedTotals:
         self._lasting = lasting
         self._nodes: FeasibleNodes | None = None
         self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
-        self._standing: Int64 = lasting
+        self._subtotals: Int64 = lasting
 
     def put(self, row: int, total: int) -> None:
         """Set what the columns that last give a row."""
@@ -153,7 +161,7 @@ class AskedTotals:
         if (before == UNRANKED) != (total == UNRANKED):
             self._nodes = None
         elif nodes is not None and nodes.mask.item(row):
-            self._standing[self._rows.searchsorted(row)] += total - before
+            self._subtotals[self._rows.searchsorted(row)] += total - before
 
     def best_rows(self, pod: PodInfo) -> BestRows | None:
         """Ask about a pod; return the rows that are best for it, ascending, or None where that takes an attempt."""
@@ -174,11 +182,11 @@ class AskedTotals:
                 return None
         if nodes is not self._nodes:
             self._rows = nodes.row_array()
-            standing = _with_shares(self._lasting[self._rows], asked.seldom, state, pod, nodes)
-            if standing is None:
+            subtotals = _with_shares(self._lasting[self._rows], asked.seldom, state, pod, nodes)
+            if subtotals is None:
                 return None
-            self._nodes, self._standing = nodes, standing
-        totals = _with_shares(self._standing, asked.scores, state, pod, nodes)
+            self._nodes, self._subtotals = nodes, subtotals
+        totals = _with_shares(self._subtotals, asked.scores, state, pod, nodes)
         if totals is None:
             return None
         highest = totals.item(totals.argmax())  # faster than max()

@@ -21,7 +21,7 @@ from berth.engine.preparation import Answer, Preparation, Promised
 from berth.engine.promise_check import PromiseCheck
 from berth.engine.rejections import Rejections
 from berth.engine.scores import Scored, ScorePlan, run_score
-from berth.engine.sums import Standing, Sums
+from berth.engine.sums import MaskSource, Sums
 from berth.engine.verdicts import FilterPlan, Mask, Verdicts, call_filter, run_filters
 from berth.engine.what_if import RowArray, WhatIf
 from berth.framework.blame import PluginBrokenError, ask, blamed, contained, described
@@ -507,10 +507,10 @@ class Profile:
         return None
 
     def run_score(
-        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, standing: Standing | None = None
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, mask_source: MaskSource | None = None
     ) -> Scored | Status:
-        """Score the feasible nodes; `standing` is that of the verdicts where they are what these left."""
-        found = self.runner.run("Score", self._scored, state, pod, nodes, standing)
+        """Score the feasible nodes; `mask_source` is that of the verdicts, if nothing has narrowed the nodes since."""
+        found = self.runner.run("Score", self._scored, state, pod, nodes, mask_source)
         self.runner.asked("Score", self.scorers, state.skip_score, times=nodes.count)
         if self.promise_check is not None:
             slots = self._score_plan(state, pod).slots
@@ -518,10 +518,10 @@ class Profile:
         return found
 
     def _scored(
-        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, standing: Standing | None
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, mask_source: MaskSource | None
     ) -> Scored | Status:
         plan = self._score_plan(state, pod)
-        return run_score(plan, self.memos, self.sums, state, pod, nodes, standing)
+        return run_score(plan, self.memos, self.sums, state, pod, nodes, mask_source)
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""

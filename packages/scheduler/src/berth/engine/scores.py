@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.node_kinds import NodeKinds
-from berth.engine.sums import UNRANKED, BestRows, Blocks, InDomains, Ranking, Standing, Sums, summed
+from berth.engine.sums import UNRANKED, BestRows, Blocks, InDomains, MaskSource, Ranking, Sums, summed
 from berth.framework.blame import PluginBrokenError, ask, contained, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, OverDomains, RowArray, Rows, Scores
@@ -602,19 +602,19 @@ class _DomainScores:
     Then the best rows are looked for among the domains' best ones, and no row is looked at that has not changed.
     """
 
-    __slots__ = ("asked", "over", "standing")
+    __slots__ = ("asked", "mask_source", "over")
 
-    def __init__(self, standing: Standing | None) -> None:
-        """`standing` says what the feasible rows are made of; without it nothing can be found by domain."""
-        self.standing = standing
-        self.over = None if standing is None else standing.domains
+    def __init__(self, mask_source: MaskSource | None) -> None:
+        """Without a `mask_source` nothing can be found by domain."""
+        self.mask_source = mask_source
+        self.over = None if mask_source is None else mask_source.domains
         """Some values over the domains, which name the topology; None as long as there are none."""
         self.asked: list[tuple[int, ScoreRunner, OverDomains]] = []
         """The places of the plugins' parts, and their raw scores."""
 
     def take(self, runner: ScoreRunner, state: CycleState, pod: PodInfo, place: int) -> bool:
         """Ask a plugin for the scores of whole domains; say whether it has given them, for the same topology."""
-        raw = None if self.standing is None else runner.over_domains(state, pod)
+        raw = None if self.mask_source is None else runner.over_domains(state, pod)
         if raw is None or (self.over is not None and raw.ids is not self.over.ids):
             return False
         self.over = raw
@@ -625,8 +625,8 @@ class _DomainScores:
         self, parts: list[_Part], blocks: Blocks | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
     ) -> InDomains | Status | None:
         """Fill in the parts of the plugins that were asked; return what is best, or None where that takes all rows."""
-        if blocks is not None and self.standing is not None:
-            codes = self.standing.domains
+        if blocks is not None and self.mask_source is not None:
+            codes = self.mask_source.domains
             domains = [domain for domain, count in enumerate(blocks.counts) if count]
             if codes is not None:
                 domains = [domain for domain in domains if not codes.values.item(domain)]
@@ -662,13 +662,13 @@ def run_score(
     state: CycleState,
     pod: PodInfo,
     nodes: FeasibleNodes,
-    standing: Standing | None,
+    mask_source: MaskSource | None,
 ) -> Scored | Status:
     """Score the feasible nodes with every plugin of the plan.
 
     Where the profile has none, every node gets 1; where all that it has skip the pod, 0.
 
-    `standing` says which kept mask (`Sums.passing`) the feasible nodes are made of, where they are made of one.
+    `mask_source` names the cached mask (`Sums.passing`) that the feasible nodes come from, if they come from one.
     """
 
     entries = iter(memos.refresh_set(plan.lasting, state, pod))
@@ -677,7 +677,7 @@ def run_score(
     summed: list[MemoEntry] = []
     weights: list[int] = []
     bits, worked_out = 0, False
-    in_domains = _DomainScores(standing if all_kept and memos.enabled else None)
+    in_domains = _DomainScores(mask_source if all_kept and memos.enabled else None)
     for bit, slot in enumerate(plan.slots):
         entry = None if slot.key is None else next(entries)
         if entry is None and in_domains.take(slot.runner, state, pod, len(parts)):
@@ -697,9 +697,9 @@ def run_score(
             bits |= 1 << bit
     if in_domains.over is not None:
         blocks = None
-        if standing is not None and summed and not worked_out:
-            key = plan.sum_key(bits, standing.key, in_domains.over.token)
-            blocks = sums.blocks(key, standing.mask, summed, weights, in_domains.over)
+        if mask_source is not None and summed and not worked_out:
+            key = plan.sum_key(bits, mask_source.key, in_domains.over.token)
+            blocks = sums.blocks(key, mask_source.mask, summed, weights, in_domains.over)
         ranking = in_domains.fill(parts, blocks, state, pod, nodes)
         if isinstance(ranking, Status):
             return ranking
@@ -710,8 +710,8 @@ def run_score(
         return Scored(nodes, parts, None, without_parts=plan.without_parts)
     # The feasible nodes are a kept mask, and every share is a kept column or one number. So the ranking is kept as
     # well, and a replica costs the rows that have changed.
-    if all_kept and standing is not None and standing.domains is None and not worked_out:
-        key = plan.sum_key(bits, standing.key)
+    if all_kept and mask_source is not None and mask_source.domains is None and not worked_out:
+        key = plan.sum_key(bits, mask_source.key)
         return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))
     totals = sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights)
     if all_kept or worked_out:

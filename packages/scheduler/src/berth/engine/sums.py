@@ -86,8 +86,8 @@ class Ranking:
         return best
 
 
-class Standing(NamedTuple):
-    """What the feasible rows are made of, where that is a kept mask, and whole domains taken off it at most."""
+class MaskSource(NamedTuple):
+    """Which cached mask, minus which domains, the feasible rows are."""
 
     key: MemoKey
     mask: Mask

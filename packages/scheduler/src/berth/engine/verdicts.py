@@ -19,7 +19,7 @@ from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, S
 from berth.engine.memo_entry import ColumnSnapshot, DomainEntry, DomainSnapshot, MemoEntry
 from berth.engine.node_kinds import NodeKinds
 from berth.engine.rejections import Rejections
-from berth.engine.sums import Standing, Sums
+from berth.engine.sums import MaskSource, Sums
 from berth.framework.blame import PluginBrokenError, contained, described, origin_of
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import CountedRejections, RejectedNodes
@@ -386,9 +386,9 @@ def run_filters(
     if sum_key is not None and searched is table.valid:
         found.kept_mask = kept_mask
         if mask is kept_mask:
-            found.standing = Standing(sum_key, kept_mask, None)
+            found.mask_source = MaskSource(sum_key, kept_mask, None)
         elif len(narrowed) == 1 and isinstance(narrowed[0], DomainEntry):
-            found.standing = Standing(sum_key, kept_mask, narrowed[0].over)
+            found.mask_source = MaskSource(sum_key, kept_mask, narrowed[0].over)
     if memos.enabled and found.sum_key is not None and not merges:
         # The key names plugins whose columns are kept, and no others: those reject nothing here, or the mask would be
         # another than the kept one. Which of them there are differs between plans that share the key.
@@ -445,7 +445,17 @@ class Findings(NamedTuple):
 class Verdicts:
     """What all Filter plugins say of all rows, for use within the cycle: its masks are the live ones."""
 
-    __slots__ = ("_merges", "by_plugin", "kept", "kept_mask", "overlay", "passing", "searched", "standing", "sum_key")
+    __slots__ = (
+        "_merges",
+        "by_plugin",
+        "kept",
+        "kept_mask",
+        "mask_source",
+        "overlay",
+        "passing",
+        "searched",
+        "sum_key",
+    )
 
     def __init__(
         self,
@@ -463,7 +473,7 @@ class Verdicts:
         """What rejects rows with nominated pods counted in. Filled in by the profile where there are such pods."""
         self.sum_key = sum_key
         """The key of the kept mask (`Sums.passing`) that `passing` is; None where it is not a kept one."""
-        self.standing: Standing | None = None
+        self.mask_source: MaskSource | None = None
         """How `passing` came about, where it is a kept mask, or one with whole domains taken off."""
         self.kept_mask: Mask | None = None
         """The rows that the plugins pass whose columns are kept, where all nodes were looked at; do not write to it."""
