@@ -32,7 +32,7 @@ SCHEDULERS_BESIDE = 8
 """How many schedulers of one user for one cluster find a file each without being told."""
 
 
-class Kept(NamedTuple):
+class OpenLog(NamedTuple):
     """A log, and the observer that fills it."""
 
     keeper: "LogKeeper"
@@ -92,7 +92,7 @@ def state_directory(cluster: str, environ: Mapping[str, str] = os.environ) -> Pa
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "berth" / name
 
 
-def open_log(options: DecisionLogOptions, default: Path, *, anew: bool = False) -> Kept | None:
+def open_log(options: DecisionLogOptions, default: Path, *, anew: bool = False) -> OpenLog | None:
     """Return the log that the options ask for, by default in this directory; None where it is off.
 
     With `anew` what is there is of a cluster that is gone, and is removed.
@@ -119,7 +119,7 @@ def open_log(options: DecisionLogOptions, default: Path, *, anew: bool = False) 
         )
     log = DecisionLog(storage, size if storage is not None else min(size, IN_MEMORY_BYTES))
     collector = DecisionCollector()
-    return Kept(LogKeeper(log, collector), collector)
+    return OpenLog(LogKeeper(log, collector), collector)
 
 
 def _files(file: str, default: Path) -> Any:

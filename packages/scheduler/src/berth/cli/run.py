@@ -25,7 +25,7 @@ import msgspec
 
 from berth.api.redaction import redact
 from berth.cli import print_version
-from berth.cli.decision_log_flags import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
+from berth.cli.decision_log_flags import DecisionLogOptions, OpenLog, decision_log_options, open_log, state_directory
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
 from berth.cli.recording_flags import RecordingOptions, recording_options, recording_to
 from berth.cli.reloading import follow_config, on_signal
@@ -87,7 +87,7 @@ class RunSettings(NamedTuple):
     tracing: "Tracing | None"
     build: "Build"
     """Makes the core, recorded if that is asked for."""
-    kept: Kept | None = None
+    kept: OpenLog | None = None
     """The decision log."""
     observing: "Observing | None" = None
     """How to look on, where nothing is to be scheduled."""

@@ -51,7 +51,7 @@ class AlikeRun:
         profile: Profile,
         pod: PodInfo,
         state: CycleState,
-        ranking: "Ranking | AskedTotals",
+        ranking: "Ranking | RunTotals",
         codes: list[MemoEntry],
         shares: list[tuple[MemoEntry, int]],
         moving: list[tuple[Any, RowForm, MemoEntry]],
@@ -103,7 +103,7 @@ class AlikeRun:
             total = sum([entry.column.item(row) * weight for entry, weight in self._shares]) if fits else UNRANKED
             ranking.put(row, total)
         self._seen = table.pod_log.position
-        if isinstance(ranking, AskedTotals):
+        if isinstance(ranking, RunTotals):
             return ranking.best_rows(pod)
         best = ranking.best_rows()
         return None if ranking.highest() == UNRANKED else best
@@ -124,7 +124,7 @@ class AlikeRun:
         return not any([entry.extra.any_out_of_range for entry, _ in self._shares])  # noqa: C419 (a list is faster)
 
 
-class AskedAgain(NamedTuple):
+class PerPodPlugins(NamedTuple):
     """Who is asked about each pod of a run, since what they say goes by more than single rows."""
 
     pre_filters: Sequence[PreFilterPlugin]
@@ -135,7 +135,7 @@ class AskedAgain(NamedTuple):
     """Whose scores are only to be normalized again where other nodes are feasible."""
 
 
-class AskedTotals:
+class RunTotals:
     """The totals of a run in which some plugins are asked about each pod.
 
     `_lasting` has, by row, the sum of the columns that the run keeps up to date, `UNRANKED` where one of them rejects
@@ -145,7 +145,7 @@ class AskedTotals:
 
     __slots__ = ("_asked", "_lasting", "_nodes", "_profile", "_rows", "_state", "_subtotals")
 
-    def __init__(self, profile: Profile, state: CycleState, asked: AskedAgain, lasting: Int64) -> None:
+    def __init__(self, profile: Profile, state: CycleState, asked: PerPodPlugins, lasting: Int64) -> None:
         self._profile = profile
         self._state = state
         self._asked = asked
@@ -254,7 +254,7 @@ def run_after(
     if plans is None or pre_filters is None or pre_scores is None:
         return None
     filter_plan, score_plan = plans
-    shares = scored.kept_shares(score_plan)
+    shares = scored.total_parts(score_plan)
     moving = _moving(filter_plan.set, score_plan.lasting)
     filters = [slot for slot in filter_plan.slots if slot.key is None]
     if shares is None or moving is None or not all(slot.runner.answers_by_column for slot in filters):
@@ -263,12 +263,12 @@ def run_after(
     preparing = {plugin.name for plugin in (*pre_filters, *pre_scores)}
     if any(runner.name in preparing for runner, _, _ in moving):
         return None
-    ranking: Ranking | AskedTotals | None = scored.kept_ranking
+    ranking: Ranking | RunTotals | None = scored.kept_ranking
     # Normalizing may look at the pod, of which a kept column's key does not tell.
     always, seldom = ([*shares.asked, *shares.seldom], []) if others else (shares.asked, shares.seldom)
-    asked = AskedAgain(pre_filters, filters, pre_scores, always, seldom)
+    asked = PerPodPlugins(pre_filters, filters, pre_scores, always, seldom)
     if any(asked):
-        ranking = AskedTotals(profile, state, asked, shares.total(kept_mask))
+        ranking = RunTotals(profile, state, asked, shares.total(kept_mask))
     codes = [entry for slot, entry in zip(filter_plan.slots, filter_plan.set.entries, strict=True) if slot.key]
     # A filter's column may have made room for a score's in the same attempt, and nobody brings it up to date any more.
     # What is dropped from here on ends the run.

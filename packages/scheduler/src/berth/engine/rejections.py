@@ -24,7 +24,7 @@ MAX_NUMBERS = 256
 """When this many codes have a number that no row has any more, all rows are looked at again."""
 
 
-class _Kept(Derived):
+class _RejectionNumbers(Derived):
     """The status that counts for each row, as a number; 0 where nothing rejects it.
 
     A number stands for a code of the plugin in one place of the profile. The invariant between two calls: `numbers` is
@@ -88,7 +88,7 @@ class Rejections:
 
     def __init__(self, memos: Memos) -> None:
         self._memos = memos
-        self._kept: Recent[MemoKey, _Kept] = Recent(MAX_SUMS)
+        self._kept: Recent[MemoKey, _RejectionNumbers] = Recent(MAX_SUMS)
 
     def by_first(self, key: MemoKey, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> CountedRejections:
         """Return what the first plugin that rejects it says of each node: the same object until any of that changes.
@@ -97,7 +97,7 @@ class Rejections:
         """
         table, kept = self._memos.table, self._kept.get(key)
         if kept is None:
-            kept = _Kept()
+            kept = _RejectionNumbers()
             self._kept.put(key, kept, key.size)
         stale = kept.stale_rows(self._memos, entries, len(kept.numbers))
         rows: Sequence[int] = stale or ()
@@ -122,7 +122,7 @@ class Rejections:
 
 
 def _numbers_of(
-    kept: _Kept, table: NodeTable, entries: Sequence[MemoEntry], rows: NDArray[np.intp]
+    kept: _RejectionNumbers, table: NodeTable, entries: Sequence[MemoEntry], rows: NDArray[np.intp]
 ) -> NDArray[np.int32]:
     """Return what counts for some rows."""
     numbers = np.zeros(len(rows), dtype=np.int32)
@@ -138,7 +138,7 @@ def _numbers_of(
     return numbers
 
 
-def _number_of(kept: _Kept, table: NodeTable, entries: Sequence[MemoEntry], row: int) -> int:
+def _number_of(kept: _RejectionNumbers, table: NodeTable, entries: Sequence[MemoEntry], row: int) -> int:
     """Return what counts for one row."""
     if table.valid.item(row):
         for place, entry in enumerate(entries):
@@ -148,7 +148,7 @@ def _number_of(kept: _Kept, table: NodeTable, entries: Sequence[MemoEntry], row:
     return 0
 
 
-def _statuses(kept: _Kept, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> dict[int, Status]:
+def _statuses(kept: _RejectionNumbers, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> dict[int, Status]:
     """Return what the numbers stand for that any row has, in the order in which `rejected_rows` yields statuses."""
     # By plugin and then by ascending code, as `verdicts._by_first` yields them: the order of the message depends on it.
     found = sorted((place, code, number) for (place, code), number in kept.number_of.items() if kept.counts[number])

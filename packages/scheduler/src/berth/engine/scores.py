@@ -211,10 +211,10 @@ class Scored(ScoreParts):
         """The totals ranked, where that is kept; None where they were worked out for this pod, or by domain."""
         return self._ranking if isinstance(self._ranking, Ranking) else None
 
-    def kept_shares(self, plan: "ScorePlan") -> "KeptShares | None":
+    def total_parts(self, plan: "ScorePlan") -> "TotalParts | None":
         """Return what the total is made of, but for those that give every node the same; None where somebody is asked
         node by node."""
-        found = KeptShares([], [], [])
+        found = TotalParts([], [], [])
         entries = iter(enumerate(plan.lasting.entries))
         moving = {place for place, _ in plan.lasting.moving}
         for slot, part in zip(plan.slots, self._parts[len(plan.constant) :], strict=False):
@@ -289,7 +289,7 @@ ScoreSource = tuple["ScoreRunner", MemoEntry | None]
 """Who scores, and the kept column of its raw scores, if there is one."""
 
 
-class KeptShares(NamedTuple):
+class TotalParts(NamedTuple):
     """What a total is made of, by what becomes of it when a pod is placed."""
 
     lasting: list[tuple[MemoEntry, int]]

@@ -392,11 +392,11 @@ def run_filters(
     if memos.enabled and found.sum_key is not None and not merges:
         # The key names plugins whose columns are kept, and no others: those reject nothing here, or the mask would be
         # another than the kept one. Which of them there are differs between plans that share the key.
-        found.kept = KeptRejections(rejections, found.sum_key, plan.lasting_plugins, lasting)
+        found.kept = RejectionsSource(rejections, found.sum_key, plan.lasting_plugins, lasting)
     return found
 
 
-class KeptRejections(NamedTuple):
+class RejectionsSource(NamedTuple):
     """Where it is kept what all kept columns together say of all nodes; no other says anything."""
 
     rejections: Rejections
@@ -477,7 +477,7 @@ class Verdicts:
         """How `passing` came about, where it is a kept mask, or one with whole domains taken off."""
         self.kept_mask: Mask | None = None
         """The rows that the plugins pass whose columns are kept, where all nodes were looked at; do not write to it."""
-        self.kept: KeptRejections | None = None
+        self.kept: RejectionsSource | None = None
         """Where what is said of all nodes is kept as a whole; None where it is not."""
         self._merges = merges
         self.passing = passing

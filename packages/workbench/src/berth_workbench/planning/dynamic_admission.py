@@ -197,7 +197,7 @@ class _Configuration(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-class _Asked(NamedTuple):
+class _AdmissionHook(NamedTuple):
     """A configuration of webhooks, or a policy with its bindings."""
 
     kind: str
@@ -216,7 +216,7 @@ class _Asked(NamedTuple):
         )
 
 
-def _asked_of(snapshot: Snapshot) -> Iterator[_Asked]:
+def _asked_of(snapshot: Snapshot) -> Iterator[_AdmissionHook]:
     """Yield those that are asked in a cluster, in the order of their kinds and names."""
     documents = sorted(snapshot.of(*DYNAMIC), key=lambda each: (DYNAMIC.index(each.kind), each.name))
     found = [(document.kind, document.name, _read(document)) for document in documents]
@@ -227,10 +227,10 @@ def _asked_of(snapshot: Snapshot) -> Iterator[_Asked]:
             bound_to.setdefault(policy, []).append(each.spec.match_resources)
     for kind, name, each in found:
         if kind in _WEBHOOKS:
-            yield _Asked(kind, name, _WEBHOOKS[kind], each.webhooks)
+            yield _AdmissionHook(kind, name, _WEBHOOKS[kind], each.webhooks)
         elif kind in _POLICIES:
             bound = tuple(bound_to.get((kind, name), ()))
-            yield _Asked(kind, name, _POLICIES[kind], (each.spec.match_constraints,), bound)
+            yield _AdmissionHook(kind, name, _POLICIES[kind], (each.spec.match_constraints,), bound)
 
 
 def _read(document: Document) -> _Configuration:

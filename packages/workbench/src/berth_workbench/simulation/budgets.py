@@ -45,7 +45,7 @@ ScaleOf = Callable[[Owner], int | None]
 """Says how many pods a controller is to have; None where that is not known."""
 
 
-class _Kept:
+class _CountedBudget:
     """A budget, and the pods that it selects."""
 
     __slots__ = ("budget", "healthy", "members", "owners", "selector")
@@ -122,7 +122,7 @@ class BudgetKeeper:
 
     def __init__(self, scale_of: ScaleOf) -> None:
         self._scale_of = scale_of
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _CountedBudget] = {}
         self._by_namespace: dict[str, list[str]] = {}
         self._matches: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[str, ...]] = {}
         self._dirty: dict[str, None] = {}
@@ -140,7 +140,7 @@ class BudgetKeeper:
             selector = compile_selector(budget.spec.selector)
         except SelectorError:
             selector = NOTHING
-        self._kept[key] = _Kept(budget, selector)
+        self._kept[key] = _CountedBudget(budget, selector)
         if known is None:
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(key)
         self._matches.clear()
@@ -241,7 +241,7 @@ class BudgetKeeper:
         """Return the status of a budget (`namespace/name`); `publish` must have been called after it came."""
         return self._kept[key].status(self._scale_of)
 
-    def _count(self, kept: _Kept, pod: Pod) -> None:
+    def _count(self, kept: _CountedBudget, pod: Pod) -> None:
         if is_active(pod):
             kept.note(pod.key, is_healthy(pod), owner_of(pod))
         else:
@@ -262,7 +262,7 @@ class BudgetKeeper:
         return found
 
 
-def _selects(kept: _Kept, pod: Pod) -> bool:
+def _selects(kept: _CountedBudget, pod: Pod) -> bool:
     return (
         kept.budget.metadata.namespace == pod.metadata.namespace
         and bool(pod.metadata.labels)

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from berth.api.recent import Recent
 from berth.plugins.volumes.node_rows import NodeRows
-from berth.plugins.volumes.volume_index import Asked, FreeVolumes, Offer
+from berth.plugins.volumes.volume_index import ClaimNeeds, FreeVolumes, Offer
 from berth.state.label_index import Mask
 
 KINDS_AT_MOST = 64
 """How many kinds of claims rows are kept for."""
 
 
-class _Kept:
+class _UsableGroups:
     """The invariant: `groups[row]` is how many of the groups in `counted` a row can use, as of an epoch of rows."""
 
     __slots__ = ("counted", "epoch", "groups", "position")
@@ -37,14 +37,14 @@ class FreeRows:
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: Recent[Hashable, _Kept] = Recent(KINDS_AT_MOST)
+        self._kept: Recent[Hashable, _UsableGroups] = Recent(KINDS_AT_MOST)
 
-    def without(self, asked: Asked, offer: Offer, nodes: NodeRows, capacity: int) -> Mask:
+    def without(self, asked: ClaimNeeds, offer: Offer, nodes: NodeRows, capacity: int) -> Mask:
         """Return the rows where there is no free volume for a claim of this kind, the caller's to write to."""
         kept = self._kept.get(asked)
         changed = None if kept is None else offer.changed_groups(kept.position)
         if kept is None or changed is None or kept.epoch != nodes.epoch or len(kept.groups) != capacity:
-            kept = _Kept(capacity, nodes.epoch)
+            kept = _UsableGroups(capacity, nodes.epoch)
             self._kept.put(asked, kept, capacity * kept.groups.itemsize)
             changed = offer.groups()
         for group in changed:
@@ -58,7 +58,7 @@ class FreeRows:
         without: Mask = left == 0
         return without
 
-    def _count(self, kept: _Kept, asked: Asked, group: FreeVolumes, nodes: NodeRows) -> None:
+    def _count(self, kept: _UsableGroups, asked: ClaimNeeds, group: FreeVolumes, nodes: NodeRows) -> None:
         has_some = asked.is_offered(group.traits) and bool(group.sized) and group.sized[-1] >= asked.least
         if has_some == (id(group) in kept.counted):
             return

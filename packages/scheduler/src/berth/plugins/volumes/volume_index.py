@@ -68,7 +68,7 @@ class _Place(NamedTuple):
     promised_to: str
 
 
-class Asked(NamedTuple):
+class ClaimNeeds(NamedTuple):
     """What a claim that selects no volumes by their labels asks for."""
 
     traits: Traits
@@ -180,13 +180,13 @@ class Offer:
         claim: PersistentVolumeClaim,
         promised: tuple[PersistentVolume, ...],
         groups: list[FreeGroups],
-        asked: Asked,
+        asked: ClaimNeeds,
         index: "VolumeIndex",
     ) -> None:
         self._objects = objects
         self._index = index
         self._least = asked.least
-        self.asked: Asked | None = asked if claim.spec.selector is None else None
+        self.asked: ClaimNeeds | None = asked if claim.spec.selector is None else None
         """What free volumes are found by; None where the claim selects among them by labels, too."""
         self._selector: Selector | None = None
         if claim.spec.selector is not None:
@@ -286,7 +286,7 @@ class VolumeIndex:
             claim.spec.volume_mode or FILESYSTEM,
             claim.spec.volume_attributes_class_name or "",
         )
-        asked = Asked(traits, (nano_value(requested(claim)), ""))
+        asked = ClaimNeeds(traits, (nano_value(requested(claim)), ""))
         groups = [
             found for offered, found in self._free.get(traits.class_name, {}).items() if asked.is_offered(offered)
         ]
