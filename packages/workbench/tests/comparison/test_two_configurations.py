@@ -12,7 +12,7 @@ from berth.cli import main
 from berth.config.types import ExtensionPoint
 from berth.core.builders import make_node, make_pod
 from berth.framework.setup import Setup
-from berth_workbench.comparison import comparison
+from berth_workbench.comparison import two_configurations
 from berth_workbench.comparison.configurations import ConfigurationSource, enabling
 from berth_workbench.comparison.decisions import decide
 from berth_workbench.comparison.loads import ClusterLoad, packed, unpacked
@@ -39,7 +39,7 @@ SPREAD = {
 def may_fork(request, monkeypatch):
     """Whether this process may be forked, whatever threads tests before have left to it."""
     monkeypatch.setattr(processes, "may_fork", lambda: request.param)
-    monkeypatch.setattr(comparison, "may_fork", lambda: request.param)
+    monkeypatch.setattr(two_configurations, "may_fork", lambda: request.param)
     return request.param
 
 
@@ -166,7 +166,7 @@ def test_parts_that_share_a_loaded_cluster_are_those_of_clusters_of_their_own():
 
 def test_whoever_stops_it_in_the_middle_of_the_decisions_keeps_those_that_are_made(monkeypatch):
     """Looked at for each object that is loaded, before each part, and before each pod that is decided."""
-    monkeypatch.setattr(comparison, "may_fork", lambda: False)
+    monkeypatch.setattr(two_configurations, "may_fork", lambda: False)
     load = random_load(1, pods=10)
     loading = 2 * (len(load.standing) + len(load.pods))
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from berth.cli.decision_log_flags import Kept
+from berth.cli.decision_log_flags import OpenLog
 from berth.cli.reloading import follow_config
 from berth.cli.setup import read_setup, registry_of, scheduler_configuration
 from berth.config.types import SchedulerConfiguration
@@ -62,7 +62,7 @@ class InProcessScheduler:
         setup: Setup | None = None,
         *,
         secure: SecureServing | None = None,
-        kept: Kept | None = None,
+        kept: OpenLog | None = None,
         api_server: str = "",
         build: Build = build_core,
         delay: ApiDelay | None = None,
