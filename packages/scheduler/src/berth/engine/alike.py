@@ -1,12 +1,12 @@
-"""What a decision leaves for the next pod that is like the one before, where pods of a workload stand in a row.
+"""Reuses one decision for the next pod, where pods of a workload follow one another in the queue.
 
-Pods are alike that are of one shape, or whose shapes differ in labels alone. A pod like the one before, tried right
-after it, meets the same cluster but for the rows that have changed since: as a rule one, on which that one was placed.
-So nobody is asked but those plugins whose answers go by the pods of a row, about these rows, and those that go by more,
-such as the pods of a zone, and where labels differ those that look at them. Then the rows are ranked again.
+Pods are alike if they have one shape, or if their shapes differ only in labels. A pod tried right after one like it
+meets the same cluster except for the rows that have changed since: usually the one on which that pod was placed. Only
+plugins that depend on changed rows are run again, for these rows, besides those that depend on more than single rows
+(the pods of a zone, say) and, where labels differ, those that read labels. Then the rows are ranked again.
 
-The invariant: `AlikeRun.best_rows` returns what a whole attempt would find, or None where it cannot know. It writes the
-answers to where an attempt keeps them, so that whichever way the next pod takes, it finds them.
+The invariant: `AlikeRun.best_rows` returns what a whole attempt would find, or None if it cannot know. It stores
+answers where an attempt would store them, so the next pod finds them whichever way it takes.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from berth.state.pod_info import PodInfo
 
 
 class AlikeRun:
-    """A run of alike pods, after one of them was decided in whole; made by `run_after`."""
+    """A run of alike pods that begins once a whole attempt has placed the first; made by `run_after`."""
 
     __slots__ = (
         "_codes",
@@ -57,9 +57,10 @@ class AlikeRun:
         moving: list[tuple[Any, RowForm, MemoEntry]],
         slots: list[Slot] | None,
     ) -> None:
-        """`codes` and `shares` are the kept columns that say which rows fit and what they are worth, `moving` those of
-        them that go by the pods of a row, with who is asked about it. `slots` are where these columns are found, None
-        where the run is one of a single shape."""
+        """`codes` and `shares` are the kept columns that say which rows fit and what they score. `moving` are those of
+        them that depend on the pods of a row, each with what computes a row. `slots` hold these columns; None for a run
+        of a single shape.
+        """
         self._pod = pod
         self._slots = slots
         self._state = state
@@ -83,14 +84,14 @@ class AlikeRun:
         )  # fmt: skip
 
     def takes(self, pod: PodInfo) -> bool:
-        """Say whether a pod is like those of the run: one of other labels where no kept answer is made from labels."""
+        """Say whether a pod is like those of the run. Its labels may differ if no kept answer was made from labels."""
         first, name, slots = self._pod, self._profile.name, self._slots
         if pod.profile_name != first.profile_name or slots is None or not pod.shape.is_like(first.shape):
             return pod.shape is first.shape and pod.profile_name == first.profile_name
         return all([slot.runner.slots.of(name, pod) is slot for slot in slots])  # noqa: C419 (a list is faster)
 
     def best_rows(self, pod: PodInfo) -> BestRows | None:
-        """Return the rows that are best for one more pod that the run takes; None where that takes an attempt."""
+        """Return the best rows for one more pod that the run takes; None if only a whole attempt can tell."""
         if self._held_at_start != self._conditions() or pod.status.nominated_node_name:
             return None
         table = self._memos.table
@@ -109,7 +110,7 @@ class AlikeRun:
         return None if ranking.highest() == UNRANKED else best
 
     def _ask_about(self, rows: list[int], pod: PodInfo) -> bool:
-        """Have the answers about some rows brought up to date; False where one of them is not to be relied on."""
+        """Bring the answers about some rows up to date; False if one of them cannot be relied on."""
         state, table = self._state, self._memos.table
         for runner, form, entry in self._moving:
             for row in rows:
@@ -125,7 +126,7 @@ class AlikeRun:
 
 
 class PerPodPlugins(NamedTuple):
-    """Who is asked about each pod of a run, since what they say goes by more than single rows."""
+    """The plugins that are asked about every pod of a run, since their answers depend on more than single rows."""
 
     pre_filters: Sequence[PreFilterPlugin]
     filters: Sequence[Slot]
@@ -136,7 +137,7 @@ class PerPodPlugins(NamedTuple):
 
 
 class RunTotals:
-    """The totals of a run in which some plugins are asked about each pod.
+    """The totals of a run in which some plugins are asked about every pod.
 
     `_lasting` has, by row, the sum of the columns that the run keeps up to date, `UNRANKED` where one of them rejects
     the pod. The invariant: while `_nodes` is set, its rows are those that `_lasting` ranks and that the filters asked
@@ -155,7 +156,7 @@ class RunTotals:
         self._subtotals: Int64 = lasting
 
     def put(self, row: int, total: int) -> None:
-        """Set what the columns that last give a row."""
+        """Set what the columns that are kept up to date give a row."""
         before, nodes = self._lasting.item(row), self._nodes
         self._lasting[row] = total
         if (before == UNRANKED) != (total == UNRANKED):
@@ -164,7 +165,7 @@ class RunTotals:
             self._subtotals[self._rows.searchsorted(row)] += total - before
 
     def best_rows(self, pod: PodInfo) -> BestRows | None:
-        """Ask about a pod; return the rows that are best for it, ascending, or None where that takes an attempt."""
+        """Ask about a pod; return the best rows for it, ascending, or None if only a whole attempt can tell."""
         try:
             return self._found(pod)
         except BaseException as raised:  # the attempt will meet it, too, and says whose bug it is
@@ -174,7 +175,7 @@ class RunTotals:
     def _found(self, pod: PodInfo) -> BestRows | None:
         state, asked = self._state, self._asked
         nodes = self._feasible(pod)
-        # A single node is taken without a score, and where there is none, somebody is told so.
+        # A single feasible node is taken without scores, and the absence of any has to be reported.
         if nodes is None or nodes.count < 2:
             return None
         for plugin in asked.pre_scores:
@@ -194,7 +195,7 @@ class RunTotals:
         return best
 
     def _feasible(self, pod: PodInfo) -> FeasibleNodes | None:
-        """Return the nodes that all filters let pass, those of the last pod where they are the same."""
+        """Return the nodes that pass all filters: the same object as for the last pod, if they are the same nodes."""
         state, memos, nodes = self._state, self._profile.memos, self._nodes
         for plugin in self._asked.pre_filters:
             if not _is_as_before(plugin.pre_filter(state, pod), plugin.name in state.skip_filter):
@@ -209,7 +210,7 @@ class RunTotals:
 
 
 def _is_as_before(answer: PreFilterResult | Status | None, skipped: bool) -> bool:
-    """Say whether a plugin has let a pod pass, or skipped it, as it did the one before: else the plan is another."""
+    """Say whether a plugin has passed or skipped a pod just as it did the one before; if not, the plan changes."""
     return answer is None if not skipped else isinstance(answer, Status) and answer.code is Code.SKIP
 
 
@@ -220,7 +221,7 @@ def _with_shares(
     pod: PodInfo,
     nodes: FeasibleNodes,
 ) -> Int64 | None:
-    """Return totals over the feasible rows with what these plugins give; None where one of them fails."""
+    """Return the totals over the feasible rows plus the scores of these plugins; None if one of them fails."""
     for runner, entry in sources:
         part = runner.share(entry, state, pod, nodes)
         if isinstance(part, Status):
@@ -237,10 +238,10 @@ def run_after(
     verdicts: Verdicts | None,
     scored: Scored | None,
 ) -> AlikeRun | None:
-    """Return the run that begins with a pod that was just decided; None where the next one, `following`, which is like
-    it, may fare otherwise.
+    """Return the run that begins with a pod just placed; None if `following`, the next pod, may be decided differently
+    although it is like it.
 
-    So it is where anything but the plugins takes part, and where plugins are asked about each pod node by node.
+    That is so where anything besides plugins takes part, and where a plugin has to be asked node by node for each pod.
     """
     kept_mask = None if verdicts is None else verdicts.kept_mask
     if scored is None or kept_mask is None or state.taken_out or len(profile.nominator) or not profile.memos.enabled:
@@ -259,19 +260,19 @@ def run_after(
     filters = [slot for slot in filter_plan.slots if slot.key is None]
     if shares is None or moving is None or not all(slot.runner.answers_by_column for slot in filters):
         return None
-    # What they prepare would be out of date when rows are asked about.
+    # What they prepare would be stale by the time rows are asked about.
     preparing = {plugin.name for plugin in (*pre_filters, *pre_scores)}
     if any(runner.name in preparing for runner, _, _ in moving):
         return None
     ranking: Ranking | RunTotals | None = scored.kept_ranking
-    # Normalizing may look at the pod, of which a kept column's key does not tell.
+    # Normalizing may look at the pod, which the key of a kept column does not cover.
     always, seldom = ([*shares.asked, *shares.seldom], []) if others else (shares.asked, shares.seldom)
     asked = PerPodPlugins(pre_filters, filters, pre_scores, always, seldom)
     if any(asked):
         ranking = RunTotals(profile, state, asked, shares.total(kept_mask))
     codes = [entry for slot, entry in zip(filter_plan.slots, filter_plan.set.entries, strict=True) if slot.key]
-    # A filter's column may have made room for a score's in the same attempt, and nobody brings it up to date any more.
-    # What is dropped from here on ends the run.
+    # A filter's column may have been dropped in the same attempt to make room for a score's; it is no longer kept up to
+    # date. What is dropped from here on ends the run.
     if ranking is None or not all(entry.is_kept for entry in (*codes, *(each for each, _ in shares.lasting))):
         return None
     kept = [slot for slot in (*filter_plan.slots, *score_plan.slots) if slot.key] if others else None
@@ -279,7 +280,7 @@ def run_after(
 
 
 def _moving(*sets: SlotSet) -> list[tuple[Any, RowForm, MemoEntry]] | None:
-    """Return who is asked about rows whose pods have changed; None where somebody cannot be asked so."""
+    """Return what computes single rows whose pods have changed; None if a plugin cannot be asked about single rows."""
     found: list[tuple[Any, RowForm, MemoEntry]] = []
     for slots in sets:
         for place, slot in slots.moving:
@@ -288,7 +289,7 @@ def _moving(*sets: SlotSet) -> list[tuple[Any, RowForm, MemoEntry]] | None:
                 continue
             if not entry.is_kept or needs.reservations or needs.pods_anywhere:
                 return None
-            # What goes by nodes or objects alone is as it was, or the run is over.
+            # What depends on nodes or objects alone has not changed, or the run would be over.
             if needs.pods_on_node and (form is None or needs.all_nodes):
                 return None
             if needs.pods_on_node:

@@ -1,7 +1,7 @@
-"""From a configuration and a registry to profiles with their plugins made.
+"""Makes the profiles of a configuration, with their plugins, from a registry.
 
-Every plugin of a profile is made once, with its args decoded, defaulted and validated. All faults of the
-configuration are reported together as `ConfigError`.
+Each plugin of a profile is made once, with its args decoded, defaulted and validated. All mistakes in the configuration
+are reported together, as one `ConfigError`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,11 +41,11 @@ def build_profiles(
     health: HealthBook | None = None,
     promise_check: PromiseCheck | None = None,
 ) -> dict[str, Profile]:
-    """Return the profiles by scheduler name. `make_runner` makes what each of them, by name, is run with.
+    """Return the profiles by scheduler name. `make_runner` makes the runner of each profile, given its name.
 
     `report` is called with exceptions of out-of-tree plugins, once for each place in the code that raises; `health`
-    keeps how these plugins are doing, and `promise_check` holds them to what they promise. Shadows are made as all are,
-    but with a handle that changes nothing and without extenders. Raises `ConfigError`.
+    tracks optional plugins, and `promise_check` holds plugins to their promises. Shadows are made like any profile, but
+    with a handle that changes nothing and without extenders. Raises `ConfigError`.
     """
     with errors_in(config.source):
         if not config.profiles:
@@ -63,7 +63,7 @@ def build_profiles(
             made = _made(
                 registry, sorted(names), args, own, path, _Watch(profile.scheduler_name, report, health, promise_check)
             )
-            # Observed last, so that what an observer is told includes what a guard makes of a plugin's answer.
+            # Wrapped for the observer last, so that it sees what a guard makes of a plugin's answer.
             runner = make_runner(profile.scheduler_name) if profile.shadow is None else PointRunner()
             made = {name: runner.observed(plugin) for name, plugin in made.items()}
             percentage = profile.percentage_of_nodes_to_score
@@ -83,7 +83,7 @@ def build_profiles(
 
 
 class _Watch(NamedTuple):
-    """Who hears of the exceptions of a profile's plugins, and keeps how they are doing."""
+    """What watches the plugins of a profile: for exceptions, for health, and for broken promises."""
 
     profile: str
     report: Report
@@ -103,7 +103,8 @@ def _resolved(config: SchedulerConfiguration, registry: Registry) -> dict[str, R
     for index, profile in enumerate(config.profiles):
         faults += _unusable(profile, registry, f"profiles[{index}]")
         faults += _stray_args(profile, registry, f"profiles[{index}].pluginConfig")
-    # One complaint about each is enough, so it counts as having every point; but a second queue sort would be another.
+    # One complaint per plugin is enough, so an unknown one counts as having every point, except that a second QueueSort
+    # would be a complaint of its own.
     sorters = {
         each.name for profile in config.profiles for each in profile.plugins.at(ExtensionPoint.QUEUE_SORT).enabled
     }
@@ -182,5 +183,5 @@ def _make(registry: Registry, name: str, args: Any, handle: Handle, watch: _Watc
 
 
 def _broken(registry: Registry, name: str, what: str, bug: Exception) -> str:
-    """Say what broke, in which plugin, and where in its own code."""
+    """Say what raised, in which plugin, and where in its own code."""
     return f"plugin {name!r} of {registry.origin(name)}: {what}: {described(bug)}"

@@ -1,12 +1,12 @@
-"""Columns that were computed before, and which of their rows are still good.
+"""Cached columns, and which of their rows are still valid.
 
-A key says whose answer it is (profile, plugin, point, pod fragment). An entry remembers the positions and counters of
-everything that its plugin says it depends on. The invariant: a column is what its plugin would compute from the table
-and the objects as they were at those positions and counters. So the rows that either log names since then are
-computed again, as far as the plugin depends on that log. A counter does not name rows, so where one has moved, the
-whole column is computed again. Decisions never depend on any of this: with `enabled` off every column is fresh.
+A key says whose answer a column is (profile, plugin, point, pod fragment). An entry remembers the log positions and
+counters of everything that its plugin says it depends on. The invariant: a column is what its plugin would compute from
+the table and the objects as they were at those positions and counters. So the rows that a log has named since are
+computed again, if the plugin depends on that log. A counter names no rows, so once it has moved, the whole column is
+computed again. Decisions never depend on any of this: with `enabled` off, every column is computed afresh.
 
-Keys hold what plugins read of pods, which may be long. So all that is kept by key is bounded in what the pods say, too.
+Keys hold what plugins read of pods, which may be long. So the store is bounded in the bytes of its keys as well.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -60,7 +60,7 @@ SLOTS_AT_MOST = 1 << 12
 
 
 class DependencySet:
-    """What a plugin declared, as flags that are cheap to check for every pod."""
+    """The dependencies that a plugin declared, as flags that are cheap to check for every pod."""
 
     __slots__ = (
         "all_nodes",
@@ -98,9 +98,9 @@ class DependencySet:
 
 
 class MemoKey:
-    """Whose column it is; hashes once, since fragments can be long.
+    """Whose column it is. Its hash is computed once, since fragments can be long.
 
-    `size` is how much the pod says of which the fragment is a part, in bytes of JSON.
+    `size` is that of the pod that the fragment belongs to, in bytes of JSON.
     """
 
     __slots__ = ("_hash", "parts", "size")
@@ -118,7 +118,7 @@ class MemoKey:
 
 
 class Runner(Protocol):
-    """Asks one plugin about rows. `row_form`, where the plugin has one, asks about a single row."""
+    """Asks one plugin about rows. `row_form`, if the plugin has one, asks about a single row."""
 
     row_form: RowForm | None
 
@@ -127,16 +127,16 @@ class Runner(Protocol):
     def note(self, extra: Any, value: int) -> None: ...
 
     def lasts(self, extra: Any) -> bool:
-        """Whether what was computed may be used again, by what goes with it."""
+        """Whether a column may be used again, judging by what is stored with it."""
         ...
 
     def broke(self, bug: Exception) -> Exception: ...
 
 
 class Slot:
-    """A plugin's place in the plan for pods of one shape: whose column it wants, and the entry it last got.
+    """A plugin's place in the plan for pods of one shape: the key of its column, and the entry it last got.
 
-    The entry may have been dropped or be out of date: `Memos.refresh` sees to that.
+    The entry may have been dropped or be out of date; `Memos.refresh` takes care of that.
     """
 
     __slots__ = ("dependencies", "domain_entry", "entry", "key", "runner")
@@ -159,9 +159,9 @@ class Slot:
 class SlotSet:
     """The slots of a plan, in order, and the entries that they last had.
 
-    Most plugins look at node objects alone, and these seldom change. The invariant: while `settled_at` is where `Memos`
-    stands, the entries of all slots but those of `moving` are kept and up to date, and all that is kept here was made
-    of them as they are.
+    Most plugins depend on node objects alone, which seldom change. The invariant: while `settled_at` is the current
+    state of `Memos`, the entries of all slots except those in `moving` are kept and up to date, and everything stored
+    here was derived from them as they are.
     """
 
     __slots__ = ("deciding", "entries", "is_kept", "is_known", "made", "moving", "settled_at", "slots")
@@ -186,12 +186,12 @@ class SlotSet:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all entries are kept, and what is noted here of them holds while no node changes."""
+        """Whether all entries are kept, and what is noted here about them holds until a node changes."""
         return self.settled_at is not None and self.is_kept
 
 
 class Slots:
-    """A plugin's slots, by what it reads of the pod: plans for pods of which it reads the same share one."""
+    """A plugin's slots, by what it reads of the pod: plans share a slot if the plugin reads the same of their pods."""
 
     __slots__ = ("_by_fragment", "_dependencies", "_name", "_runner", "_signature", "_unkept")
 
@@ -207,14 +207,14 @@ class Slots:
         self._runner = runner
         self._name = name
         self._dependencies = dependencies
-        # Without a signature nothing says for which other pods an answer holds too. And a column that every placed pod
-        # makes stale as a whole would be kept for nothing, so it gets no key either.
+        # Without a signature, nothing says which other pods an answer holds for. And it is no use keeping a column that
+        # every placed pod makes stale as a whole, so that gets no key either.
         self._signature = plugin.signature if plugin is not None and dependencies.is_lasting else None
         self._by_fragment: Recent[Hashable, Slot] = Recent(SLOTS_AT_MOST)
         self._unkept = Slot(runner, None, dependencies, domain_entry)
 
     def of(self, profile: str, pod: PodInfo) -> Slot:
-        """Return the slot for pods of this pod's shape; one without a key where the column is not to be kept."""
+        """Return the slot for pods of this pod's shape; it has no key if the column is not to be kept."""
         fragment = self._signature(pod) if self._signature is not None and not pod.shape.is_large else None
         if fragment is None:
             return self._unkept
@@ -227,7 +227,7 @@ class Slots:
 
 
 class _ChangedRows:
-    """Rows that have changed, ascending; None where there are so many that all count."""
+    """Rows that have changed, ascending; None if there are so many that all rows are computed again."""
 
     __slots__ = ("_array", "rows")
 
@@ -236,7 +236,7 @@ class _ChangedRows:
         self._array: NDArray[np.intp] | None = None
 
     def array(self) -> NDArray[np.intp]:
-        """Return them as an array, each time the same: plugins keep what they read of the rows of one array."""
+        """Return them as an array, always the same one: plugins cache what they have read for the rows of an array."""
         if self._array is None:
             self._array = np.array(self.rows, dtype=np.intp)
         return self._array
@@ -270,7 +270,7 @@ class Memos:
 
     @contextmanager
     def switched(self, *, on: bool) -> Iterator[None]:
-        """Turn remembering on or off for the length of a `with` block; what is kept stays kept."""
+        """Turn caching on or off for the length of a `with` block; entries stay."""
         before, self.enabled = self.enabled, on
         try:
             yield
@@ -288,35 +288,35 @@ class Memos:
     def refresh(self, slots: Sequence[Slot], state: CycleState, pod: PodInfo) -> list[MemoEntry]:
         """Return an up-to-date entry for each slot.
 
-        Where nothing has happened that its plugin looks at, that is the slot's last entry, untouched.
+        If nothing has happened that its plugin depends on, that is the slot's last entry, untouched.
         """
         self._refreshes += 1
         drops = self.drops
         entries = [self._refreshed(slot, state, pod) for slot in slots]
         if drops != self.drops:
             for place, slot in enumerate(slots):
-                # It was dropped again, for one that came after it, and has no column any more.
+                # It was dropped to make room for a later one, and has no column any more.
                 if slot.key is not None and entries[place].column is NOTHING:
                     compute = slot.runner.compute(None, state, pod, self._cache.table)
                     entries[place] = self._computed(MemoEntry(), (), compute)
         return entries
 
     def refresh_set(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
-        """Return an up-to-date entry for each slot of a plan; what is known of all of them is noted in the set."""
+        """Return an up-to-date entry for each slot of a plan, and note in the set what holds for all of them."""
         table = self._cache.table
         if slots.settled_at != (table.node_log.position, table.capacity, self.drops) or not self.enabled:
             return self._settled(slots, state, pod)
         self._refreshes = now = self._refreshes + 1
         entries = slots.entries.copy()
-        # Before any of the others is kept anew, which may have the oldest entries dropped.
+        # Before any of the others is stored anew, which may drop the oldest entries.
         for entry in entries:
             entry.used = now
         is_kept = True
         nodes, pods, object_changes = table.node_log.position, table.pod_log.position, self._objects.changes
         for place, slot in slots.moving:
             entry, form = entries[place], slot.runner.row_form
-            # By far the most frequent: a pod was placed since, which changed one row and nothing else. The invariant is
-            # that of `_refresh_kept`, and everything that may be otherwise is left to it.
+            # By far the most frequent case: a pod was placed since, which changed one row and nothing else. The
+            # invariant is that of `_refresh_kept`, which handles every other case.
             if form is not None and entry.is_kept and entry.node_position == nodes:
                 needs = slot.dependencies
                 if needs.is_by_row or (needs.goes_by_objects and entry.object_changes == object_changes):
@@ -330,7 +330,7 @@ class Memos:
                 slots.entries[place] = entry
             else:
                 is_kept = is_kept and slot.key is None
-        # What was kept anew may have had others of the set dropped.
+        # Storing these may have dropped others of the set.
         if slots.settled_at[2] != self.drops:
             return self._settled(slots, state, pod)
         slots.is_kept = is_kept
@@ -339,7 +339,7 @@ class Memos:
     def _repair_rows(
         self, runner: Runner, entry: MemoEntry, rows: Sequence[int], state: CycleState, pod: PodInfo
     ) -> None:
-        """Ask about some rows one by one, and note the answers; the caller moves the entry's positions afterwards.
+        """Ask about some rows one by one and store the answers; the caller then moves the entry's positions.
 
         If the plugin raises, the entry stays stale, and the same rows are asked about again.
         """
@@ -355,7 +355,7 @@ class Memos:
             runner.note(entry.extra, value)
 
     def _settled(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
-        """Look at every slot of a set."""
+        """Refresh every slot of a set."""
         entries = self.refresh(slots.slots, state, pod)
         slots.is_kept = all(
             [slot.key is None or entry.is_kept for slot, entry in zip(slots.slots, entries, strict=True)]  # noqa: C419
@@ -367,7 +367,7 @@ class Memos:
         return entries
 
     def _settle(self, slots: SlotSet, entries: list[MemoEntry]) -> None:
-        """Note what holds of the set while no node changes."""
+        """Note what holds for the set until a node changes."""
         slots.moving = [
             (place, slot) for place, slot in enumerate(slots.slots) if slot.dependencies.moves or not slot.key
         ]
@@ -381,21 +381,21 @@ class Memos:
         slots.settled_at = (self._cache.table.node_log.position, self._cache.table.capacity, self.drops)
 
     def _refreshed(self, slot: Slot, state: CycleState, pod: PodInfo) -> MemoEntry:
-        """Return an up-to-date entry for a slot: its last one, repaired, or another."""
+        """Return an up-to-date entry for a slot: its last one, repaired, or a new one."""
         entry, needs, table = slot.entry, slot.dependencies, self._cache.table
         if slot.domain_entry is not None and slot.key is None and self.enabled:
             by_domain = slot.domain_entry(state, pod)
             if by_domain is not None:
                 return by_domain
         if entry is None or not entry.is_kept or not self.enabled:
-            # The store may have the column although this slot does not (its plan was made anew). A repair replaces
-            # what is known of the whole column, so it has to start from what was known before.
+            # The store may have the column although this slot does not (its plan was made anew). A repair replaces the
+            # facts about the whole column, so it has to start from the facts known before.
             extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
             entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
             self._drop_unless_it_lasts(slot, entry)
-            # Nobody repairs an entry that is not kept, so the next pod must not find it here.
+            # An entry that is not kept is never repaired, so the next pod must not find it here.
             slot.entry = entry if entry.is_kept else None
-        # The whole price of a column that is still good. So the positions come first, which are single numbers.
+        # This is all that a column which is still valid costs. So the positions, which are single numbers, come first.
         elif (
             entry.node_position != table.node_log.position
             or (needs.pods_on_node and entry.pod_position != table.pod_log.position)
@@ -408,7 +408,7 @@ class Memos:
         return entry
 
     def _drop_unless_it_lasts(self, slot: Slot, entry: MemoEntry) -> None:
-        """Keep an entry no longer whose runner wants to compute it as a whole next time; it is good for this pod."""
+        """Drop an entry whose runner wants to compute it as a whole next time; it is still good for this pod."""
         if entry.is_kept and slot.key is not None and not slot.runner.lasts(entry.extra):
             self.drops += 1
             del self._entries[slot.key]
@@ -416,12 +416,12 @@ class Memos:
             entry.is_kept, entry.epoch = False, 0
 
     def _depends_on_rows_alone(self, entry: MemoEntry, needs: DependencySet) -> bool:
-        """Say whether nothing but rows that the logs name can have changed since the entry was brought up to date."""
+        """Say whether only rows that the logs name can have changed since the entry was brought up to date."""
         if len(entry.column) != self._cache.table.capacity:
             return False
         if needs.is_by_row or (needs.goes_by_objects and entry.object_changes == self._objects.changes):
             return True
-        # The number of all changes is read first: counters that have not moved by then have not moved now.
+        # The count of all changes is read first: if it has not moved, no single counter has.
         object_changes = self._objects.changes
         if entry.versions != self.versions(needs):
             return False
@@ -429,7 +429,9 @@ class Memos:
         return True
 
     def _refresh_kept(self, slot: Slot, entry: MemoEntry, state: CycleState, pod: PodInfo) -> None:
-        """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
+        """Bring a kept entry up to date: row by row if few rows have changed and the plugin can be asked about single
+        rows.
+        """
         table, needs, runner = self._cache.table, slot.dependencies, slot.runner
         # Single rows may be asked about only where nothing but rows can have changed.
         if runner.row_form is not None and self._depends_on_rows_alone(entry, needs):
@@ -441,14 +443,14 @@ class Memos:
         self._update(entry, needs, runner.compute(entry.extra, state, pod, table))
 
     def entry(self, key: MemoKey | None, dependencies: DependencySet, compute: Compute) -> MemoEntry:
-        """Return an up-to-date entry: the kept one, repaired or computed anew, or a fresh one that is not kept."""
+        """Return an up-to-date entry: the kept one, repaired or recomputed, or a fresh one that is not kept."""
         if key is None or not self.enabled or not dependencies.is_kept:
             return self._computed(MemoEntry(), (), compute)
         entry = self._entries.get(key)
         if entry is None:
             entry = self._computed(MemoEntry(), self.versions(dependencies), compute)
-            # A column is kept from the second time on that it is asked for: pods of which no two are alike would fill
-            # the memory with columns that are never used. One that took a call for each row is worth more than that.
+            # A column is kept from the second request on: pods that are all different would fill the memory with
+            # columns that are never used again. One that took a call for each row is worth keeping at once.
             if dependencies.asks_each or self.more_to_come or key in self._seen:
                 self._keep(key, entry)
             else:
@@ -459,18 +461,18 @@ class Memos:
         return entry
 
     def facts(self, key: MemoKey) -> Any:
-        """Return what goes with a kept column, or None."""
+        """Return what is stored with a kept column, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.extra
 
     def changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
-        """Return the rows changed after these positions; None where the column is better computed as a whole."""
+        """Return the rows changed after these positions; None if the column is better computed as a whole."""
         return self._changed_rows(node_position, pod_position, with_pods).rows
 
     def _changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> "_ChangedRows":
         table = self._cache.table
         now = (table.node_log.position, table.pod_log.position)
-        # Entries that were brought up to date together stand at the same positions, so one answer serves all of them.
+        # Entries that were brought up to date together have the same positions, so one answer serves all of them.
         if self._changed_at != now or len(self._changed) > MAX_POSITIONS:
             self._changed_at, self._changed = now, {}
         asked = (node_position, pod_position if with_pods else 0, with_pods)
@@ -494,7 +496,7 @@ class Memos:
         self._reservations[plugin] = self._reservations.get(plugin, 0) + 1
 
     def clear(self) -> None:
-        """Forget everything; plans that still hold an entry see that it is not kept any more."""
+        """Forget everything; plans that still hold an entry can tell that it is no longer kept."""
         self.drops += 1
         for entry in self._entries.values():
             entry.drop()
@@ -513,10 +515,10 @@ class Memos:
         """Drop the entries that were asked for least recently."""
         self.drops += 1
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
-            # A quarter more goes than must, since finding the oldest means sorting all entries.
+            # A quarter more than necessary is dropped, since finding the oldest means sorting all entries.
             if self._bytes <= self._max_bytes * 3 // 4:
                 break
-            # Dropping empties the column, and the caller is about to read the new one.
+            # Dropping an entry empties its column, and the caller is about to read the new one.
             if entry is not but:
                 del self._entries[key]
                 self._bytes -= _bytes_of(key, entry)
@@ -531,8 +533,8 @@ class Memos:
             self.epochs += 1
             entry.epoch = self.epochs
             self._bytes += entry.column.nbytes - before
-        # Only now: if the plugin has raised, the entry still has its old column at its old positions, and is asked for
-        # again. Nothing is logged meanwhile, since nothing is written while a cycle is open.
+        # Only now: if the plugin raises, the entry still has its old column at its old positions, and is recomputed on
+        # the next request. Nothing is logged meanwhile, since nothing is written while a cycle is open.
         entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
         return entry
 

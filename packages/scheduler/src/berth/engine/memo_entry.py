@@ -1,8 +1,8 @@
-"""One kept column, what it is valid for, and how it was before.
+"""One cached column, what it is valid for, and its earlier states.
 
-Columns are repaired in place, and each repair first writes to the column's journal what it overwrites. Code that must
-look at a column later (the trace of decisions) takes a `ColumnSnapshot`, which undoes the repairs made since on a copy;
-taking one costs nothing. Kept and brought up to date by `memo.py`.
+Columns are repaired in place, and each repair first writes what it overwrites to the column's journal. Code that must
+read a column later (the trace of decisions) takes a `ColumnSnapshot`, which undoes later repairs on a copy; taking one
+costs nothing. `memo.py` stores entries and brings them up to date.
 """
 
 from typing import Any, NamedTuple
@@ -28,8 +28,8 @@ Journal = list[tuple[NDArray[np.intp] | int, Any]]
 class ColumnSnapshot(NamedTuple):
     """A column as it was at one moment, however often it has been repaired since.
 
-    Column and journal are those of the entry, which only ever appends to the journal: undoing what was appended after
-    the first `repairs` entries, the latest first, gives the column of that moment.
+    Column and journal are the entry's own, and the journal is only ever appended to: undoing what was appended after
+    the first `repairs` entries, latest first, gives the column of that moment.
     """
 
     column: Column
@@ -41,25 +41,25 @@ class ColumnSnapshot(NamedTuple):
         if len(self.journal) == self.repairs:
             return self.column
         column = self.column.copy()
-        # The latest first: where a row was repaired more than once, its oldest value is written last and stays.
+        # Latest first: if a row was repaired more than once, its oldest value is written last and stays.
         for rows, before in reversed(self.journal[self.repairs :]):
             column[rows] = before
         return column
 
 
 class DomainSnapshot(NamedTuple):
-    """A column by domain; it is spread over the rows when it is read."""
+    """A column by domain; it is expanded to rows when read."""
 
     over: OverDomains
 
     def values(self) -> Column:
         """Return the column."""
-        # "wrap" takes -1 for the last as well, and is twice as fast as checking every index.
+        # "wrap" also takes -1 for the last element, and is twice as fast as checking every index.
         return self.over.values.take(self.over.ids, mode="wrap")
 
 
 class MemoEntry:
-    """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
+    """One column and what it is valid for. `epoch` changes whenever the whole column is computed."""
 
     __slots__ = (
         "_has_nonzero",
@@ -98,13 +98,13 @@ class MemoEntry:
         """What the plugin's runner has derived from the column; None once the column has changed."""
 
     def drop(self) -> None:
-        """Give up the column, so that plans which still hold the entry do not hold its memory."""
+        """Let go of the column, so that plans which still hold the entry do not keep its memory."""
         self.is_kept = False
         self.epoch = 0
         self.set(NOTHING, None)
 
     def set(self, column: Column, extra: Any) -> None:
-        """Take a column that was computed as a whole; snapshots keep the one that was there, and its journal."""
+        """Set a column that was computed as a whole; snapshots keep the old one and its journal."""
         self.column, self.extra = column, extra
         self._journal, self._journaled = [], 0
         self._changed()
@@ -116,7 +116,7 @@ class MemoEntry:
         return self._snapshot
 
     def has_nonzero(self) -> bool:
-        """Say whether any row has another value than 0."""
+        """Say whether any row has a value other than 0."""
         if self._has_nonzero is None:
             self._has_nonzero = bool(self.column.any())
         return self._has_nonzero
@@ -147,12 +147,12 @@ class MemoEntry:
             self._has_nonzero = None
 
     def _changed(self) -> None:
-        # Each write forgets all that was derived from the column, so nobody has to ask whether `made` is still true.
+        # Each write discards what was derived from the column, so `made` is always current.
         self._snapshot = self.made = self._has_nonzero = None
 
 
 class DomainEntry(MemoEntry):
-    """The column of a filter that answered by domain, for one pod; never kept."""
+    """The column of a filter that answered by domain for one pod; never cached."""
 
     __slots__ = ("_spread", "over")
 
@@ -164,7 +164,7 @@ class DomainEntry(MemoEntry):
 
     @property
     def column(self) -> Column:
-        """The values by row, worked out for those who need them."""
+        """The values by row, computed on demand."""
         if self._spread is NOTHING:
             self._spread = DomainSnapshot(self.over).values()
         return self._spread
@@ -178,7 +178,7 @@ class DomainEntry(MemoEntry):
         return DomainSnapshot(self.over)
 
     def has_nonzero(self) -> bool:
-        """Say whether any domain has another value than 0; it may be one without nodes."""
+        """Say whether any domain, even one without nodes, has a value other than 0."""
         codes = self.over.values[:-1]
         return bool(np.count_nonzero(codes))
 

@@ -1,8 +1,9 @@
-"""Which nodes a plain plugin cannot tell apart, so that one of each kind is asked about instead of all.
+"""Groups the nodes that a plain plugin cannot tell apart, so that it is asked about one node of each kind instead of
+all.
 
-A plugin says of each node what its answers read of it (`node_signature`). Nodes with equal signatures are of one kind.
-Kinds have nothing to do with the pod: they are worked out once, and again for nodes that have changed. So the first pod
-of a shape costs a call for each kind, and not for each node.
+A plugin says what its answers read of a node (`node_signature`). Nodes with equal signatures are of one kind. Kinds do
+not depend on the pod: they are computed once, and again for nodes that have changed. So the first pod of a shape costs
+one call per kind rather than one per node.
 """
 
 from collections.abc import Hashable
@@ -19,7 +20,9 @@ FEW_ROWS = 16
 
 
 class NodeKinds:
-    """The kinds of all nodes, as one plugin sees them. The invariant: rows of one number have equal signatures."""
+    """The kinds of all nodes, as one plugin sees them. The invariant: rows with the same number have equal
+    signatures.
+    """
 
     __slots__ = ("_follower", "_kind_of", "_kinds", "_plugin", "_table")
 
@@ -30,7 +33,7 @@ class NodeKinds:
         self._kinds: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def among(self, table: NodeTable, rows: RowArray) -> tuple[RowArray, NDArray[np.intp] | slice]:
-        """Return one of each kind among rows that hold nodes, ascending, and for each row the place of its kind."""
+        """Return one row of each kind among rows that hold nodes, ascending, and for each row the index of its kind."""
         if len(rows) <= FEW_ROWS:
             return rows, slice(None)
         self._catch_up(table)

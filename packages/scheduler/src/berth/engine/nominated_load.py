@@ -1,7 +1,7 @@
 """What nominated pods would take of each row, kept up to date as nominations come and go.
 
-Pods of lower or equal priority must leave that room alone. Counting it anew for every pod and node would cost more
-than all filters together once there are hundreds of nominations, as when a large workload preempts another.
+Pods of lower or equal priority must leave that room alone. Adding it up again for every pod and node would cost more
+than all filters together once there are hundreds of nominations, as when one large workload preempts another.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ MAX_PRIORITIES = 64
 
 
 class RivalLoad:
-    """What the nominated pods that one pod must leave room for would take of each row."""
+    """What the nominated pods for which one pod must leave room would take of each row."""
 
     __slots__ = ("_claims", "_own", "_own_row", "_requested", "pods")
 
@@ -49,7 +49,7 @@ class RivalLoad:
         return total
 
     def rows(self) -> NDArray[np.intp]:
-        """Return the rows that such a pod is nominated to."""
+        """Return the rows to which such a pod is nominated."""
         return np.flatnonzero(self.pods)
 
 
@@ -91,7 +91,7 @@ class NominatedLoad:
         self._follower = RowFollower(table, nodes=True)
 
     def against(self, pod: PodInfo) -> RivalLoad | None:
-        """Return what nominated pods of the pod's own priority or above claim; None where nobody is nominated."""
+        """Return what nominated pods of the pod's own priority or above claim; None if no pod is nominated."""
         if not len(self._nominator):
             return None
         self._catch_up()
@@ -100,19 +100,20 @@ class NominatedLoad:
         return RivalLoad(claims, own, own_row, self._capacity)
 
     def _own(self, pod: PodInfo) -> tuple[PodInfo | None, int]:
-        """Return the pod's own nomination, as far as it is among those that count, and its row."""
+        """Return the pod's own nomination and its row, if it is among those that count."""
         name = self._nominator.node_of(pod.uid)
         row = self._table.row_of.get(name) if name is not None else None
         if name is None or row is None:
             return None, -1
         own = next((found for found in self._nominator.pods_on(name) if found.uid == pod.uid), None)
-        # Claims are filed under the priority that a pod had when it was nominated, which its object may not have any
-        # more. Only what is in the sum is taken off again.
+        # Claims are filed under the priority that a pod had when it was nominated, which may have changed since. Only
+        # what is in the sum is subtracted again.
         return (own, row) if own is not None and own.priority >= pod.priority else (None, -1)
 
     def _catch_up(self) -> None:
-        # Every row whose node or nominations may have changed is counted anew from the nominator, never adjusted, so it
-        # does not matter what happened in between. A nomination to a node that does not exist yet counts once it comes.
+        # Every row whose node or nominations may have changed is recounted from the nominator, never adjusted, so it
+        # does not matter what happened in between. A nomination to a node that does not exist yet counts once the node
+        # appears.
         table = self._table
         changed_nodes, changed_names = self._follower.changed_rows(), self._nominator.changes.since(self._position)
         if changed_nodes is None or changed_names is None:

@@ -1,10 +1,10 @@
-"""Keeps what rejects pods of a shape beside the pods nominated to nodes, and brings it up to date row by row.
+"""Caches which rows reject pods of a shape once nominated pods are counted in, and brings that up to date row by row.
 
-Where hundreds of pods are nominated, each pod of their priority or below is asked about all of these nodes with the
-nominated pods counted in (`Profile.run_filter`). What comes of it depends on the row (its node, the pods there), on the
-pods nominated to it, and on what the filters look at beside rows (`Profile.basis`). Between two pods of a workload a
-row or two have changed, so only these are asked about again. A pod that is nominated itself is not like the others of
-its shape, since it need not leave room for itself: for it nothing is kept.
+If hundreds of pods are nominated, each pod of their priority or below is filtered on all of these nodes with the
+nominated pods counted in (`Profile.run_filter`). The result depends on the row (its node and the pods there), on the
+pods nominated to it, and on what the filters look at besides rows (`Profile.basis`). Between two pods of a workload a
+row or two change, so only these are filtered again. A pod that is nominated itself differs from the others of its
+shape, since it need not leave room for itself: nothing is cached for it.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -28,10 +28,10 @@ RowArray = NDArray[np.intp]
 
 
 class KeptOverlay:
-    """What rejects pods of one shape on rows with nominated pods.
+    """Which statuses pods of one shape get on rows with nominated pods.
 
-    The invariant after `catch_up`: where a row has the version that it has in the table, `_numbers` says which of
-    `_statuses` a pod of the shape would meet there beside the nominated pods, 0 standing for none.
+    The invariant after `catch_up`: if a row's version is that of the table, `_numbers` says which of `_statuses` a pod
+    of the shape gets there with the nominated pods counted in; 0 is none.
     """
 
     __slots__ = ("_basis", "_nominations", "_nominator", "_numbers", "_statuses", "_table", "_versions")
@@ -44,7 +44,7 @@ class KeptOverlay:
         self._begin_anew()
 
     def catch_up(self, basis: Hashable) -> None:
-        """Forget what does not hold any more, but for rows whose version says so."""
+        """Forget what no longer holds, except for rows, whose version tells."""
         named = self._nominator.changes.since(self._nominations)
         self._nominations = self._nominator.changes.position
         stays = basis == self._basis and len(self._versions) == self._table.capacity
@@ -59,11 +59,11 @@ class KeptOverlay:
                 self._versions[row] = UNKNOWN
 
     def unknown(self, rows: RowArray) -> RowArray:
-        """Return those of these rows to ask about again."""
+        """Return which of these rows have to be asked about again."""
         return rows[np.not_equal(self._versions[rows], self._table.version[rows])]
 
     def learn(self, rows: RowArray, rejected: Iterable[RejectedNodes]) -> None:
-        """Note what rejects the pod on some rows: nothing where no status is given. Errors are for once."""
+        """Note which rows reject the pod, and why; a row without a status lets it in. Errors are not cached."""
         self._numbers[rows] = 0
         self._versions[rows] = self._table.version[rows]
         for status, failing in rejected:
@@ -74,7 +74,7 @@ class KeptOverlay:
                 self._versions[failing] = UNKNOWN
 
     def rejected(self, rows: RowArray) -> Sequence[RejectedNodes]:
-        """Return what rejects the pod on some rows, ascending, of which all is known but for errors."""
+        """Return what rejects the pod on some rows, ascending, all of which have been asked about."""
         numbers = self._numbers[rows]
         by_status = [(status, rows[numbers == number]) for number, status in enumerate(self._statuses, start=1)]
         return [RejectedNodes(status, failing) for status, failing in by_status if len(failing)]

@@ -1,7 +1,7 @@
-"""What a profile's points and plugins are run with.
+"""Runs the extension points and plugins of a profile.
 
-A profile is given one. This one runs everything as it is; `berth.core.timed_runner` has one that tells an observer how
-long points and plugins take, so that nothing is measured where nobody wants to know.
+Each profile is given a runner. This one adds nothing; the one in `berth.core.timed_runner` reports to an observer how
+long points and plugins take, so that nothing is measured unless somebody wants to know.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class PointRunner:
-    """Runs points and plugins, and tells nobody."""
+    """Runs points and plugins, and reports nothing."""
 
     __slots__ = ()
 
@@ -30,11 +30,11 @@ class PointRunner:
         return method(*args)
 
     def steps(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
-        """Return the steps of a point that may have to wait for answers."""
+        """Return the steps of a point that may have to wait for an answer."""
         return steps
 
     def observed(self, plugin: LoadedPlugin) -> LoadedPlugin:
-        """Return the plugin as the profile is to call it."""
+        """Return the plugin in the form in which the profile calls it."""
         return plugin
 
     def filter_runner(self, plugin: LoadedPlugin) -> FilterRunner:
@@ -49,12 +49,12 @@ class PointRunner:
         """PreEnqueue is about to be run."""
 
     def attempt_begins(self, state: CycleState) -> None:
-        """PreFilter is about to be run, the first point of an attempt."""
+        """PreFilter, the first point of an attempt, is about to be run."""
 
     def asked(
         self, point: str, plugins: Sequence[Named], skipped: Set[str], ended: Status | None = None, times: int = 1
     ) -> None:
-        """These plugins had their say so many times: all that did not skip, up to the one that said `ended`."""
+        """These plugins were called so many times: all that did not skip, up to the one that returned `ended`."""
 
     def asked_about_nodes(self, verdicts: Verdicts, nodes: int) -> None:
-        """The Filter plugins had their say about all searched nodes; `nodes` is the position in the log of nodes."""
+        """The Filter plugins have answered for all searched nodes; `nodes` is the position in the log of nodes."""

@@ -1,15 +1,14 @@
-"""Skips those calls of PreFilter and PreScore whose answers cannot have changed.
+"""Skips calls of PreFilter and PreScore whose answers cannot have changed.
 
 Many plugins answer from the pod's shape alone (they promise `pre_filter_is_pure`, `pre_score_is_pure`), and most of
-them answer that they have nothing to say. They are asked once for each shape. Others have nothing to say of most pods
-until some object exists (`pre_filter_version`, `pre_score_version`): they are asked again when that version changes.
-All others are asked for every pod.
+these skip. They are asked once per shape. Others skip most pods until some object exists (`pre_filter_version`,
+`pre_score_version`): they are asked again when that version changes. All others are asked for every pod.
 
 A plugin that never looks at what pods request, or at their labels (`ignores`), is asked once for all pods that differ
-in nothing else: what it has said is kept for the family of shapes.
+in nothing else: its answer is kept for the family of shapes.
 
-Only skips and silent successes are kept, never a rejection or a narrowing, whose reasons belong to one attempt. So a
-plugin that is left out here has left no trace in the CycleState of any pod, and nobody can tell that it was not asked.
+Only skips and silent successes are kept, never a rejection or a narrowing, whose reasons belong to one attempt. A
+plugin that is left out here would have written nothing to the CycleState, so leaving it out cannot be noticed.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -37,25 +36,25 @@ class Promised(NamedTuple):
 
     @classmethod
     def of_pre_filter(cls, plugin: LoadedPlugin) -> "Promised":
-        """Return what holds of PreFilter."""
+        """Return what a plugin promises of PreFilter."""
         promises, versioned = plugin.promises, plugin.pre_filter_version
         version = None if versioned is None else versioned.pre_filter_version
         return cls(promises.pre_filter_is_pure, version, promises.ignores)
 
     @classmethod
     def of_pre_score(cls, plugin: LoadedPlugin) -> "Promised":
-        """Return what holds of PreScore."""
+        """Return what a plugin promises of PreScore."""
         promises, versioned = plugin.promises, plugin.pre_score_version
         version = None if versioned is None else versioned.pre_score_version
         return cls(promises.pre_score_is_pure, version, promises.ignores)
 
     def is_pure_of(self, pod: PodInfo) -> bool:
-        """Say whether the answer for this pod is one for all of its shape."""
+        """Say whether the answer for this pod holds for all of its shape."""
         return self.is_pure(pod) if callable(self.is_pure) else self.is_pure
 
 
 class Preparation(Generic[PluginT]):
-    """The plugins that skip pods of a shape or a family, and those that are to be asked, in the profile's order."""
+    """The plugins that skip pods of a shape or a family, and those that have to be asked, in the profile's order."""
 
     __slots__ = (
         "_checked_at",
@@ -76,10 +75,10 @@ class Preparation(Generic[PluginT]):
         ask: Callable[[PluginT], Answer],
         ignored: frozenset[str],
     ) -> None:
-        """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn.
+        """Ask the pure plugins now; one that rejects or narrows will be asked in its turn.
 
-        `promised` is what each plugin promises, by name. The preparation holds for all pods that differ from this one
-        only in what is `ignored`.
+        `promised` is what each plugin promises, by name. The result holds for all pods that differ from this one only
+        in what is `ignored`.
         """
         self._promised = promised
         self._ignored = ignored
@@ -88,12 +87,12 @@ class Preparation(Generic[PluginT]):
         for plugin in plugins:
             is_pure = self._may_settle(plugin) and promised[plugin.name].is_pure_of(pod)
             answer = ask(plugin) if is_pure else None
-            # It passes in silence, so it has its say at Filter or Score, and is not asked here again.
+            # It succeeds without a word, so it takes part in Filter or Score, but is not asked here again.
             if answer is None and is_pure:
                 continue
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 skipped.add(plugin.name)
-            # Not pure, or it rejects or narrows: then it is asked in its turn for each pod, as the first rejection
+            # Not pure, or it rejects or narrows: then it is asked in its turn for each pod, since the first rejection
             # counts.
             elif not isinstance(answer, Status) or not is_success(answer):
                 unsettled.append(plugin)
@@ -117,7 +116,7 @@ class Preparation(Generic[PluginT]):
         return self
 
     def asked_at(self, at: int) -> tuple[PluginT, ...] | None:
-        """Return who is to be asked as long as no version changes; None where one may have."""
+        """Return the plugins to ask if no plugin's version can have moved; None if one may have."""
         return self.to_ask if self._checked_at == at else None
 
     def note_skip(self, plugin: PluginT, pod: PodInfo) -> None:

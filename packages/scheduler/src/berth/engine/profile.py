@@ -1,7 +1,7 @@
 """A profile: the plugins of one scheduler name, in order, and how each extension point is run.
 
-Made once from the configuration (`build.py`); called by the cycle. Statuses come back marked with the plugin that
-said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
+Made once from the configuration (`build.py`); called by the cycle. Statuses come back marked with their plugin. Points
+that run over all nodes live in `verdicts.py` and `scores.py`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ FEW_ROWS = 3
 
 
 class PreFiltered(NamedTuple):
-    """What PreFilter left: a rejection, if any, and the only nodes to look at, with the plugins that named them."""
+    """The result of PreFilter: a rejection, if any, and the only nodes to look at, with the plugins that named them."""
 
     status: Status | None
     node_names: frozenset[str] | None
@@ -67,7 +67,7 @@ class PreFiltered(NamedTuple):
 
     @property
     def absent_status(self) -> Status | None:
-        """The status of the nodes that Filter does not look at; None where it looks at all of them."""
+        """The status of the nodes that Filter does not look at; None if it looks at all of them."""
         if self.status is not None or self.node_names is None:
             return self.status
         return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.narrowing_plugins)}]")
@@ -78,7 +78,9 @@ EVERYWHERE = PreFiltered(None, None, ())
 
 
 class Permitted(NamedTuple):
-    """What Permit said: None to go on, a rejection, or Wait, with each plugin's timeout in seconds and its words."""
+    """The result of Permit: None to go on, a rejection, or Wait, with each plugin's timeout in seconds and its
+    message.
+    """
 
     status: Status | None
     timeouts_s: Mapping[str, float]
@@ -86,7 +88,7 @@ class Permitted(NamedTuple):
 
 
 class PlacementScorer(NamedTuple):
-    """A PlacementScore plugin of a profile, with its weight and what brings its scores to 0 to 100, if it has that."""
+    """A PlacementScore plugin of a profile, with its weight and, if it has one, its normalizer to 0 to 100."""
 
     plugin: PlacementScorePlugin
     weight: int
@@ -97,7 +99,7 @@ Present = TypeVar("Present", bound=Plugin)
 
 
 class PointPlugins(Generic[Present]):
-    """The plugins of a point, and which of them run for a pod: not those that are idle once they have skipped it."""
+    """The plugins of a point, and which of them run for a pod: those that skipped it are left out."""
 
     __slots__ = ("_active", "idle_after_skip", "plugins")
 
@@ -107,7 +109,7 @@ class PointPlugins(Generic[Present]):
         self._active: dict[frozenset[str], tuple[Present, ...]] = {}
 
     def active(self, state: CycleState) -> tuple[Present, ...]:
-        """Return the plugins to be asked about the pod of this state, in order."""
+        """Return the plugins to ask about the pod of this state, in order."""
         idle = self.idle_after_skip & state.skip_filter
         if not idle:
             return self.plugins
@@ -118,12 +120,12 @@ class PointPlugins(Generic[Present]):
 
 
 def _present(forms: Iterable[Present | None]) -> tuple[Present, ...]:
-    """Return the plugins that have a form."""
+    """Return the plugins that have such a form."""
     return tuple(plugin for plugin in forms if plugin is not None)
 
 
 def _without(plugins: tuple[Present, ...], state: CycleState) -> tuple[Present, ...]:
-    """Return the plugins that are not taken out."""
+    """Return the plugins that have not been taken out."""
     out = state.taken_out
     return tuple(plugin for plugin in plugins if plugin.name not in out) if out else plugins
 
@@ -145,7 +147,7 @@ class Profile:
         optional: Sequence[PluginHealth] = (),
         promise_check: PromiseCheck | None = None,
     ) -> None:
-        """`optional` are the plugins that may be taken out for a while."""
+        """`optional` has the plugins that may be taken out for a while."""
         self.name = name
         self.promise_check = promise_check
         """Holds plugins to their promises, where somebody wants that."""
@@ -211,8 +213,7 @@ class Profile:
         return self._pre_bind.active(state)
 
     def binds_plainly(self, state: CycleState) -> bool:
-        """Say whether all there is to do for a pod with a node is to ask for its Binding: no plugin has a say before
-        or after that."""
+        """Say whether a pod with a node needs nothing but its Binding: no plugin acts before or after that."""
         return self._binds_plainly and not self.reserve(state) and not self.pre_bind(state)
 
     def run_pre_enqueue(self, pod: PodInfo, first: str = "") -> Status | None:
@@ -222,7 +223,7 @@ class Profile:
 
     def _pre_enqueued(self, pod: PodInfo, first: str) -> Status | None:
         plugins = self.pre_enqueue
-        # False comes before True and sorting is stable, so the others stay in the profile's order.
+        # False sorts before True and sorting is stable, so the others stay in the profile's order.
         for plugin in sorted(plugins, key=lambda plugin: plugin.name != first) if first else plugins:
             try:
                 status = plugin.pre_enqueue(pod)
@@ -248,7 +249,7 @@ class Profile:
         if self._optional:
             force_setattr(state, "taken_out", frozenset(health.name for health in self._optional if health.is_out()))
             force_setattr(state, "skip_filter", state.skip_filter | state.taken_out)
-        # What a plugin would say that is out must not be kept, so nothing is prepared meanwhile.
+        # Answers must not be kept while a plugin is taken out, so nothing is prepared meanwhile.
         prepared = (
             None
             if state.taken_out
@@ -274,13 +275,15 @@ class Profile:
             elif answer is not None and not is_success(answer):
                 rejection = answer.by(plugin.name)
                 # After Unschedulable the others still run: PostFilter needs the states that they prepare, and any of
-                # them may yet find that preemption would be of no use.
+                # them may yet find that preemption would not help.
                 if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whichever plugin narrowed before
                     return PreFiltered(rejection, None, ())
         return PreFiltered(rejection, names, tuple(sorted(narrowing))) if narrowing or rejection else EVERYWHERE
 
     def run_filter(self, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask) -> Verdicts:
-        """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
+        """Ask every Filter plugin that did not skip about all nodes, then, where there are nominated pods, once more
+        with these counted in.
+        """
         plan = self._filter_plan(state, pod)
         merges = self.checks_all_filters
         verdicts = run_filters(plan, self.memos, self.sums, self.rejections, state, pod, table, searched, merges=merges)
@@ -295,9 +298,9 @@ class Profile:
     def run_narrow(
         self, state: CycleState, pod: PodInfo, feasible: Mask, names: frozenset[str] | None = None
     ) -> tuple[Mask, tuple[RejectedNodes, ...]]:
-        """Have plugins keep some of the feasible nodes; return what is left, and what they left out.
+        """Let plugins keep some of the feasible nodes; return what is left, and what they left out.
 
-        A plugin that would keep none keeps all. With `names` only these are asked.
+        A plugin that would keep none keeps all. With `names`, only those plugins are asked.
         """
         left_out: list[RejectedNodes] = []
         for plugin in self.narrowing if self.narrowing and feasible.any() else ():
@@ -315,13 +318,14 @@ class Profile:
     def _overlay_of(
         self, searched: Mask, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable
     ) -> Sequence[RejectedNodes]:
-        """Return what rejects the pod beside the nominated pods that it must make way for; a row is there once at most.
+        """Return what rejects the pod once the nominated pods that it must make way for are counted in; each row occurs
+        at most once.
 
         A pod must fit on a node twice: as the node is (the verdicts), and as it will be once the pods nominated to it
-        have come (the overlay). The second cannot be read off the first, in either direction: a nominated pod may take
-        the last CPU, or be the one that the pod wants to run beside. `rejected_rows` reads the overlay first.
+        have arrived (the overlay). Neither implies the other: a nominated pod may take the last CPU, or be the one that
+        the pod must run beside. `rejected_rows` reads the overlay first.
 
-        Only searched rows with rivals are looked at, and of these only the ones that have changed since a pod of this
+        Only searched rows with rivals are looked at, and of these only those that have changed since a pod of this
         shape was tried (`overlays.py`).
         """
         rows = rivals.rows()
@@ -335,7 +339,7 @@ class Profile:
         return kept.rejected(rows)
 
     def _kept_overlay(self, state: CycleState, pod: PodInfo) -> KeptOverlay | None:
-        """Return what is known of rows with nominated pods for pods like this one; None where nothing may be kept."""
+        """Return what is known about rows with nominated pods for pods like this one; None if nothing may be kept."""
         if pod.shape.is_large or self.nominator.node_of(pod.uid) is not None:
             return None
         basis = self.basis(state, pod)
@@ -352,7 +356,7 @@ class Profile:
     def _rejected_beside(
         self, rivals: RivalLoad, rows: RowArray, state: CycleState, pod: PodInfo, table: NodeTable
     ) -> list[RejectedNodes]:
-        """Ask about some rows with the pods nominated to them counted in."""
+        """Filter some rows with the pods nominated to them counted in."""
         found: list[RejectedNodes] = []
         # By column where there are many rows and the filters allow it; the rows that are left go node by node.
         if len(rows) > FEW_ROWS and self.memos.enabled and not self.checks_all_filters:
@@ -370,9 +374,9 @@ class Profile:
     def _overlay_by_column(
         self, found: list[RejectedNodes], rivals: RivalLoad, what_if: WhatIf, rows: RowArray, pod: PodInfo
     ) -> RowArray:
-        """Add to `found` what can be computed by column; return the rows that are left.
+        """Add what can be computed by column to `found`; return the remaining rows.
 
-        Those are the rows where a rival affects some filter itself, and not only by what it requests.
+        Those are the rows where a rival itself, and not only what it requests, affects some filter.
         """
         left: list[int] = []
         if what_if.looks_at_single_pods:
@@ -382,7 +386,7 @@ class Profile:
         load = what_if.load(rows, rivals)
         filters = what_if.on(rows)
         refused = filters.refusals(load, ~filters.passing(load))
-        # Whether a row passes is told from limits alone, so the filters are asked for words only where it does not.
+        # Limits alone tell whether a row passes, so the filters are asked for reasons only where it does not.
         found += [RejectedNodes(status, rows[positions]) for status, positions in refused]
         return np.array(left, dtype=np.intp)
 
@@ -392,7 +396,7 @@ class Profile:
         return self.memos.table
 
     def rivals(self, pod: PodInfo) -> RivalLoad | None:
-        """Return what nominated pods of at least the pod's priority claim; None where nobody is nominated."""
+        """Return what nominated pods of at least the pod's priority claim; None if no pod is nominated."""
         return self.nominated.against(pod)
 
     def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
@@ -414,8 +418,10 @@ class Profile:
         return self.run_filter_on(what_if, pod, node)
 
     def run_filter_beside_nominated(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Ask about one node with the nominated pods that count there, if any, and without; return a rejection."""
-        # With the nominated pods first, as kube-scheduler does it: their rejection is the one that is named.
+        """Ask about one node, with the nominated pods that count there, if any, and without them; return a
+        rejection.
+        """
+        # With the nominated pods first, as in kube-scheduler: that rejection is the one reported.
         rivals = self.rivals_on(node.name, pod)
         status = self.run_filter_with(rivals, state, pod, node) if rivals else None
         if status is None:
@@ -424,14 +430,14 @@ class Profile:
         return status
 
     def what_if(self, state: CycleState, pod: PodInfo, *, without: frozenset[str] = frozenset()) -> WhatIf:
-        """Return the filters that did not skip, to be asked about many nodes as if other pods ran there.
+        """Return the filters that did not skip, ready to be asked about many nodes as if other pods ran there.
 
-        Those `without` which it is asked are for the caller to answer.
+        The caller answers for the plugins in `without`.
         """
         return WhatIf(self._filter_plan(state, pod, without), self.memos, state, pod)
 
     def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
-        """Return what the filters that did not skip depend on beside rows; None where one of them does not say."""
+        """Return what the filters that did not skip depend on besides rows; None if one of them does not say."""
         plan = self._filter_plan(state, pod)
         if not self.memos.enabled or not plan.all_lasting:
             return None
@@ -450,7 +456,7 @@ class Profile:
         return merged(rejections) if len(rejections) > 1 else next(iter(rejections), None)
 
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
-        """Tell prepared states that a pod came to a node in a what-if."""
+        """Tell the states that PreFilter prepared that a pod was added to a node, in a what-if."""
         for plugin in self.pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 status = plugin.add_pod(state, pod, added, node)
@@ -459,7 +465,7 @@ class Profile:
         return None
 
     def run_remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
-        """Tell prepared states that a pod left a node in a what-if."""
+        """Tell the states that PreFilter prepared that a pod was removed from a node, in a what-if."""
         for plugin in self.pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 status = plugin.remove_pod(state, pod, removed, node)
@@ -469,7 +475,7 @@ class Profile:
 
     @property
     def chooses(self) -> bool:
-        """Say whether it matters which nodes are found: plugins score them, or extenders filter or score them."""
+        """Say whether it matters which nodes are found: if plugins score them, or extenders filter or score them."""
         asked = any(extender.does("filter") or extender.does("prioritize") for extender in self.extenders)
         return bool(self.scorers) or asked
 
@@ -529,8 +535,7 @@ class Profile:
 
     def _reserved(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         for plugin in self.reserve(state):
-            # A plugin that rejects may have reserved something before it did, so its columns count as stale in any
-            # case.
+            # A plugin may have reserved something before it rejected, so its columns count as stale in any case.
             status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
             if status is not None and not is_success(status):
@@ -538,7 +543,9 @@ class Profile:
         return None
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Run Unreserve of every Reserve plugin, in reverse order; what one of them raises comes after the last."""
+        """Run Unreserve of every Reserve plugin, in reverse order; whatever one of them raises is raised after the
+        last.
+        """
         self.runner.run("Unreserve", self._unreserved, state, pod, node_name)
 
     def _unreserved(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -547,9 +554,9 @@ class Profile:
             raise bugs[0]
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> list[Exception]:
-        """Do the same without being timed; return what plugins raised."""
+        """Do the same without timing it; return what plugins raised."""
         bugs: list[Exception] = []
-        # The last first, and also those whose Reserve was never reached, as upstream does.
+        # Last first, including those whose Reserve was never reached, as upstream does.
         for plugin in reversed(self.reserve(state)):
             try:
                 plugin.unreserve(state, pod, node_name)
@@ -587,16 +594,16 @@ class Profile:
         pod: PodInfo,
         ask: Callable[[Present], Answer],
     ) -> Preparation[Present] | None:
-        """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
+        """Return which PreFilter or PreScore plugins have to be asked about this pod; None for all.
 
-        Where pods of its family were seen before, only those are asked that look at something in which its pods may
-        differ.
+        If pods of its family were seen before, only plugins that look at something in which these may differ are asked.
         """
         if not self.memos.enabled:
             return None
         key, family = (self.name, point), cast("PodFamily | None", pod.shape)
         while family is not None:
-            # The first pod of a shape or family asks all plugins: preparing would not pay for a pod like no other.
+            # For the first pod of a shape or family all plugins are asked: preparing would not pay for a pod like no
+            # other.
             if key in family.plans or self.memos.more_to_come:
                 prepared: Preparation[Present] | None = family.plans.get(key)
                 if prepared is None:
@@ -607,9 +614,9 @@ class Profile:
         return None
 
     def to_ask(self, point: Point, pod: PodInfo, *, whatever_labels: bool = False) -> Sequence[Any] | None:
-        """Return the plugins to be asked about one more pod of the shape, in PreFilter or PreScore; None for all.
+        """Return the PreFilter or PreScore plugins to ask about one more pod of the shape; None for all.
 
-        With `whatever_labels` the pod may have other labels. That holds as long as `Memos.version_beside_rows` stays.
+        With `whatever_labels` the pod may have other labels. The answer holds while `Memos.version_beside_rows` stays.
         """
         prepared: Preparation[Any] | None = pod.shape.plans.get((self.name, point))
         asked = None if prepared is None else prepared.asked_at(self.memos.version_beside_rows)
@@ -618,16 +625,18 @@ class Profile:
         is_pre_filter = point is Point.PRE_FILTER
         promised = self._pre_filter_promises if is_pre_filter else self._pre_score_promises
         plugins: tuple[Plugin, ...] = self.pre_filter if is_pre_filter else self.pre_score
-        # What was settled for the shape is so for other labels where the plugin never looks at these.
+        # What was settled for the shape holds for other labels too if the plugin never looks at them.
         return [each for each in plugins if each in asked or LABELS not in promised[each.name].ignores]
 
     def kept_plans(self, state: CycleState, pod: PodInfo) -> tuple[FilterPlan, ScorePlan] | None:
-        """Return the plans of the filters and of the scores that did not skip, if all that they keep is up to date."""
+        """Return the plans of the Filter and Score plugins that did not skip, if all their kept columns are up to
+        date.
+        """
         filters, scores = self._filter_plan(state, pod), self._score_plan(state, pod)
         return (filters, scores) if filters.set.is_settled and scores.lasting.is_settled else None
 
     def _filter_plan(self, state: CycleState, pod: PodInfo, without: frozenset[str] = frozenset()) -> FilterPlan:
-        # Pods of one shape may be skipped by different plugins: what exists in the cluster decides that, too.
+        # Pods of one shape may be skipped by different plugins, since that also depends on what exists in the cluster.
         skipped = state.skip_filter | without if without else state.skip_filter
         key = (self.name, Point.FILTER, skipped)
         plan: FilterPlan | None = pod.shape.plans.get(key)
@@ -681,7 +690,7 @@ def searched_rows(table: NodeTable, node_names: frozenset[str] | None) -> Mask:
     mask: Mask = np.zeros(table.capacity, dtype=np.bool_)
     for name in node_names:
         row = table.row_of.get(name)
-        # A name may have a row without a node: pods are counted there whose node is gone, or not known yet.
+        # A name may have a row without a node: pods whose node is gone, or not yet known, are counted there.
         if row is not None and table.valid[row]:
             mask[row] = True
     return mask

@@ -1,9 +1,10 @@
-"""Finds out where a plugin breaks what it promises of its answers: for some pods it is asked again, and watched.
+"""Finds out where a plugin breaks the promises it makes about its answers: for some pods it is asked again, and
+watched.
 
-Kept answers are right as long as a plugin looks at nothing that it does not promise (`filter_depends_on`,
-`score_depends_on`, `signature`). So for one pod in so many the plugin is asked about all nodes once more: in all its
-forms where every pod is checked, as in tests, else in the fastest. What it says must be what was kept, and what it
-looks up by the way (`berth.framework.lookups`) what it promised. The pod's own decision is not touched by any of this.
+Cached answers are right as long as a plugin looks at nothing but what it declares (`filter_depends_on`,
+`score_depends_on`, `signature`). So for one pod in so many, the plugin is asked about all nodes once more: in all its
+forms if every pod is checked, as in tests, otherwise in the fastest. Its answer must be the cached one, and whatever it
+looks up meanwhile (`berth.framework.lookups`) must be declared. None of this touches the pod's own decision.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ SIGNATURES_KEPT = 256
 
 
 class BrokenPromise(msgspec.Struct, frozen=True):
-    """A plugin that has answered by more than it promises, or otherwise than it has before."""
+    """A plugin whose answer depends on more than it declares, or differs from its earlier one."""
 
     plugin: str
     form: str
@@ -53,12 +54,12 @@ class BrokenPromise(msgspec.Struct, frozen=True):
 
 
 class PromiseCheck:
-    """Watches the plugins of other people in all profiles of a core."""
+    """Checks the out-of-tree plugins in all profiles of a core."""
 
     __slots__ = ("_every", "_is_due", "_lookups", "_pods_by_signature", "_report", "_seen", "_told", "broken")
 
     def __init__(self, every: int, report: Callable[[BrokenPromise], None] = lambda _broken: None) -> None:
-        """One attempt in `every` is checked, the first of all among them."""
+        """One attempt in `every` is checked, beginning with the first."""
         self._every = every
         self._report = report
         self._seen = 0
@@ -70,12 +71,12 @@ class PromiseCheck:
         """What was found, oldest first."""
 
     def watched(self, profile: str, plugin: str, handle: Any) -> Any:
-        """Return the handle that a plugin of a profile is to be made with, so that its lookups are seen."""
+        """Return the handle to make a plugin of a profile with, so that its lookups are seen."""
         lookups = self._lookups[profile, plugin] = Lookups()
         return WatchedHandle(handle, lookups)
 
     def filtered(self, profile: str, slots: Sequence[Slot], state: CycleState, pod: PodInfo, table: NodeTable) -> None:
-        """Check what was said of all nodes; called once for each attempt."""
+        """Check the answers for all nodes; called once for each attempt."""
         self._is_due = self._seen % self._every == 0
         self._seen += 1
         if self._is_due:
@@ -103,7 +104,7 @@ class PromiseCheck:
             lookups = self._lookups.get((profile, plugin.name))
             if lookups is None:
                 continue
-            # A state and budget of its own, so that being asked again leaves no trace.
+            # A state and budget of its own, so that asking again leaves no trace.
             asked = msgspec.structs.replace(state.clone(), work=WorkBudget())
             question = _Question(plugin, form, asked, pod, table, rows)
             answers = list(question.kept(slot))
@@ -125,7 +126,7 @@ class PromiseCheck:
                 self._tell(question.broken(row, looked_at=(told,)), told)
 
     def _compare(self, question: "_Question", answers: list[tuple[str, list[Any]]]) -> None:
-        """Hold all answers against the last, which is the plain one where there is one."""
+        """Compare all answers with the last, which is the plain form's if there is one."""
         another = self._another(question)
         for how, said in answers[:-1]:
             last, right = answers[-1]
@@ -138,7 +139,7 @@ class PromiseCheck:
                     break
 
     def _another(self, question: "_Question") -> str:
-        """Say in what the pod differs from one before it of the same signature."""
+        """Say how the pod differs from an earlier one with the same signature."""
         plugin, pod = question.plugin, question.pod
         signature = None if plugin.signature is None else plugin.signature.signature(pod)
         if signature is None:
@@ -166,7 +167,7 @@ _Lookup = tuple[str, int]
 
 
 class _Question(NamedTuple):
-    """What a plugin is asked once more: its filter or its score, about a pod and some rows."""
+    """The question that a plugin is asked once more: its filter or its score, about a pod and some rows."""
 
     plugin: LoadedPlugin
     form: str
@@ -189,7 +190,7 @@ class _Question(NamedTuple):
         return BrokenPromise(self.plugin.name, self.form, self.pod.key, names[row], looked_at, difference)
 
     def kept(self, slot: Slot) -> Iterator[tuple[str, list[Any]]]:
-        """Yield what is kept, if anything."""
+        """Yield the cached answer, if there is one."""
         entry = slot.entry
         if slot.key is None or entry is None or not entry.is_kept:
             return
@@ -200,7 +201,7 @@ class _Question(NamedTuple):
             yield KEPT, [MISSING if value == UNASKED else value for value in values]
 
     def by_column(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield what the column form says, if there is one."""
+        """Yield the answer of the column form, if there is one."""
         asked = self.state, self.pod, self.table, self.rows
         if self.form == "filter" and self.plugin.filter_columns is not None:
             codes, describe = self.plugin.filter_columns.filter_columns(*asked)
@@ -211,7 +212,7 @@ class _Question(NamedTuple):
                 yield "by column", scores.tolist()
 
     def by_node(self, lookups: Lookups) -> tuple[list[Any], dict[Fact, _Lookup]]:
-        """Ask the plain form about each row; return what it says, and what it looks at."""
+        """Ask the plain form about each row; return its answers, and what it looked at."""
         said: list[Any] = []
         facts: dict[Fact, _Lookup] = {}
         for row in self.rows.tolist():

@@ -1,9 +1,9 @@
-"""Which status counts for each node that rejects a pod: kept for pods of a shape, and brought up to date row by row.
+"""Caches, for pods of one shape, which status counts for each node that rejects them, and updates that row by row.
 
-A crowd of pods that fit nowhere is tried again and again, and between two attempts of a shape a row or two have
-changed. So for each set of kept columns the number of the status that counts is kept for each row, with how many rows
-have it. `Verdicts` asks for it where it holds: every column is kept, and nothing else has a say. Everywhere else, and
-where memos are off, `berth.engine.verdicts.rejected_rows` is asked, with which it must agree.
+A crowd of pods that fit nowhere is tried again and again, and between two attempts a row or two have changed. So for
+each set of kept columns, the number of the status that counts is kept for each row, with how many rows have it.
+`Verdicts` uses it where it applies: every column is kept, and nothing else decides. Everywhere else, and with memos
+off, `berth.engine.verdicts.rejected_rows` is asked; the two must agree.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ MAX_NUMBERS = 256
 
 
 class _RejectionNumbers(Derived):
-    """The status that counts for each row, as a number; 0 where nothing rejects it.
+    """The status that counts for each row, as a number; 0 if nothing rejects it.
 
-    A number stands for a code of the plugin in one place of the profile. The invariant between two calls: `numbers` is
-    what the codes of all entries give, `counts` is how often each number is in it, and `made` is made of both as they
-    stand, or None.
+    A number stands for a code of the plugin at one place in the profile. The invariant between two calls: `numbers`
+    follows from the codes of all entries, `counts` says how often each number occurs in it, and `made` was made from
+    both as they are, or is None.
     """
 
     __slots__ = ("counts", "extras", "made", "number_of", "numbers")
@@ -39,7 +39,7 @@ class _RejectionNumbers(Derived):
         self.clear(0)
 
     def clear(self, capacity: int) -> None:
-        """Begin anew: nothing is known to be rejected."""
+        """Start over: nothing is known to be rejected."""
         self.numbers: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
         self.number_of: dict[tuple[int, int], int] = {}
         """By the plugin's place and its code."""
@@ -67,13 +67,15 @@ class _RejectionNumbers(Derived):
 
     @property
     def is_worn(self) -> bool:
-        """Whether most numbers may stand for codes of long ago. A plugin may have a code for each node, all in use."""
+        """Whether most numbers may stand for codes no longer in use. A plugin may have a code for each node, all in
+        use.
+        """
         return len(self.counts) > MAX_NUMBERS and self.counts.count(0) > MAX_NUMBERS
 
     def put_all(self, rows: NDArray[np.intp], numbers: NDArray[np.int32]) -> None:
         """Set what counts for many rows."""
         before = self.numbers[rows]
-        # Nothing has changed for the pods of this shape, so the words that were made for the last of them are good.
+        # Nothing has changed for the pods of this shape, so the messages made for the last of them still hold.
         if np.array_equal(before, numbers):
             return
         self.numbers[rows] = numbers
@@ -91,9 +93,10 @@ class Rejections:
         self._kept: Recent[MemoKey, _RejectionNumbers] = Recent(MAX_SUMS)
 
     def by_first(self, key: MemoKey, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> CountedRejections:
-        """Return what the first plugin that rejects it says of each node: the same object until any of that changes.
+        """Return what the first plugin that rejects a node says of it, for each node: the same object until any of that
+        changes.
 
-        `key` names the entries, all of which are kept and up to date; they are given in the order of the plugins.
+        `key` names the entries, which are all kept and up to date, in the order of the plugins.
         """
         table, kept = self._memos.table, self._kept.get(key)
         if kept is None:
@@ -110,13 +113,13 @@ class Rejections:
         else:
             for row in rows:
                 kept.put(row, _number_of(kept, table, entries, row))
-        # A plugin describes its codes anew whenever it repairs a column as an array, most often in the same words.
+        # A plugin describes its codes again whenever it repairs a column as an array, usually in the same words.
         extras, known = [entry.extra for entry in entries], kept.made
         if known is None or any(map(is_not, extras, kept.extras)):
             kept.extras = extras
             statuses = _statuses(kept, plugins, entries)
             if known is None or known.statuses != tuple(statuses.values()):
-                # Copies: decisions hold this value, while both go on being repaired.
+                # Copies: decisions hold on to this value, while both arrays are still being repaired.
                 kept.made = known = CountedRejections(statuses, kept.counts[:], kept.numbers.copy())
         return known
 
@@ -124,7 +127,7 @@ class Rejections:
 def _numbers_of(
     kept: _RejectionNumbers, table: NodeTable, entries: Sequence[MemoEntry], rows: NDArray[np.intp]
 ) -> NDArray[np.int32]:
-    """Return what counts for some rows."""
+    """Return the numbers that count for some rows."""
     numbers = np.zeros(len(rows), dtype=np.int32)
     left = table.valid[rows]
     for place, entry in enumerate(entries):
@@ -139,7 +142,7 @@ def _numbers_of(
 
 
 def _number_of(kept: _RejectionNumbers, table: NodeTable, entries: Sequence[MemoEntry], row: int) -> int:
-    """Return what counts for one row."""
+    """Return the number that counts for one row."""
     if table.valid.item(row):
         for place, entry in enumerate(entries):
             code = entry.column.item(row)
@@ -149,7 +152,7 @@ def _number_of(kept: _RejectionNumbers, table: NodeTable, entries: Sequence[Memo
 
 
 def _statuses(kept: _RejectionNumbers, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> dict[int, Status]:
-    """Return what the numbers stand for that any row has, in the order in which `rejected_rows` yields statuses."""
+    """Return the statuses behind the numbers in use, in the order in which `rejected_rows` yields them."""
     # By plugin and then by ascending code, as `verdicts._by_first` yields them: the order of the message depends on it.
     found = sorted((place, code, number) for (place, code), number in kept.number_of.items() if kept.counts[number])
     return {number: entries[place].extra(code).by(plugins[place]) for place, code, number in found}

@@ -1,7 +1,7 @@
-"""Running Score plugins over the feasible nodes: raw scores, normalised, weighted, summed.
+"""Runs Score plugins over the feasible nodes: raw scores, normalised, weighted, summed.
 
-Columns that a plugin's row alone decides and that need no normalising are summed once and kept (`sums.py`); the
-others are computed for the feasible rows of this pod. `Scored.by_plugin` gives the single scores.
+Columns that depend on their row alone and need no normalising are summed once and kept (`sums.py`); the others are
+computed for the feasible rows of this pod. `Scored.by_plugin` gives the scores of each plugin.
 """
 
 from collections.abc import Hashable, Sequence, Set
@@ -36,7 +36,9 @@ MAX_SUM_KEYS = 16
 
 
 class ScoreFacts:
-    """What is known of all rows of a kept raw column. Repairs only widen it, so it may be too cautious, never wrong."""
+    """Facts about all rows of a kept raw column. Repairs only widen them, so they may be too cautious, but never
+    wrong.
+    """
 
     __slots__ = ("any_nonzero", "any_out_of_range", "normalized_zero")
 
@@ -62,13 +64,13 @@ class ScoreFacts:
 
 def _largest_unsigned(scores: Scores) -> int:
     """Return the largest score, read as unsigned."""
-    # Read as unsigned a negative score exceeds 100, so one look at the largest covers both ends of the range.
+    # Read as unsigned, a negative score exceeds 100, so checking the largest covers both ends of the range.
     unsigned = scores.view(np.uint64)
     return unsigned.item(unsigned.argmax())  # faster than max()
 
 
 class PluginScores(NamedTuple):
-    """What one plugin gives each feasible node, normalised and weighted; one number where all get the same."""
+    """One plugin's scores of the feasible nodes, normalised and weighted; a single number if all get the same."""
 
     plugin: str
     weight: int
@@ -114,9 +116,9 @@ class Leaders(NamedTuple):
 
 
 class ScoreParts:
-    """All plugins' scores of the feasible nodes, to be read later on: what a decision keeps of `Scored`.
+    """All plugins' scores of the feasible nodes, to be read later: what a decision keeps of `Scored`.
 
-    It holds no array over all nodes but those that were worked out for this pod alone.
+    The only arrays over all nodes that it holds are those computed for this pod alone.
     """
 
     __slots__ = ("_parts", "_without_parts")
@@ -126,11 +128,11 @@ class ScoreParts:
         self._without_parts = without_parts
 
     def by_plugin(self, rows: NDArray[np.intp]) -> list[PluginScores]:
-        """Return each plugin's weighted scores over `rows`, which are the feasible ones, in the profile's order."""
+        """Return each plugin's weighted scores over `rows`, the feasible ones, in the profile's order."""
         return [part.scores(rows) for part in self._parts]
 
     def total(self, rows: NDArray[np.intp]) -> Scores:
-        """Return the sum over `rows`, which are the feasible ones."""
+        """Return the sum over `rows`, the feasible ones."""
         total: Scores = np.zeros(len(rows), dtype=np.int64)
         for part in self._parts:
             total += part.scores(rows).weighted
@@ -162,11 +164,11 @@ class Scored(ScoreParts):
     def leaders(self, count: int, chosen: int) -> "Leaders":
         """Return the rows with the highest totals, by total, `chosen` first among equals, then ascending.
 
-        To be called before the columns change: nothing is worked out but these rows' shares.
+        To be called before the columns change: only the shares of these rows are computed.
         """
         best, first = self.best_rows(), self._leader(chosen)
         if len(best) >= count and first.total == self._leader(int(best[0])).total:
-            # Among thousands of nodes many are often equally good, and then no others need be looked for.
+            # Among thousands of nodes many are often equally good, and then no others need to be searched for.
             others = [int(row) for row in best[:count] if row != chosen]
             return Leaders(first.total, len(best), [first, *map(self._leader, others)][:count])
         order = _first(self._all_totals(), min(count, self._nodes.count), chosen)
@@ -182,7 +184,7 @@ class Scored(ScoreParts):
         return Leader(row, sum(shares.values()) if shares else self._without_parts, shares)
 
     def _all_totals(self) -> NDArray[np.int64]:
-        """Return the totals of all rows but for shares of one number for all; not to be written to."""
+        """Return the totals of all rows, without shares that are the same for all; not to be written to."""
         if self._ranking is not None:
             return self._ranking.totals
         worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
@@ -208,12 +210,13 @@ class Scored(ScoreParts):
 
     @property
     def kept_ranking(self) -> Ranking | None:
-        """The totals ranked, where that is kept; None where they were worked out for this pod, or by domain."""
+        """The ranked totals, if they are kept; None if they were computed for this pod, or by domain."""
         return self._ranking if isinstance(self._ranking, Ranking) else None
 
     def total_parts(self, plan: "ScorePlan") -> "TotalParts | None":
-        """Return what the total is made of, but for those that give every node the same; None where somebody is asked
-        node by node."""
+        """Return what the total is made of, without shares that are the same for all; None if a plugin is asked node by
+        node.
+        """
         found = TotalParts([], [], [])
         entries = iter(enumerate(plan.lasting.entries))
         moving = {place for place, _ in plan.lasting.moving}
@@ -230,22 +233,22 @@ class Scored(ScoreParts):
 
     @property
     def weights(self) -> dict[str, int]:
-        """The plugins that have scored, with their weights."""
+        """The plugins that scored, with their weights."""
         return {part.plugin: part.weight for part in self._parts}
 
     @property
     def is_by_row(self) -> bool:
-        """Whether what sets nodes apart are kept columns, which a node and the pods there alone decide."""
+        """Whether nodes differ only by kept columns, which depend on a node and its pods alone."""
         return all(
             part.over is None and (part.column is not None or isinstance(part.weighted, int)) for part in self._parts
         )
 
     def to_be_read(self) -> ScoreParts:
-        """Return what is needed to say later who scored what."""
+        """Return what it takes to say later which plugin scored what."""
         return ScoreParts(self._parts, self._without_parts)
 
     def with_more(self, more: Sequence[PluginScores]) -> "Scored":
-        """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
+        """Return the same with scores from elsewhere added; those are over the feasible rows and already weighted."""
         parts = [_Part(scores.plugin, scores.weight, None, scores.weighted) for scores in more]
         kept = self._kept_total if self._ranking is None else self._ranking.totals  # the same over the feasible rows
         return Scored(self._nodes, self._parts + parts, kept) if parts else self
@@ -259,8 +262,8 @@ class Scored(ScoreParts):
     def _search_best(self) -> BestRows:
         worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
         kept = self._kept_total
-        # What is left are shares of one number for all nodes, which make none of them better: neither here nor below
-        # need they be added.
+        # The remaining shares are the same for all nodes and make none of them better, so neither here nor below need
+        # they be added.
         if kept is None and not worked_out:
             return self._nodes.row_array()
         if not worked_out and kept is not None:
@@ -275,8 +278,8 @@ class Scored(ScoreParts):
 
 def _first(totals: NDArray[np.int64], count: int, chosen: int) -> list[int]:
     """Return the rows of the highest totals, `chosen` first among equals, then ascending."""
-    # So many searches for the highest cost less than one sort, and find equals in ascending order. No more than these
-    # rows and the chosen one can be among the first, whichever of its equals comes before the others.
+    # A few searches for the maximum cost less than one sort, and find equals in ascending order. Only these rows and
+    # the chosen one can be among the first, whichever of its equals comes before the others.
     found, left = {chosen: int(totals[chosen])}, totals.copy()
     for _ in range(count):
         row = int(left.argmax())
@@ -290,7 +293,7 @@ ScoreSource = tuple["ScoreRunner", MemoEntry | None]
 
 
 class TotalParts(NamedTuple):
-    """What a total is made of, by what becomes of it when a pod is placed."""
+    """The parts of a total, by what happens to them when a pod is placed."""
 
     lasting: list[tuple[MemoEntry, int]]
     """The kept columns that count as they are, with their weights: some rows change."""
@@ -300,7 +303,7 @@ class TotalParts(NamedTuple):
     """Whose scores are others only where other nodes are feasible."""
 
     def total(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the sum of the kept columns by row, `UNRANKED` where the mask has none."""
+        """Return the sum of the kept columns by row, `UNRANKED` for rows outside the mask."""
         entries, weights = [entry for entry, _ in self.lasting], [weight for _, weight in self.lasting]
         return np.where(mask, summed(entries, weights) if entries else 0, UNRANKED)
 
@@ -344,7 +347,7 @@ class ScoreRunner:
         self.slots = Slots(self, (self.name, "score"), plugin.signature, needs)
 
     def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
-        """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
+        """Return a function that asks the plugin about some rows: for raw scores, and facts about all of them."""
         facts = extra or ScoreFacts()
         if self._columns is None:
             return lambda rows: self._plain_column(facts, state, pod, table, rows)
@@ -365,7 +368,9 @@ class ScoreRunner:
     def _plain_column(
         self, facts: ScoreFacts, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows
     ) -> tuple[Scores, ScoreFacts]:
-        """Return the scores of rows that have changed; of a whole column none is asked for before it is needed."""
+        """Return the scores of rows that have changed; scores of a whole column are not asked for before they are
+        needed.
+        """
         if isinstance(rows, slice):
             raw = np.where(table.valid[rows], UNASKED, 0)
             return raw, ScoreFacts().note(raw)
@@ -373,7 +378,9 @@ class ScoreRunner:
         return raw, facts.note(raw)
 
     def _asked_quietly(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]) -> Scores:
-        """Return the plain scores of rows that may not be feasible: `UNASKED` where there is none, 0 for no node."""
+        """Return the plain scores of rows that may not be feasible: `UNASKED` if the plugin gave none, 0 for a row
+        without a node.
+        """
         asked = rows[table.valid[rows]]
         scores = np.zeros(len(rows), dtype=np.int64)
         said, which = self._said_by_kind(state, pod, table, asked)
@@ -384,8 +391,9 @@ class ScoreRunner:
     def _said_by_kind(
         self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, *, ends: bool = False
     ) -> tuple[list[int | Status], RowArray | slice]:
-        """Ask about one node of each kind; return what was said, up to the first error if that `ends` it, and of which
-        of these answers each row's is."""
+        """Ask about one node of each kind; return the answers, up to the first error if that `ends` it, and for each
+        row the index of its answer.
+        """
         which: RowArray | slice = slice(None)
         if self._kinds is not None:
             rows, which = self._kinds.among(table, rows)
@@ -398,7 +406,7 @@ class ScoreRunner:
         return said, which
 
     def _plain_score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int | Status:
-        """Ask the plugin about one node; where it breaks it is an error that names the node."""
+        """Ask the plugin about one node; if it raises, the status is an error that names the node."""
         assert self._plain is not None
         self.node_calls += 1
         try:
@@ -415,7 +423,7 @@ class ScoreRunner:
         return self._columns is not None
 
     def lasts(self, extra: ScoreFacts) -> bool:
-        """Say yes: scores that a plugin did not give are asked for again."""
+        """Always true: scores that a plugin did not give are asked for again."""
         return True
 
     def note(self, extra: ScoreFacts, value: int) -> None:
@@ -424,13 +432,13 @@ class ScoreRunner:
             extra.note_largest(value)
 
     def broke(self, bug: Exception) -> PluginBrokenError:
-        """Return the error that names the plugin as the origin of a bug."""
+        """Return an error that names the plugin as the origin of a bug."""
         return PluginBrokenError("Score", self.name, bug)
 
     def share(self, entry: MemoEntry | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
-        """Return the plugin's share of the total, or the error that it made."""
-        # A kept column has rows that are not feasible for this pod. kube-scheduler scores only those that are, so a
-        # score out of range is looked for among these.
+        """Return the plugin's share of the total, or its error."""
+        # A kept column has rows that are not feasible for this pod. kube-scheduler scores feasible nodes only, so only
+        # their scores are checked for being out of range.
         if entry is not None and self._columns is None and entry.extra.any_out_of_range:
             failure = self._fill(entry, state, pod, nodes)
             if failure is not None:
@@ -447,11 +455,11 @@ class ScoreRunner:
     def _steady_share(
         self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
     ) -> _Part | Status | None:
-        """Return the share where it does not depend on which nodes are feasible; it is then computed only once."""
+        """Return the share if it does not depend on which nodes are feasible; it is then computed only once."""
         if self._normalize is None:
             entry.made = _Part(self.name, self.weight, entry.snapshot(), 0)
-        # Normalizing looks at the scores of all feasible nodes together, so its result holds beyond this pod only where
-        # all of them are zero, whichever nodes these are.
+        # Normalizing looks at the scores of all feasible nodes together, so its result outlives this pod only if all
+        # scores are zero, whichever nodes are feasible.
         elif not entry.extra.any_nonzero:
             part = self._all_zero(entry.extra, state, pod, nodes)
             if isinstance(part, Status):
@@ -475,7 +483,8 @@ class ScoreRunner:
         wrong = self._out_of_range(scores)
         if wrong is not None:
             return wrong
-        # A thousand decisions may wait to be read, each with columns of its own: two bytes a node instead of eight.
+        # A thousand decisions may be kept for reading, each with columns of its own: two bytes per node instead of
+        # eight.
         dtype = np.int16 if self.weight <= MAX_SMALL_WEIGHT else np.int64
         return _Part(self.name, self.weight, None, np.multiply(scores, self.weight, dtype=dtype, casting="unsafe"))
 
@@ -496,8 +505,8 @@ class ScoreRunner:
     def _fill(self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Ask for the scores of feasible rows that a kept column of plain answers lacks; return an error, if any.
 
-        The invariant: a column that lacks any score is out of range, so no kept sum is made of it. Where little is
-        lacking besides, it is asked for as well, so that the sums can be kept from now on.
+        The invariant: a column that lacks any score counts as out of range, so no kept sum includes it. If few other
+        scores are missing, these are asked for as well, so that sums can be kept from now on.
         """
         column, table = entry.column, nodes.table
         lacking = nodes.row_array()
@@ -517,7 +526,7 @@ class ScoreRunner:
         return None
 
     def over_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
-        """Return the plugin's raw scores of whole domains; None where it does not answer so."""
+        """Return the plugin's raw scores of whole domains; None if it does not answer by domain."""
         if self.domain_form is None:
             return None
         return ask("Score", self.plugin, self.domain_form, state, pod)
@@ -525,9 +534,9 @@ class ScoreRunner:
     def domain_share(
         self, state: CycleState, pod: PodInfo, raw: OverDomains, domains: Sequence[int]
     ) -> _Part | Status | None:
-        """Return the share where the plugin scored whole domains, of which these have feasible rows.
+        """Return the share of a plugin that scored whole domains; these are the domains with feasible rows.
 
-        None where a score is out of range: an error names a node, so that is left to the other form.
+        None if a score is out of range: the error has to name a node, so that is left to the other form.
         """
         scores = raw.values[domains].astype(np.int64, copy=False)
         if self._normalize is not None:
@@ -545,7 +554,7 @@ class ScoreRunner:
         return error(f'{doing}: plugin "{self.name}" failed with: {status.message}').by(self.name)
 
     def _out_of_range(self, scores: Scores) -> Status | None:
-        # One pass over the scores in all but the wrong case; the view as unsigned needs integers of eight bytes.
+        # One pass over the scores unless one is out of range; the view as unsigned needs integers of eight bytes.
         if not len(scores) or (scores.dtype == np.int64 and _largest_unsigned(scores) <= MAX_NODE_SCORE):
             return None
         if scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE:
@@ -560,7 +569,7 @@ class ScoreRunner:
 
 
 class ScorePlan:
-    """Which plugins score pods of one shape, and where their raw columns are kept."""
+    """Which plugins score pods of one shape, and the slots of their raw columns."""
 
     __slots__ = ("_sum_keys", "all_lasting", "constant", "lasting", "slots", "without_parts")
 
@@ -581,9 +590,9 @@ class ScorePlan:
         self._sum_keys: dict[Hashable, MemoKey] = {}
 
     def sum_key(self, summed: int, passing: MemoKey | None, topology: object = None) -> MemoKey:
-        """Return the name of the sum of some columns, a bit for each slot, over all rows or over those that pass.
+        """Return the key of the sum of some columns, a bit for each slot, over all rows or over those that pass.
 
-        `topology` stands for the one by whose domains the rows are ranked, if they are.
+        `topology` is the one by whose domains the rows are ranked, if they are.
         """
         found = self._sum_keys.get((summed, passing, topology))
         if found is None:
@@ -597,9 +606,9 @@ class ScorePlan:
 
 
 class _DomainScores:
-    """What plugins say of whole domains of one topology, the same for all of them, while a pod is scored.
+    """The scores that plugins give whole domains of one topology, the same for all of them, while a pod is scored.
 
-    Then the best rows are looked for among the domains' best ones, and no row is looked at that has not changed.
+    The best rows are then found among the best of each domain, without looking at rows that have not changed.
     """
 
     __slots__ = ("asked", "mask_source", "over")
@@ -613,7 +622,7 @@ class _DomainScores:
         """The places of the plugins' parts, and their raw scores."""
 
     def take(self, runner: ScoreRunner, state: CycleState, pod: PodInfo, place: int) -> bool:
-        """Ask a plugin for the scores of whole domains; say whether it has given them, for the same topology."""
+        """Ask a plugin for the scores of whole domains; say whether it gave them, for the same topology."""
         raw = None if self.mask_source is None else runner.over_domains(state, pod)
         if raw is None or (self.over is not None and raw.ids is not self.over.ids):
             return False
@@ -624,7 +633,9 @@ class _DomainScores:
     def fill(
         self, parts: list[_Part], blocks: Blocks | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
     ) -> InDomains | Status | None:
-        """Fill in the parts of the plugins that were asked; return what is best, or None where that takes all rows."""
+        """Fill in the parts of the plugins that were asked; return the best rows, or None if finding them takes all
+        rows.
+        """
         if blocks is not None and self.mask_source is not None:
             codes = self.mask_source.domains
             domains = [domain for domain, count in enumerate(blocks.counts) if count]
@@ -643,7 +654,7 @@ class _DomainScores:
     def _by_domain(
         self, parts: list[_Part], domains: list[int], state: CycleState, pod: PodInfo
     ) -> list[int] | Status | None:
-        """Fill in the parts by domain; return what they give each of the domains."""
+        """Fill in the parts by domain; return their sum for each domain."""
         total = [0] * len(domains)
         for place, runner, raw in self.asked:
             part = runner.domain_share(state, pod, raw, domains)
@@ -666,7 +677,7 @@ def run_score(
 ) -> Scored | Status:
     """Score the feasible nodes with every plugin of the plan.
 
-    Where the profile has none, every node gets 1; where all that it has skip the pod, 0.
+    Every node gets 1 if the profile has no Score plugin, 0 if all of them skip the pod.
 
     `mask_source` names the cached mask (`Sums.passing`) that the feasible nodes come from, if they come from one.
     """
@@ -683,7 +694,7 @@ def run_score(
         if entry is None and in_domains.take(slot.runner, state, pod, len(parts)):
             parts.append(NO_PART)
             continue
-        # What an entry has derived goes when its column changes, so what is found here is still true.
+        # What was derived from an entry is dropped when its column changes, so whatever is found here still holds.
         part = entry.made if entry is not None else None
         if part is None:
             part = slot.runner.share(entry, state, pod, nodes)
@@ -708,8 +719,8 @@ def run_score(
         worked_out = worked_out or bool(in_domains.asked)
     if not summed:
         return Scored(nodes, parts, None, without_parts=plan.without_parts)
-    # The feasible nodes are a kept mask, and every share is a kept column or one number. So the ranking is kept as
-    # well, and a replica costs the rows that have changed.
+    # The feasible nodes are a cached mask, and every share is a cached column or a single number. So the ranking is
+    # cached too, and a replica costs only the rows that have changed.
     if all_kept and mask_source is not None and mask_source.domains is None and not worked_out:
         key = plan.sum_key(bits, mask_source.key)
         return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))

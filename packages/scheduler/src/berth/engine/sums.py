@@ -1,9 +1,9 @@
-"""Several kept columns taken together: which rows pass them all, and what they sum up to.
+"""Combines cached columns: which rows pass them all, and their weighted sum.
 
-For each set of entries that is asked for again and again (the replicas of one workload), the result is kept too, and
-only the rows that have changed since are computed again. That is right as long as every entry was only repaired, which
-changes no row that the logs do not name. An entry that was computed as a whole has another epoch, so the sums that it
-is part of are computed as a whole too.
+For each set of entries that is asked for again and again (by the replicas of one workload), the result is cached too,
+and only the rows that have changed since are recomputed. That is right as long as every entry was only repaired, which
+changes only rows that the logs name. An entry that was computed as a whole has a new epoch, so the sums it is part of
+are computed as a whole too.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -32,16 +32,16 @@ UNRANKED = -(2**62)
 
 
 class Ranking:
-    """The totals of all rows, `UNRANKED` where a row is not feasible, and which rows have the highest.
+    """The totals of all rows, `UNRANKED` if a row is not feasible, and which rows have the highest.
 
-    Among thousands of nodes many are often equally good. The best are kept in an ascending list. The invariant: the
+    Among thousands of nodes many are often equally good, so the best are kept in an ascending list. The invariant: the
     list is either absent or holds exactly the rows whose total is `_highest`, and no row has more.
     """
 
     __slots__ = ("_best", "_has_changed", "_highest", "_rows", "totals")
 
     def __init__(self, totals: Int64, rows: NDArray[np.intp] | None = None) -> None:
-        """`rows` are those that the totals are of, ascending, where these are not all rows."""
+        """`rows` are the rows that the totals belong to, ascending, unless these are all rows."""
         self.totals = totals
         self._rows = rows
         self._highest = 0
@@ -49,19 +49,19 @@ class Ranking:
         self._has_changed = rows is not None
 
     def put(self, row: int, total: int) -> None:
-        """Set the total of a row; where the totals are of some rows only, by its place among these."""
+        """Set the total of a row; if the totals cover only some rows, by its index among these."""
         before, highest, best = self.totals.item(row), self._highest, self._best
         self.totals[row] = total
         row = row if self._rows is None else self._rows.item(row)
         self._has_changed = True
-        # Without a list there is none to keep right: `best_rows` will search all totals.
+        # Without a list there is nothing to maintain: `best_rows` will search all totals.
         if best is None or before == total:
             return
         if total > highest:
             self._highest, self._best = total, [row]
         elif total == highest:
             insort(best, row)
-        # A row that was among the best has fallen. The list stays right without it; only when it runs empty is the
+        # A row that was among the best has dropped. The list stays right without it; only once it is empty is the
         # highest total unknown, and all totals have to be searched again.
         elif before == highest:
             del best[bisect_left(best, row)]
@@ -74,7 +74,7 @@ class Ranking:
         return self._highest
 
     def best_rows(self) -> BestRows:
-        """Return the rows with the highest total, ascending; not to be written to, and good until the next `put`."""
+        """Return the rows with the highest total, ascending; not to be written to, and valid until the next `put`."""
         if self._best is not None:
             return self._best
         totals = self.totals
@@ -96,7 +96,9 @@ class MaskSource(NamedTuple):
 
 
 class MergedRows(Sequence[int]):
-    """Several ascending lists of rows as one, without one being made: of thousands of equals one is drawn."""
+    """Several ascending lists of rows read as one, without building it: out of thousands of equals only one is
+    drawn.
+    """
 
     __slots__ = ("_length", "_lists")
 
@@ -117,12 +119,12 @@ class MergedRows(Sequence[int]):
     def __getitem__(self, place: slice) -> list[int]: ...
 
     def __getitem__(self, place: int | slice) -> int | list[int]:
-        """Return the row in this place, or the rows of a slice."""
+        """Return the row at an index, or the rows of a slice."""
         if isinstance(place, slice):
             return list(islice(self, *place.indices(self._length)))
         if not 0 <= place < self._length:
             raise IndexError(place)
-        # The first row below which, itself included, more rows lie than `place`.
+        # The first row such that more than `place` rows are no greater than it.
         low, high = min(rows[0] for rows in self._lists), max(rows[-1] for rows in self._lists)
         while low < high:
             middle = (low + high) // 2
@@ -169,18 +171,18 @@ class Blocks:
 
 
 class InDomains:
-    """The best of the rows of some domains, where each domain has a share of its own to add to the totals."""
+    """The best rows of some domains, if each domain adds a share of its own to the totals."""
 
     __slots__ = ("_blocks", "_domains", "_shares")
 
     def __init__(self, blocks: Blocks, domains: Sequence[int], shares: Sequence[int]) -> None:
-        """`shares` are those of the `domains`, each of which has a feasible row, in this order."""
+        """`shares` belong to the `domains`, in this order; each domain has a feasible row."""
         self._blocks = blocks
         self._domains = domains
         self._shares = shares
 
     def best_rows(self) -> BestRows:
-        """Return the rows with the highest total, ascending; good until the next change."""
+        """Return the rows with the highest total, ascending; valid until the next change."""
         ranking = self._blocks.ranking
         totals = [ranking[domain].highest() + share for domain, share in zip(self._domains, self._shares, strict=True)]
         highest = max(totals)
@@ -198,7 +200,7 @@ class InDomains:
 
 
 class Derived:
-    """What is kept was derived from some entries as they were at these positions of the change logs."""
+    """Something derived from entries as they were at these positions of the change logs."""
 
     __slots__ = ("checked", "node_position", "pod_position", "sources")
 
@@ -210,18 +212,18 @@ class Derived:
         self.node_position = self.pod_position = -1
 
     def stale_rows(self, memos: Memos, entries: Sequence[MemoEntry], length: int) -> list[int] | None:
-        """Return the rows that are out of date of something that has this many; None for all.
+        """Return which rows, out of so many, are out of date; None for all.
 
-        The positions move at once, so the caller must bring all of these rows up to date before it returns.
+        The positions move at once, so the caller must bring all these rows up to date before it returns.
         """
         table, epoch, rows = memos.table, memos.epochs, None
-        # While none of the entries was computed as a whole, they differ from what this was made of only in rows that
-        # the logs name. Some may look at the pods of a node, so both logs count for all of them.
+        # As long as no entry was computed as a whole, they differ from what this was made from only in rows that the
+        # logs name. Some may depend on the pods of a node, so both logs count for all of them.
         if length == table.capacity and (self.checked == epoch or self.sources == _epochs(entries)):
             rows = memos.changed_rows(self.node_position, self.pod_position, with_pods=True)
         if self.checked != epoch:
             self.checked, self.sources = epoch, _epochs(entries)
-        # Now, and not when the rows are up to date: the caller sees to that before it returns.
+        # Now, not once the rows are up to date: the caller takes care of that before it returns.
         self.node_position, self.pod_position = table.node_log.position, table.pod_log.position
         return rows
 
@@ -239,9 +241,9 @@ class _Sum(Derived):
 
 
 class Sums:
-    """Masks and totals over sets of entries. What is returned must not be written to.
+    """Masks and totals over sets of entries. Results must not be written to.
 
-    A key names a set of entries that are all kept; without one, everything is computed afresh.
+    A key names a set of entries that are all cached; without one, everything is computed afresh.
     """
 
     def __init__(self, memos: Memos) -> None:
@@ -254,20 +256,20 @@ class Sums:
     ) -> Mask:
         """Return the mask of valid rows whose code is 0 in every entry.
 
-        Where `deciding` is given, all entries but these are known to hold nothing but zeros.
+        If `deciding` is given, all other entries are known to hold nothing but zeros.
         """
         deciding = entries if deciding is None else deciding
         found, rows = self._stale_rows(key, entries)
         if rows is None:
             mask = self._table.valid.copy()
             for entry in deciding:
-                # Most filters reject nothing; the entry remembers that, which saves a comparison of all rows.
+                # Most filters reject nothing; the entry remembers that, which saves comparing all rows.
                 if entry.has_nonzero():
                     mask &= entry.column == 0
             found.column = mask
         elif len(rows) > FEW_ROWS:
-            # In place, though the verdicts of the last cycle hold this array: a mask is read within its cycle only, and
-            # what outlives the cycle is made of snapshots.
+            # In place, although the verdicts of the last cycle hold this array: a mask is read only within its cycle,
+            # and whatever outlives the cycle uses snapshots.
             found.column[rows] = self._pass(deciding, np.array(rows, dtype=np.intp))
             return found.column  # type: ignore[return-value]
         for row in rows or ():
@@ -296,8 +298,8 @@ class Sums:
     def ranked(self, key: MemoKey, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Ranking:
         """Return the weighted sum where a kept mask (`passing`) passes, and `UNRANKED` elsewhere; `key` names both."""
         found, rows = self._stale_rows(key, entries)
-        # A kept mask is repaired in place, so while it is the same array the logs name every row where it has changed.
-        # Another array was computed as a whole, and may differ anywhere.
+        # A cached mask is repaired in place, so while it is the same array, the logs name every row in which it has
+        # changed. A different array was computed as a whole and may differ anywhere.
         if rows is None or found.mask is not mask:
             found.ranking, found.mask, rows = Ranking(np.where(mask, summed(entries, weights), UNRANKED)), mask, None
             found.column = found.ranking.totals
@@ -312,9 +314,9 @@ class Sums:
         weights: Sequence[int],
         over: OverDomains,
     ) -> Blocks:
-        """Return the same ranked within each domain of a topology, which `key` names as well."""
+        """Return the same, ranked within each domain of a topology, which `key` names as well."""
         found, rows = self._stale_rows(key, entries)
-        # The domains of rows are part of what was made, and where one of them changes there is another array of ids.
+        # The result depends on the domains of rows, and if one of them changes, the array of ids is a new one.
         if rows is None or found.mask is not mask or found.ranking.ids is not over.ids:  # type: ignore[union-attr]
             found.ranking, found.mask = Blocks(np.where(mask, summed(entries, weights), UNRANKED), over), mask
             found.column, rows = found.ranking.totals, None
@@ -322,7 +324,9 @@ class Sums:
         return found.ranking  # type: ignore[return-value]
 
     def _stale_rows(self, key: MemoKey | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
-        """Return the kept sum and the rows of it that are out of date, all to be brought up to date; None for all."""
+        """Return the cached sum and its rows that are out of date, which the caller must bring up to date; None for
+        all.
+        """
         if key is None or not self._memos.enabled:
             return _Sum(), None
         found = self._sums.get(key)
@@ -345,7 +349,7 @@ def _put_all(
 
 def summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
     """Return the weighted sum of the entries' columns, a new array."""
-    # The product is a new array, so the additions below do not write to a kept column.
+    # The product is a new array, so the additions below do not write to a cached column.
     total: Int64 = entries[0].column * weights[0]
     for entry, weight in zip(entries[1:], weights[1:], strict=True):
         total += entry.column if weight == 1 else entry.column * weight

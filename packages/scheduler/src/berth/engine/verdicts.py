@@ -1,12 +1,12 @@
-"""Runs Filter plugins over all nodes, and reads what they said: the one place that decides why a node is ruled out.
+"""Runs Filter plugins over all nodes and reads their answers: the one place that decides why a node is ruled out.
 
-A plugin answers with a code for each row, 0 where the pod fits, by column where it can and node by node where it
-cannot. Both are kept where it promises what its answers depend on. `run_filters` asks all of them and returns
-`Verdicts`, which live as long as the cycle. `Findings` is the part of them that outlives it, for the trace.
+A plugin answers with a code for each row, 0 if the pod fits, by column if it can and otherwise node by node. Both are
+cached if it declares what its answers depend on. `run_filters` asks all of them and returns `Verdicts`, which live as
+long as the cycle. `Findings` is the part that outlives it, for the trace.
 
-Which plugin a row is rejected by is decided by `rejected_rows` alone. The diagnosis (condition, event, wake-ups), the
-trace and its explanations, what-ifs and the answers to a foreign scheduler are all made of what it yields, so they
-cannot name different plugins. For pods that are alike the diagnosis takes it from `rejections.py`, where it is kept.
+`rejected_rows` alone decides which plugin rejects a row. The diagnosis (condition, event, wake-ups), the trace and its
+explanations, what-ifs and the answers to another scheduler are all built on it, so they cannot name different plugins.
+For pods that are alike the diagnosis takes the result from the cache in `rejections.py`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
@@ -38,10 +38,10 @@ REASONS_AT_MOST = 512
 
 
 class Verdict(NamedTuple):
-    """One plugin's codes over all rows (0 fits) at the time it was asked, and what they mean.
+    """One plugin's codes over all rows (0: fits) at the time it was asked, and what they mean.
 
-    Codes mean something only together with the `describe` that came with them: a plugin numbers its reasons anew for
-    each pod. The codes are a snapshot, so they stay what they were however often the kept column is repaired.
+    Codes mean nothing without the `describe` that came with them: a plugin numbers its reasons anew for each pod. The
+    codes are a snapshot, so they stay as they were however often the cached column is repaired.
     """
 
     plugin: str
@@ -55,11 +55,11 @@ class Verdict(NamedTuple):
 
     @property
     def said(self) -> tuple[str, FilterColumn]:
-        """The plugin's name with its codes over all rows."""
+        """The plugin's name, with its codes over all rows."""
         return self.plugin, FilterColumn(self.codes, self.describe)
 
     def status(self, row: int) -> Status | None:
-        """Return what the plugin says of a row; None where the pod fits there."""
+        """Return the plugin's status for a row; None if the pod fits there."""
         code = int(self.codes[row])
         return self.describe(code).by(self.plugin) if code else None
 
@@ -71,13 +71,13 @@ def rejected_rows(
     *,
     merges: bool = False,
 ) -> Iterator[RejectedNodes]:
-    """Yield the rejected rows of a mask, grouped by the status that counts there; each row is in one group at most.
+    """Yield the rejected rows of a mask, grouped by the status that counts there; each row is in at most one group.
 
-    On each row the first rejection counts, and the overlay's before all others. Where it has none the first plugin of
-    `said` counts or, with `merges`, all that reject the row together. Source:
+    On each row the first rejection counts, and the overlay's comes before all others. If it has none, the first plugin
+    of `said` that rejects the row counts or, with `merges`, all of them together. Source:
     pkg/scheduler/framework/runtime/framework.go, RunFilterPluginsWithNominatedPods; alwaysCheckAllPredicates in v1.20.
 
-    `said` holds plugins in the order of the profile, with codes over the rows of `among`, and is read only as far as
+    `said` holds the plugins in the order of the profile, with codes over the rows of `among`, and is read only while
     rows are left.
     """
     # kube-scheduler runs the filters twice where pods are nominated to a node, with these pods counted in and then
@@ -103,21 +103,21 @@ def _by_first(left: Mask, said: Iterable[tuple[str, FilterColumn]]) -> Iterator[
         if (codes == first).all():  # what most plugins have to say is one thing, and finding that costs least
             yield RejectedNodes(column.describe(first).by(plugin), failing)
         else:
-            # By ascending code, an order that `rejections._statuses` keeps to as well. The sort is stable, so that rows
-            # stay ascending, and needs no look at all rows for each code: a plugin may have one for each node.
+            # By ascending code, the order that `rejections._statuses` follows as well. The sort is stable, so rows stay
+            # ascending, and it avoids a pass over all rows for each code: a plugin may have one for each node.
             order = np.argsort(codes, kind="stable")
             codes = codes[order]
             for rows in np.split(failing[order], np.flatnonzero(np.diff(codes)) + 1):
                 yield RejectedNodes(column.describe(column.codes.item(rows[0])).by(plugin), rows)
         left[failing] = False
-        # The next column may still have to be computed (`WhatIf.loaded_columns`), and there is no row left to ask
+        # The next column may not have been computed yet (`WhatIf.loaded_columns`), and there is no row left to ask
         # about.
         if not left.any():
             return
 
 
 def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[RejectedNodes]:
-    """Group rows by everything that is said of them, as one status: rows with the same codes share it."""
+    """Group rows by everything said about them, as one status: rows with the same codes share it."""
     if not said:
         return
     rows = np.flatnonzero(left)
@@ -156,7 +156,7 @@ class FilterRunner:
         self.slots = Slots(self, (self.name, "filter"), plugin.signature, needs, domain_entry)
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
-        """Return what asks the plugin about some rows: for codes, and what they mean."""
+        """Return a function that asks the plugin about some rows: for codes, and what they mean."""
 
         def compute(rows: Rows) -> FilterColumn:
             try:
@@ -172,7 +172,7 @@ class FilterRunner:
     def _plain_column(
         self, reasons: "PlainReasons | None", state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows
     ) -> FilterColumn:
-        """Ask about nodes one by one, all or an array of rows; `reasons` are those of the column they belong to."""
+        """Ask about nodes one by one, all of them or an array of rows; `reasons` are those of their column."""
         if reasons is None or isinstance(rows, slice):  # a whole column has codes of its own
             reasons = PlainReasons()
         positions = np.arange(table.capacity) if isinstance(rows, slice) else rows
@@ -191,7 +191,7 @@ class FilterRunner:
             view = table.view(row)
             try:
                 status = self.plain.filter(state, pod, view)
-            # No bug on this node: the budget is the attempt's, which ends.
+            # No bug on this node: the budget is the attempt's, which now ends.
             except OutOfBudgetError:
                 raise
             except Exception as bug:  # a third-party plugin's bug must not stop the scheduler
@@ -208,11 +208,11 @@ class FilterRunner:
         return self._columns is not None
 
     def lasts(self, extra: Any) -> bool:
-        """Say whether a column may be used again: plain answers only as long as they are few and nothing broke."""
+        """Say whether a column may be used again: plain answers only if they are few and nothing raised."""
         return self._columns is not None or extra.lasts
 
     def domain_entry(self, state: CycleState, pod: PodInfo) -> DomainEntry | None:
-        """Return what the plugin says of whole domains; None where it does not answer so."""
+        """Return the plugin's answer for whole domains; None if it does not answer by domain."""
         if self.domain_form is None:
             return None
         try:
@@ -223,22 +223,22 @@ class FilterRunner:
         return None if found is None else DomainEntry(*found)
 
     def note(self, extra: Any, value: int) -> None:
-        """Do nothing: unlike for scores, nothing is recorded about the column as a whole."""
+        """Do nothing: unlike with scores, no facts are kept about the column as a whole."""
 
     def broke(self, bug: Exception) -> PluginBrokenError:
         """Return the error that names the plugin as the origin of a bug."""
         return PluginBrokenError("Filter", self.name, bug)
 
     def verdict(self, entry: MemoEntry) -> Verdict:
-        """Return the plugin's verdict on the entry as it stands; it is kept with the entry until that changes."""
+        """Return the plugin's verdict from the entry as it is; it is kept with the entry until that changes."""
         verdict = entry.made = Verdict(self.name, entry.snapshot(), entry.extra)
         return verdict
 
 
 class PlainReasons:
-    """The statuses that a plain filter has given to nodes of one column, each under a code of its own.
+    """The statuses that a plain filter has given to the nodes of one column, each under a code of its own.
 
-    A code keeps its meaning as long as the column is repaired, so that the codes of all rows go together.
+    A code keeps its meaning for as long as the column is repaired, so that the codes of all rows agree.
     """
 
     __slots__ = ("_codes", "_statuses", "has_broken")
@@ -254,7 +254,7 @@ class PlainReasons:
         return self._statuses[code - 1]
 
     def code_of(self, status: Status) -> int:
-        """Return the code of a status, a new one if need be."""
+        """Return the code of a status, a new one if necessary."""
         code = self._codes.get(status)
         if code is None:
             self._statuses.append(status)
@@ -263,15 +263,15 @@ class PlainReasons:
 
     @property
     def lasts(self) -> bool:
-        """Whether the column may be kept: a plugin may have a reason of its own for every node and moment."""
+        """Whether the column may be kept: a plugin may give a different reason for every node, every time."""
         return not self.has_broken and len(self._statuses) <= REASONS_AT_MOST
 
 
 class BrokenOnNodes:
-    """What is said of the nodes on which a plugin broke: the same of all on which it broke in the same way.
+    """The status of nodes on which a plugin raised: one for all on which it raised in the same way.
 
-    To describe an exception takes far longer than most filters do, so only the first of a kind is described. A plugin
-    that breaks on each of thousands of nodes costs one description, and one reason.
+    Describing an exception takes far longer than most filters, so only the first of a kind is described. A plugin that
+    raises on each of thousands of nodes costs one description, and gives one reason.
     """
 
     __slots__ = ("_first", "_plugin")
@@ -281,7 +281,7 @@ class BrokenOnNodes:
         self._first: dict[Hashable, Status] = {}
 
     def on(self, node_name: str, bug: Exception) -> Status:
-        """Return the status of a node on which the plugin broke; it names the first such node."""
+        """Return the status of a node on which the plugin raised; it names the first such node."""
         origin = origin_of(bug)
         found = self._first.get(origin)
         if found is None:
@@ -294,7 +294,7 @@ def _broken_on(plugin: str, node_name: str, bug: Exception) -> Status:
 
 
 def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-    """Ask a plugin about one node; a plugin that breaks says Error, naming itself and the node."""
+    """Ask a plugin about one node; if it raises, the status is an error that names the plugin and the node."""
     try:
         status = plugin.filter(state, pod, node)
     except OutOfBudgetError:
@@ -305,7 +305,7 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: Nod
 
 
 class FilterPlan:
-    """Which plugins have something to say of pods of one shape, and where their answers are kept."""
+    """Which plugins filter pods of one shape, and the slots of their answers."""
 
     __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "lasting_plugins", "set", "slots")
 
@@ -324,14 +324,14 @@ class FilterPlan:
 
     @property
     def sum_key(self) -> MemoKey:
-        """The name of the mask that the kept columns give together."""
+        """The key of the mask that the kept columns give together."""
         if self._sum_key is None:
             keys = [slot.key for slot in self.slots if slot.key is not None]
             self._sum_key = MemoKey("passing", self._profile, *keys, size=sum(key.size for key in keys))
         return self._sum_key
 
     def verdicts(self, entries: Sequence[MemoEntry]) -> "list[Verdict]":
-        """Return what each plugin says, given the entries that its set of slots has just been refreshed to."""
+        """Return each plugin's verdict, given the entries to which its slots have just been refreshed."""
         made = self.set.made
         if not made or self.set.settled_at is None:
             pairs = zip(self.slots, entries, strict=True)
@@ -363,9 +363,10 @@ def run_filters(
     """Ask every plugin of the plan about all nodes; `merges` is the profile's `checks_all_filters`."""
     entries = lasting = memos.refresh_set(plan.set, state, pod)
     if not plan.all_lasting:
-        # Columns without a key are this pod's alone; the kept mask, which its replicas share, is made of the others.
+        # Columns without a key belong to this pod alone; the cached mask, which its replicas share, is made of the
+        # others.
         lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
-    # An entry may not be kept yet, or not any more. Nobody repairs it, so a sum that it is part of must not be kept.
+    # An entry may not be kept yet, or no longer. It is never repaired, so a sum that includes it must not be kept.
     sum_key = plan.sum_key if plan.set.is_kept else None
     places = plan.set.deciding
     deciding = None if places is None else [entries[place] for place in places]
@@ -375,13 +376,13 @@ def run_filters(
         for slot, entry in zip(plan.slots, entries, strict=True):
             if slot.key is None and entry.has_nonzero():
                 narrowed.append(entry)
-                # Not `&=`, here and below: `mask` may be the kept one, with which the next replica goes on.
+                # Not `&=`, here and below: `mask` may be the cached one, which the next replica uses.
                 mask = mask & (entry.fits() if isinstance(entry, DomainEntry) else entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched
     verdicts = plan.verdicts(entries)
-    # Only the kept mask as it stands goes by its key: totals that are ranked under the key are repaired by the logs,
-    # which do not name the rows that this pod alone is kept from.
+    # The key stands only for the cached mask as it is: totals ranked under the key are repaired by the logs, which do
+    # not name the rows that are closed to this pod alone.
     found = Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
     if sum_key is not None and searched is table.valid:
         found.kept_mask = kept_mask
@@ -390,14 +391,14 @@ def run_filters(
         elif len(narrowed) == 1 and isinstance(narrowed[0], DomainEntry):
             found.mask_source = MaskSource(sum_key, kept_mask, narrowed[0].over)
     if memos.enabled and found.sum_key is not None and not merges:
-        # The key names plugins whose columns are kept, and no others: those reject nothing here, or the mask would be
-        # another than the kept one. Which of them there are differs between plans that share the key.
+        # The key names only plugins whose columns are kept: the others reject nothing here, or the mask would not be
+        # the cached one. Plans that share the key may differ in these others.
         found.kept = RejectionsSource(rejections, found.sum_key, plan.lasting_plugins, lasting)
     return found
 
 
 class RejectionsSource(NamedTuple):
-    """Where it is kept what all kept columns together say of all nodes; no other says anything."""
+    """Where the rejections are cached, if cached columns are all that decides about the nodes."""
 
     rejections: Rejections
     key: MemoKey
@@ -406,10 +407,10 @@ class RejectionsSource(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What was said of the rows of a table, in a form that stays true after the cycle.
+    """The answers about the rows of a table, in a form that stays true after the cycle.
 
-    It holds snapshots and arrays of its own, never a column or mask that is repaired in place. The rows to read are
-    given by the caller: which rows held nodes has to be remembered elsewhere.
+    It holds snapshots and arrays of its own, never a column or mask that is repaired in place. The caller says which
+    rows to read: which of them held nodes is remembered elsewhere.
     """
 
     by_plugin: Sequence[Verdict] = ()
@@ -433,9 +434,9 @@ class Findings(NamedTuple):
         return mask
 
     def statuses(self, row: int) -> list[Status]:
-        """Return all that speaks against a row, plugin by plugin, each status once; what nominated pods cause is first.
+        """Return every status against a row, plugin by plugin, each once; those caused by nominated pods come first.
 
-        The first of them is the one that counts for the row, or with `merges` a part of it.
+        The first of them is the one that counts for the row or, with `merges`, a part of it.
         """
         said = [status for status, rows in self.overlay if row in rows]
         said += [status for verdict in self.by_plugin if (status := verdict.status(row)) is not None]
@@ -443,7 +444,7 @@ class Findings(NamedTuple):
 
 
 class Verdicts:
-    """What all Filter plugins say of all rows, for use within the cycle: its masks are the live ones."""
+    """What all Filter plugins say about all rows, for use within the cycle: the masks are the live ones."""
 
     __slots__ = (
         "_merges",
@@ -502,7 +503,9 @@ class Verdicts:
         return self.findings.rejected(self.searched)
 
     def counted(self) -> CountedRejections | None:
-        """Return what `rejected` yields as one value that pods alike share, where it is kept; to be asked at once."""
+        """Return what `rejected` yields as one value, which pods that are alike share if it is cached; to be called at
+        once.
+        """
         if self.kept is None or self.overlay:
             return None
         return self.kept.rejections.by_first(self.kept.key, self.kept.plugins, self.kept.entries)

@@ -1,9 +1,9 @@
 """Asks filters about many rows as if other pods ran there: for nominated pods, and for preemption.
 
 Most filters never look at the pods on a row, some only at pods that affect them, and some only at how much all pods
-take together (`RowLoad`). Where every filter that has something to say of a pod is of one of these kinds, what-ifs are
-computed by column. That is exact on rows where no pod in question affects a filter: their answers can change only
-through the load. Rows with such a pod are left to the plain forms, node by node.
+take together (`RowLoad`). If every filter that does not skip a pod is of one of these kinds, what-ifs are computed by
+column. That is exact on rows where no pod in question affects a filter: their answers can change only through the load.
+Rows with such a pod are left to the plain forms, node by node.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -31,14 +31,14 @@ LOOKS_AT_PODS = frozenset(
 
 
 class _Steady(NamedTuple):
-    """A filter whose answer does not depend on the load, with that answer for some rows."""
+    """A filter whose answer does not depend on the load, and that answer for some rows."""
 
     name: str
     column: FilterColumn
 
 
 class WhatIf:
-    """The filters that have something to say of one pod."""
+    """The filters that do not skip one pod."""
 
     __slots__ = ("_by_pod", "_loaded", "_memos", "_plan", "_pod", "_state", "_table", "is_possible", "resources")
 
@@ -60,20 +60,20 @@ class WhatIf:
 
     @property
     def looks_at_single_pods(self) -> bool:
-        """Say whether any filter looks at single pods at all."""
+        """Say whether any filter looks at single pods."""
         return bool(self._by_pod)
 
     @property
     def answers_key(self) -> Hashable | None:
-        """Equal for two pods only where all filters say the same of both; None where that is not known."""
+        """Equal for two pods only if all filters say the same about both; None if that is not known."""
         return self._plan.sum_key if self._plan.all_lasting else None
 
     def is_affected_by(self, other: PodInfo) -> bool:
-        """Say whether the coming or going of `other` may change more than the load of its row."""
+        """Say whether adding or removing `other` may change more than the load of its row."""
         return any(plugin.is_affected_by(self._state, self._pod, other) for plugin in self._by_pod)
 
     def load(self, rows: RowArray, rivals: NominatedClaims | None = None) -> RowLoad:
-        """Return what the pods there take of some rows, nominated ones too if given, in arrays of the caller's own."""
+        """Return what the pods on some rows take, nominated ones included if given; the arrays are the caller's own."""
         table = self._table
         # Indexing by an array copies, so what is added below is not added in the table.
         pods = table.pod_count[rows]
@@ -103,13 +103,13 @@ class WhatIf:
         return [plugin.load_limits(self._state, self._pod, self._table, rows) for plugin in self._loaded]
 
     def loaded_columns(self, rows: RowArray, load: RowLoad) -> Iterator[tuple[str, FilterColumn]]:
-        """Yield what the filters that look at the load say, in order."""
+        """Yield the answers of the filters that look at the load, in order."""
         for plugin in self._loaded:
             yield plugin.name, plugin.filter_loaded_columns(self._state, self._pod, self._table, rows, load)
 
 
 class WhatIfRows:
-    """Filters over some rows; what does not depend on the load is asked once."""
+    """Filters over some rows; those that do not depend on the load are asked once."""
 
     __slots__ = ("_limits", "_rows", "_steady", "_steady_mask", "_what_if")
 
@@ -121,7 +121,7 @@ class WhatIfRows:
         self._steady_mask: Mask = np.ones(len(rows), dtype=np.bool_)
         for found in steady:
             if found is not None and found.column.codes.any():
-                # Compared once, for the many loads that preemption tries on the same rows.
+                # Compared once for the many loads that preemption tries on the same rows.
                 self._steady_mask &= found.column.codes == 0
 
     def passing(self, load: RowLoad) -> Mask:
@@ -136,25 +136,27 @@ class WhatIfRows:
     def refusals(self, load: RowLoad, wanted: Mask) -> Iterator[RejectedNodes]:
         """Yield each status of the first failing filter, with the positions within `rows` that it rejects.
 
-        `wanted` is bool of shape (rows,): the positions to answer for. The filters that look at the load are asked only
-        when their turn comes, and not at all where those before them reject everything.
+        `wanted` is bool of shape (rows,): the positions to answer for. A filter that looks at the load is asked only
+        when its turn comes, and not at all if those before it reject everything.
         """
         return rejected_rows(wanted, self._said(load))
 
     def _said(self, load: RowLoad) -> Iterator[tuple[str, FilterColumn]]:
-        """Yield each filter's answer in the order of the profile: kept ones as they are, the others under the load."""
-        # The plan's order: both sequences keep to it, so the next of `loaded` belongs to the filter that has no steady
-        # answer.
+        """Yield each filter's answer in the order of the profile: steady ones as they are, the others under the
+        load.
+        """
+        # Both sequences are in the plan's order, so the next of `loaded` belongs to the filter without a steady answer.
         loaded = self._what_if.loaded_columns(self._rows, load)
         for found in self._steady:
             yield found if found is not None else next(loaded)
 
 
 def _has_columns(plugin: LoadedPlugin) -> bool:
-    """Say whether what the filter says of other loads can be told from columns, its own or those of kept plain answers.
+    """Say whether the filter's answers under other loads can be computed from columns: its own, or cached plain
+    answers.
 
-    It can where the filter says which loads or pods change its answer, or where its answer for a node depends on no
-    pod. A filter that follows pods (`add_pod`, `remove_pod`) without saying so is asked in its plain form.
+    They can if the filter says which loads or pods change its answer, or if its answer for a node depends on no pod. A
+    filter that follows pods (`add_pod`, `remove_pod`) without saying which is asked in its plain form.
     """
     if plugin.filter_columns is None and (plugin.signature is None or plugin.promises.filter_depends_on & NEVER_KEPT):
         return False
