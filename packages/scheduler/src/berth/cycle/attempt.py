@@ -1,4 +1,4 @@
-"""One attempt to place a pod: what is asked, what the search has found, and how it ended.
+"""One attempt to place a pod: its input, what the search has found, and how it ended.
 
 Run by `schedule_pod`, read by the cycle, by `berth decide`, and by the trace that explains decisions.
 """
@@ -29,12 +29,14 @@ PRIORITIZING_DONE = "Prioritizing done"
 
 
 def no_stopwatch() -> float:
-    """The stopwatch of a core whose durations nobody wants to know."""
+    """The stopwatch of a core whose durations are not reported."""
     return 0.0
 
 
 class LeftOut(NamedTuple):
-    """A node that an extender ruled out; `is_silent` where it gave no reason, which upstream then reports nowhere."""
+    """A node that an extender ruled out; `is_silent` if it gave no reason, in which case upstream does not report the
+    node.
+    """
 
     extender: str
     status: Status
@@ -42,9 +44,9 @@ class LeftOut(NamedTuple):
 
 
 class SearchResult:
-    """What the search for a node has found so far. `release_columns` drops the parts that grow with the cluster.
+    """What the search for a node has found so far. `release_columns` drops the parts whose size grows with the cluster.
 
-    Written by the steps of `berth.cycle.schedule.schedule_pod` alone, each part by the step that finds it.
+    Only the steps of `berth.cycle.schedule.schedule_pod` write to it, each part by the step that finds it.
     """
 
     __slots__ = ("left_out", "narrowed", "nodes", "pre_filtered", "sampled", "scored", "verdicts")
@@ -71,7 +73,7 @@ class SearchResult:
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How an attempt ended: a node, or why there is none and what may be done about it."""
+    """How an attempt ended: a node, or the reason why there is none and what may be done about it."""
 
     chosen_row: int | None = None
     diagnosis: Diagnosis | None = None
@@ -103,7 +105,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.diagnosis.message() if self.diagnosis is not None else ""
 
     def failed(self, message: str) -> "Outcome":
-        """Return the same outcome, but for an error that came after it: no node is chosen."""
+        """Return the same outcome with a later error in it: no node is chosen."""
         return msgspec.structs.replace(self, error=message, chosen_row=None)
 
 
@@ -111,11 +113,11 @@ UNDECIDED = Outcome()
 
 
 class Attempt:
-    """One pod tried once: what is asked, what the search has found, and the outcome.
+    """One attempt at one pod: the input, what the search has found, and the outcome.
 
-    What is asked (`profile`, `pod`, `within`, `started`) never changes. `found` grows while `schedule_pod` runs.
-    `outcome` is a value that is only ever replaced as a whole: first by `schedule_pod`, then by the step that finds
-    that it cannot be carried out (a plugin's bug, a refused eviction, a pod group that has too few places).
+    The input (`profile`, `pod`, `within`, `started`) never changes. `found` grows while `schedule_pod` runs. `outcome`
+    is only ever replaced as a whole: first by `schedule_pod`, then by a step that finds that it cannot be carried out
+    (a plugin's bug, a refused eviction, a pod group that has too few places).
     """
 
     __slots__ = (
@@ -141,9 +143,9 @@ class Attempt:
         state: CycleState | None = None,
         work: WorkBudget | None = None,
     ) -> None:
-        """`within` are the only rows to look at, where a placement for the pod's group is tried.
+        """`within` has the only rows to look at, if a placement for the pod's group is being tried.
 
-        `work` is what the attempt may cost; without one it has a budget of its own, of the default size.
+        `work` is the attempt's budget; without one it gets its own, of the default size.
         """
         self.profile = profile
         self.pod = pod
@@ -160,12 +162,12 @@ class Attempt:
         """What the Permit plugins said that hold the pod."""
 
     def hold_to_budget(self) -> None:
-        """End in an error once the budget is used up, even where a plugin has caught the exception that says so."""
+        """End the attempt in an error once the budget is used up, even if a plugin has swallowed the exception."""
         verdict = self.state.work.verdict
         if verdict and self.outcome.error is None:
             self.outcome = Outcome(error=verdict)
 
     def lap(self, step: str) -> None:
-        """Note that a step is done; without a stopwatch there is nothing to note."""
+        """Note that a step is done; does nothing without a stopwatch."""
         if self.stopwatch is not no_stopwatch:
             self.laps.append((step, self.stopwatch()))

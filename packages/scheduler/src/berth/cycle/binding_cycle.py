@@ -1,10 +1,10 @@
-"""From a chosen node to a bound pod: Reserve and Permit in the scheduling cycle, the rest beside the next cycles.
+"""From a chosen node to a bound pod: Reserve and Permit in the scheduling cycle, the rest alongside the next cycles.
 
 `BindingCycles.run` is one pod's binding cycle: a generator that yields what it must wait for (Permit, PreBind's writes,
-the Binding). The pod is *assumed* all the while: the cache counts it on its node although the API server knows nothing
-of it, so that the pods decided next see the room as taken. An assumed pod is left in exactly one of two ways: the
-Binding succeeds and the watch confirms it (or, where the watch does not, `BindingConfirmer` finds out), or `undo`
-unreserves it and makes the cache forget it.
+the Binding). The pod is *assumed* all the while: the cache counts it on its node although the API server does not know
+yet, so that pods decided next see the room as taken. A pod stops being assumed in exactly one of two ways: the Binding
+succeeds and the watch confirms it (if the watch does not, `BindingConfirmer` finds out), or `undo` unreserves it and
+makes the cache forget it.
 """
 
 from typing import Self
@@ -29,7 +29,7 @@ from berth.state.queued_pod import QueuedPod
 
 
 class BindingCycles:
-    """Binds assumed pods, each beside the scheduling cycles that follow."""
+    """Binds assumed pods, each alongside the scheduling cycles that follow."""
 
     __slots__ = (
         "_cache",
@@ -74,7 +74,7 @@ class BindingCycles:
         self._tells_expectation = tells_expectation
 
     def reserve(self, attempt: Attempt, node_name: str) -> tuple[Status | None, dict[str, float]]:
-        """Assume the pod, run Reserve and Permit; return a failure, or Permit's timeouts where the pod must wait."""
+        """Assume the pod, run Reserve and Permit; return a failure, or Permit's timeouts if the pod must wait."""
         try:
             return reserve_and_permit(self._cache, attempt, node_name, self._wording)
         except BaseException as raised:  # a plugin's bug ends this attempt only
@@ -82,7 +82,7 @@ class BindingCycles:
             return self._reporter.broke(attempt.pod, bug), {}
 
     def run(self, queued: QueuedPod, attempt: Attempt, node_name: str, timeouts_s: dict[str, float]) -> Steps[None]:
-        """Bind an assumed pod; `timeouts_s` are those of the Permit plugins that hold it, by plugin."""
+        """Bind an assumed pod; `timeouts_s` has those of the Permit plugins that hold it, by plugin."""
         pod = attempt.pod
         waiting = self._hold(attempt, node_name, timeouts_s)
         expected = ""
@@ -92,10 +92,10 @@ class BindingCycles:
             )
             status = work if isinstance(work, Status) else None
             if status is None:
-                # Only where binding takes a while (KEP-5278): else the Binding tells as soon, and without a write of
-                # its own.
+                # Only if binding takes a while (KEP-5278): otherwise the Binding itself tells as soon, without an extra
+                # write.
                 if self._tells_expectation and (waiting is not None or work):
-                    # A reader of the pod meanwhile learns where it is going (status.nominatedNodeName).
+                    # Meanwhile readers of the pod learn where it is going (status.nominatedNodeName).
                     expected = node_name
                     self._dispatcher.tell(PatchPodStatus(PodRef.of(pod), nominated_node_name=node_name))
                 status = yield from self._bind(attempt, node_name, waiting)
@@ -110,16 +110,16 @@ class BindingCycles:
             self._bound(queued, attempt, node_name)
 
     def call_off(self, reason: str) -> None:
-        """Turn back the pods that wait for Permit, and those in PreBind."""
+        """Call off the pods that wait for Permit, and those in PreBind."""
         for waiting in self._waiting:
             waiting.reject("", reason)
         for uid in self._in_pre_bind.uids():
             self._in_pre_bind.cancel(uid, reason)
 
     def undo(self, queued: QueuedPod, attempt: Attempt, node_name: str, status: Status, expected: str = "") -> None:
-        """Take back a choice that could not be carried out; the room it gives back may help others.
+        """Undo a choice that could not be carried out; the room that it frees may help others.
 
-        `expected` is the node that the API server was told the pod is going to, if it was.
+        `expected` is the node that the API server was told to expect the pod on, if it was told.
         """
         pod = attempt.pod
         try:
@@ -135,7 +135,7 @@ class BindingCycles:
         self._failure_handler.fail(
             queued, reason, status.message, plugins, nomination="", told=expected, waits_out=True
         )
-        # Not for the pod itself: its own room coming free is no reason to try it again at once.
+        # Not for the pod itself: that its own room is free again is no reason to retry it at once.
         self._queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, self._dispatcher.now(), except_uid=pod.uid)
 
     def _hold(self, attempt: Attempt, node_name: str, timeouts_s: dict[str, float]) -> WaitingPod | None:
@@ -149,18 +149,19 @@ class BindingCycles:
         return waiting
 
     def _bind(self, attempt: Attempt, node_name: str, waiting: WaitingPod | None) -> Steps[Status | None]:
-        """Wait for Permit, then PreBind, and Bind by an extender or by plugins; return what stopped it, if anything."""
+        """Wait for Permit, run PreBind, then Bind by an extender or by plugins; return what stopped it, if anything."""
         if waiting is not None:
             while not waiting.is_settled:
-                # Plugins that have allowed the pod are not among these; the first of the others whose time is up
-                # rejects it.
+                # Plugins that have allowed the pod are no longer in here; the first of the others to time out rejects
+                # it.
                 yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
             verdict = waiting.verdict
             label = (Code.SUCCESS if verdict is None else verdict.code).label
             self._reporter.instrument.waited_on_permit(label, self._dispatcher.now() - waiting.waiting_since)
             if verdict is not None:
                 return self._wording.of_wait(verdict, attempt.pod)
-        # From here on a failure sends the pod to backoff whatever happens meanwhile: no event need be kept for it.
+        # From here on a failure sends the pod to backoff whatever happens meanwhile, so no events need to be kept for
+        # it.
         self._queue.done(attempt.pod.uid)
         self._reporter.instrument.binding(attempt.pod)
         self._in_pre_bind.begin(attempt.pod.uid)
@@ -170,8 +171,8 @@ class BindingCycles:
             )
         finally:
             called_off = self._in_pre_bind.end(attempt.pod.uid)
-        # It was called off while it waited for the answer to a write, with which PreBind has ended. So nothing was
-        # interrupted, and yet the pod must not be bound.
+        # It was called off while it waited for the answer to PreBind's last write. So nothing was interrupted, and
+        # still the pod must not be bound.
         if status is None and called_off:
             return error(called_off)
         if status is None:
@@ -201,9 +202,9 @@ class BindingCycles:
 def reserve_and_permit(
     cache: Cache, attempt: Attempt, node_name: str, wording: PermitWording = TODAYS_WORDING
 ) -> tuple[Status | None, dict[str, float]]:
-    """Assume the pod, then run Reserve and Permit. Return a failure, or Permit's timeouts where the pod must wait."""
+    """Assume the pod, then run Reserve and Permit. Return a failure, or Permit's timeouts if the pod must wait."""
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
-    # First, as upstream: Reserve and Permit find the pod on its node already.
+    # First, as upstream: Reserve and Permit find the pod already on its node.
     cache.assume(pod, node_name)
     status = profile.run_reserve(state, pod, node_name)
     if status is not None:
@@ -216,7 +217,7 @@ def reserve_and_permit(
 
 
 def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
-    """Give back what was reserved, in reverse order, and forget the pod."""
+    """Release what was reserved, in reverse order, and forget the pod."""
     try:
         attempt.profile.run_unreserve(attempt.state, attempt.pod, node_name)
     finally:  # whatever a plugin does, the room is given back
@@ -278,7 +279,7 @@ def _bind(attempt: Attempt, node_name: str, confirmer: BindingConfirmer) -> Step
 
 
 def bind_by_plugins(attempt: Attempt, node_name: str) -> Steps[Status | None]:
-    """Bind by the first plugin that does not Skip."""
+    """Bind with the first plugin that does not Skip."""
     for plugin in attempt.profile.bind:
         status = yield from run_plugin("Bind", plugin, plugin.bind, attempt, node_name)
         if status is not None and status.code is Code.SKIP:

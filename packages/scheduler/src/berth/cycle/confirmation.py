@@ -1,7 +1,8 @@
-"""Bound pods that no watch confirms: after a while each is read from the API server, which says where it is.
+"""Looks after bound pods that no watch confirms: after a while each is read from the API server, which says where it
+is.
 
-A pod whose Binding was answered stays assumed until the watch shows it on its node. Where that does not come (the
-watch is stuck, the event was lost, the Binding's answer was not true) the pod would be counted there for good. So
+A pod whose Binding was answered stays assumed until the watch shows it on its node. If that never happens (the watch is
+stuck, the event was lost, the Binding's answer was wrong), the pod would be counted there forever. So
 `BindingConfirmer` notes each bound pod, and reads those that are still assumed after `BindingConfirmer.after_s`:
 
     on a node, ours or another ──→ taken in as if the watch had shown it
@@ -9,11 +10,11 @@ watch is stuck, the event was lost, the Binding's answer was not true) the pod w
     gone ────────────────────────→ taken in as deleted
     cannot be read ──────────────→ read again later
 
-Why reading early does no harm: the API server's answer is newer than whatever the watch has yet to bring, and an older
-event about a pod that is counted changes nothing.
+Reading early does no harm: the API server's answer is newer than whatever the watch has yet to deliver, and an older
+event about a pod that is already counted changes nothing.
 
-Few pods are read at a time and not more than some a second, since after an outage thousands may be overdue, and
-bindings have to go on beside. While reads fail, they are made ever more rarely.
+Few pods are read at a time, and only so many a second, since after an outage thousands may be overdue while bindings
+must go on. While reads fail, they are made less and less often.
 """
 
 from collections import deque
@@ -40,7 +41,7 @@ LONGEST_PAUSE_S = 60.0
 
 
 class Bound(NamedTuple):
-    """What undoing a binding takes."""
+    """What it takes to undo a binding."""
 
     queued: QueuedPod
     attempt: Attempt
@@ -53,7 +54,7 @@ Feed = Callable[[Literal["MODIFIED", "DELETED"], Pod], None]
 
 
 class BindingConfirmer:
-    """Sees to it that no pod stays assumed for good."""
+    """Makes sure that no pod stays assumed forever."""
 
     __slots__ = (
         "_cache", "_dispatcher", "_due", "_failures", "_feed", "_instrument", "_next_read_at", "_reading", "after_s",
@@ -67,7 +68,7 @@ class BindingConfirmer:
         feed: Feed,
         after_s: float | None,
     ) -> None:
-        """`after_s` is how long the watch is waited for; None: for good."""
+        """`after_s` is how long to wait for the watch; None: forever."""
         self.after_s = after_s
         self._cache = cache
         self._dispatcher = dispatcher
@@ -80,7 +81,9 @@ class BindingConfirmer:
         self._failures = 0
 
     def note(self, uid: str, bound: Bound) -> None:
-        """A pod's Binding was answered; unless the watch has confirmed it already, look for it in time."""
+        """Note that a pod's Binding was answered; unless the watch has already confirmed it, look for it in due
+        course.
+        """
         state = self._cache.assumed_state(uid)
         if self.after_s is not None and state is not None:
             force_setattr(state, "bound", bound)
@@ -93,14 +96,14 @@ class BindingConfirmer:
         self._due.append((look_at, uid))
 
     def next_deadline(self) -> float | None:
-        """Return when there is a pod to read, or None while there is none, or enough of them are being read."""
+        """Return when the next pod is due to be read; None while there is none, or enough are being read."""
         self._drop_confirmed()
         if not self._due or self._reading >= READS_AT_ONCE:
             return None
         return max(self._due[0][0], self._next_read_at)
 
     def begin(self, undo: Undo) -> None:
-        """Begin to read a pod if one is due; `undo` takes back a binding that was none."""
+        """Begin to read a pod if one is due; `undo` takes back a binding that never happened."""
         while (due := self.next_deadline()) is not None and due <= self._dispatcher.now():
             _, uid = self._due.popleft()
             self._next_read_at = self._dispatcher.now() + READ_SPACING_S
@@ -113,15 +116,15 @@ class BindingConfirmer:
 
     def _is_waited_for(self, look_at: float, uid: str) -> bool:
         state = self._cache.assumed_state(uid)
-        # An entry of an earlier time was replaced: the pod was bound once more since, or is to be read later.
+        # An outdated entry: the pod has been bound again since, or is to be read later.
         return state is not None and state.look_at == look_at
 
     def is_settled(self, uid: str) -> bool:
-        """Say whether the watch has told where an assumed pod is, or that it is gone."""
+        """Say whether the watch has shown where an assumed pod is, or that it is gone."""
         return self._cache.assumed_state(uid) is None
 
     def node_of(self, uid: str) -> str:
-        """Return the node on which a pod is counted; empty where it is not."""
+        """Return the node on which a pod is counted; empty if it is not counted."""
         state = self._cache.state_of(uid)
         return "" if state is None else self._cache.table.names[state.row]
 
@@ -130,8 +133,8 @@ class BindingConfirmer:
         return self._dispatcher.now()
 
     def take_in(self, pod: PodInfo, found: PodRead) -> Steps[None]:
-        """Take in what the API server says of an assumed pod, unless the watch was faster."""
-        # Events that wait for the end of an open cycle came first, and may say more.
+        """Take in what the API server says about an assumed pod, unless the watch was faster."""
+        # Events that wait for the open cycle to end came first, and may say more.
         while self._dispatcher.is_open:
             yield WaitUntil(lambda: not self._dispatcher.is_open, self._dispatcher.now() + LONGEST_PAUSE_S)
         if self.is_settled(pod.uid):
@@ -164,7 +167,7 @@ class BindingConfirmer:
             undo(bound.queued, bound.attempt, bound.node_name, error(because))
 
     def _look_again(self, uid: str, problem: str) -> None:
-        """Read the pod again later, and wait a little before any other is read."""
+        """Read the pod again later, and pause before reading any other."""
         self._failures += 1
         pause_s = min(2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE_S)
         self._next_read_at = max(self._next_read_at, self._dispatcher.now() + pause_s)

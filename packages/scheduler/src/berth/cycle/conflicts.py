@@ -1,6 +1,7 @@
-"""Other schedulers that place pods on the same nodes: conflicts are found after the fact, counted, and retried.
+"""Detects conflicts with other schedulers that use the same nodes: after the fact, by counting them and trying again.
 
-Schedulers do not lock nodes. Each decides on what it knows, and two may give the same room away. What then happens:
+Schedulers do not lock nodes. Each decides by what it knows, and two may give away the same room. Then one of these
+happens:
 
 - The pod itself was bound by somebody else: the API server refuses the Binding, or the pod is seen elsewhere
   (`bound_elsewhere`).
@@ -33,7 +34,7 @@ OUT_OF = "OutOf"
 
 
 class Conflicts:
-    """Looks out for what other schedulers do to ours."""
+    """Watches for what other schedulers do to our pods."""
 
     __slots__ = ("_cache", "_dispatcher", "_in_pre_bind", "_instrument", "_reading", "_recent", "_waiting")
 
@@ -61,12 +62,12 @@ class Conflicts:
             self._recent.popitem(last=False)
 
     def came(self, pod: PodInfo) -> None:
-        """A pod that we did not place has appeared on a node."""
+        """Note that a pod which we did not place has appeared on a node."""
         state = self._cache.state_of(pod.uid)
         if state is None or not (self._recent or self._cache.assumed_count) or not self._tips(state.row, pod):
             return
         ours = self._cache.assumed_on(state.row)
-        # No pod of ours is there that was placed lately, so others have had the conflict.
+        # We have placed no pod there lately, so the conflict is between others.
         if not ours and self._recent.keys().isdisjoint(self._cache.table.pods[state.row]):
             return
         for assumed in ours:
@@ -78,7 +79,7 @@ class Conflicts:
         self._instrument.conflicted(pod, "node_over_size")
 
     def _tips(self, row: int, pod: PodInfo) -> bool:
-        """Say whether it is this pod by which a node is over its size; one that was so before is meant to be."""
+        """Say whether this pod pushes the node over its size; a node that was over before is meant to be."""
         table = self._cache.table
         over = int(table.pod_count[row] - table.allowed_pods[row]) == 1
         for resource, amount in pod.requests.items():
@@ -87,7 +88,7 @@ class Conflicts:
         return bool(over and table.valid[row])
 
     def vanished(self, pod: PodInfo) -> None:
-        """A pod has left the watch without being deleted first: it may have been refused by its kubelet."""
+        """Note that a pod has left the watch without being deleted first: its kubelet may have refused it."""
         bound_at = self._recent.pop(pod.uid, None)
         if bound_at is None or self._dispatcher.now() - bound_at > RECENT_S or self._reading >= READS_AT_ONCE:
             return

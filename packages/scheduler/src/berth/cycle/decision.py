@@ -1,10 +1,10 @@
-"""The trace of one attempt: why each node was or was not chosen, kept after the columns have moved on.
+"""The trace of one attempt: why each node was or was not chosen, readable after the columns have moved on.
 
-Made from an `Attempt` when it ends. Making one must cost nothing, since most are never read: it holds snapshots, and
-computes an answer only when it is asked for one. `berth.decisions.explanation` turns it into words.
+Made from an `Attempt` when it ends. Making one must cost next to nothing, since most are never read: it holds
+snapshots, and computes answers on demand. `berth.decisions.explanation` turns it into words.
 
-Rows are those of the node table at the time. Nodes come and go, and a row may hold another node later, so a decision
-keeps the names by row and never asks the table again.
+Rows are those of the node table at the time. Nodes come and go, and a row may hold a different node later, so a
+decision keeps the names by row and never consults the table again.
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ TRACED_BYTES = 2 << 20
 
 
 class Decision:
-    """What was decided for a pod, and everything needed to explain it."""
+    """What was decided about a pod, and everything needed to explain it."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Decision:
         attempts: int,
         present: Mask | None = None,
     ) -> None:
-        """`present` says which rows have a name, where the caller knows; it is not written to."""
+        """`present` says which rows have a name, if the caller knows; it is not written to."""
         self._present = present
         self.pod = attempt.pod
         self.profile = attempt.profile.name
@@ -86,7 +86,7 @@ class Decision:
 
     @lazy
     def candidates(self) -> Mask:
-        """The rows of all nodes that there were to choose from."""
+        """The rows of all nodes that could have been chosen."""
         mask = self._present
         if mask is None:
             mask = np.array([bool(name) for name in self.names], dtype=np.bool_)
@@ -103,8 +103,8 @@ class Decision:
 
     @lazy
     def looked_at(self) -> Mask:
-        """The rows that Filter was asked about: fewer than `searched` where enough nodes were found before the end."""
-        # After an error it is all of them, since the node that the error is about may lie beyond the end of the search.
+        """The rows that Filter was asked about: fewer than `searched` if enough nodes were found before the end."""
+        # After an error it is all of them, since the node concerned may lie beyond the end of the search.
         if self._sampled is None or self.outcome == "error":
             return self.searched if self._has_findings else np.zeros_like(self.searched)
         mask = np.zeros_like(self.searched)
@@ -113,9 +113,9 @@ class Decision:
 
     @lazy
     def rejected(self) -> list[RejectedNodes]:
-        """The rows that were ruled out, by the status that counts for each: what the pod's condition is made of.
+        """The rows that were ruled out, by the status that counts for each: the basis of the pod's condition.
 
-        The condition leaves out nodes that an extender dropped without a word; here they are under its name.
+        The condition leaves out nodes that an extender dropped without a reason; here they are under its name.
         """
         groups = self.findings.rejected(self.looked_at)
         left = overruled(groups, rejected_by_extenders(self.left_out)) if self.left_out else groups
@@ -123,12 +123,12 @@ class Decision:
 
     @lazy
     def narrowed(self) -> list[RejectedNodes]:
-        """The rows that pass all filters, of those looked at, and that a plugin left out because of the others."""
+        """Of the rows looked at, those that pass all filters but that a plugin dropped in favour of others."""
         looked_at = [RejectedNodes(status, rows[self.looked_at[rows]]) for status, rows in self._narrowed]
         return [group for group in looked_at if len(group.rows)]
 
     def _absent(self) -> Iterator[RejectedNodes]:
-        """Yield the rows that PreFilter ruled out, under the names of all plugins that did."""
+        """Yield the rows that PreFilter ruled out, under the names of all plugins that did so."""
         status = self.pre_filter.absent_status if self.pre_filter is not None else None
         if status is None or self.pre_filter is None:
             return
@@ -157,31 +157,32 @@ class Decision:
 
     @property
     def scores(self) -> list[PluginScores]:
-        """Each plugin's weighted scores over `feasible`; one number where all are the same."""
+        """Each plugin's weighted scores over `feasible`; a single number if all are the same."""
         return [] if self._scored is None else self._scored.by_plugin(self.feasible)
 
     @property
     def total(self) -> NDArray[np.int64] | None:
-        """The sum of the weighted scores over `feasible`; None where nothing had to be scored."""
+        """The sum of the weighted scores over `feasible`; None if nothing had to be scored."""
         return None if self._scored is None else self._scored.total(self.feasible)
 
     def forget_worked_out(self) -> None:
-        """Give back what was computed when it was read; it is computed again for the next who asks."""
+        """Drop what was computed for readers; it is computed again on demand."""
         for name, value in vars(type(self)).items():
             if isinstance(value, lazy):
                 self.__dict__.pop(name, None)
 
     def statuses(self, row: int) -> list[Status]:
-        """Return all that speaks against a row that was looked at, plugin by plugin; what counts for it is first."""
+        """Return every status against a row that was looked at, plugin by plugin; the one that counts comes first."""
         said = [status for status, rows in self.narrowed if row in rows] + self.findings.statuses(row)
         left_out = self.left_out.get(row)
         return said if left_out is None else [left_out.status.by(left_out.extender), *said]
 
 
 class Trace(OrderedDict[str, Decision]):
-    """The last decision about each of the latest pods, by `namespace/name`, the oldest first.
+    """The last decision about each recent pod, by `namespace/name`, oldest first.
 
-    A decision holds its pod, which may be gone by now: of pods that say a great deal fewer are kept, but always one.
+    A decision keeps its pod, which may be gone by now. If pods are very large, fewer decisions are kept, but always
+    one.
     """
 
     def __init__(self, pods: int, bytes_at_most: int = TRACED_BYTES) -> None:
@@ -193,12 +194,12 @@ class Trace(OrderedDict[str, Decision]):
         self._names: tuple[int, tuple[str, ...], Mask] = (-1, (), np.zeros(0, dtype=np.bool_))
 
     def note(self, attempt: Attempt, table: NodeTable, at: float, attempts: int) -> Decision:
-        """Keep what an attempt has decided, in place of the oldest."""
+        """Keep what an attempt has decided, dropping the oldest if necessary."""
         node_count = len(table) if attempt.within is None else int(np.count_nonzero(attempt.within))
         names, present = self._nodes(table)
         decision = Decision(attempt, names, node_count, at, attempts, present)
         key = attempt.pod.key
-        # Taken out first, so that it goes to the end: the order is that of the latest decisions.
+        # Removed first, so that it goes to the end: the order is that of the latest decisions.
         before = self.pop(key, None)
         self._bytes += decision.size - (0 if before is None else before.size)
         self[key] = decision
@@ -208,17 +209,17 @@ class Trace(OrderedDict[str, Decision]):
         return decision
 
     def forget(self, key: str) -> None:
-        """Keep nothing of a pod, by `namespace/name`."""
+        """Forget a pod, by `namespace/name`."""
         before = self.pop(key, None)
         self._bytes -= 0 if before is None else before.size
 
     def _nodes(self, table: NodeTable) -> tuple[tuple[str, ...], Mask]:
-        """Return the names by row, and which rows have one, made when nodes come or go."""
+        """Return the names by row, and which rows have one; recomputed only when nodes come or go."""
         known, names, present = self._names
         position = table.node_log.position
         if known != position:
             changed = table.node_log.since(known) if len(names) == table.capacity else None
-            # Most changes of nodes change no name, so thousands of decisions share one tuple.
+            # Most changes to nodes change no name, so thousands of decisions share one tuple.
             if changed is None or any(names[row] != _name(table, row) for row in changed):
                 names = tuple([_name(table, row) for row in range(table.capacity)])
                 present = np.array([bool(name) for name in names], dtype=np.bool_)
@@ -227,5 +228,5 @@ class Trace(OrderedDict[str, Decision]):
 
 
 def _name(table: NodeTable, row: int) -> str:
-    """Return the name of the node that a row holds; empty where it holds none."""
+    """Return the name of the node in a row; empty if there is none."""
     return table.names[row] if table.valid.item(row) else ""

@@ -99,10 +99,10 @@ class DecisionParts(Protocol):
 
 
 class FoundParts:
-    """A decision as an attempt has found it, about the node that it has come to and the one that another has.
+    """A decision as an attempt found it, reduced to two nodes: its own and that of the other decision.
 
-    Nobody is asked anything, and there are no arrays: it is worked out beside live cycles. What was not looked at is
-    rejected by nobody. Rows that a plugin has left out (`narrow`) count as rejected by it.
+    No plugin is asked again and there are no arrays, since this runs alongside live cycles. A node that was not looked
+    at counts as rejected by no plugin. Rows that a plugin has left out (`narrow`) count as rejected by it.
     """
 
     __slots__ = ("_names", "points", "rejects")
@@ -157,7 +157,7 @@ class FoundParts:
 
 
 def rejected_by(attempt: Attempt, table: NodeTable, row: int) -> dict[str, tuple[str, ...]]:
-    """Return who has ruled a node out, with the reasons; nobody where it was not looked at."""
+    """Return which plugins ruled a node out, with the reasons; none if the node was not looked at."""
     found, pre = attempt.found, attempt.found.pre_filtered
     if pre is not None and pre.status is not None and pre.status.plugin:
         return {pre.status.plugin: pre.status.reasons}
@@ -170,7 +170,7 @@ def rejected_by(attempt: Attempt, table: NodeTable, row: int) -> dict[str, tuple
 
 
 def strongest_first(gains: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the plugins that gain something, those that gain most first."""
+    """Return the plugins that gain something, the largest gain first."""
     return tuple(sorted((plugin for plugin, gain in gains.items() if gain > 0), key=lambda name: (-gains[name], name)))
 
 
@@ -194,7 +194,7 @@ def kind_of(a: Nodes, b: Nodes, sameness: Sameness) -> DifferenceKind:
 def compared(
     pod: str, a: Parts, b: Parts, sameness: Sameness, nodes: tuple[Nodes, Nodes] | None = None
 ) -> ComparedDecision:
-    """Return what two decisions about a pod are, and which plugins cause the difference if there is one.
+    """Return two decisions about a pod side by side, with the plugins that cause the difference if there is one.
 
     `nodes` are those that both have decided on, where that is known.
     """
@@ -205,7 +205,7 @@ def compared(
 
 
 def first_of(nodes: Nodes) -> str | None:
-    """Return the node that a decision ends on where ties go by name."""
+    """Return the node that a decision ends on if ties are broken by name."""
     return next(iter(nodes), None)
 
 

@@ -1,13 +1,13 @@
-"""What the core's parts need from it: the time, a way to have effects carried out, and one to run generators.
+"""What the parts of a core need: the time, a way to emit effects, and a way to run generators.
 
 Made before everything else and handed to the parts that need it, so that no part has to know the core. Whatever must
 wait for the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed
-with the answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has
-come.
+with the answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer arrives or its
+time is up.
 
-At most one of the generators is the scheduling cycle, which `open` starts. While it is parked no object may change
+At most one of the generators is the scheduling cycle, which `open` starts. While it is parked, no object may change
 under it: `is_open` is true, and the `Inbox` of `berth.core.intake` holds events back until it has ended. All others run
-beside it and touch only what is theirs (a binding: its own assumed pod).
+alongside and touch only what is theirs (a binding: its own assumed pod).
 """
 
 import math
@@ -19,7 +19,7 @@ from berth.framework.effects import Answer, Effect, Request, Steps, WaitUntil
 
 
 class Interruption(BaseException):
-    """Thrown into a generator where it waits, for it to clean up and end."""
+    """Thrown into a waiting generator so that it cleans up and ends."""
 
 
 THROWN_IN = (GeneratorExit, Interruption)
@@ -32,7 +32,7 @@ class Dispatcher:
     __slots__ = ("_clock", "_effects", "_interrupted", "_now", "_open", "_parked", "_tickets", "_waits", "running")
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        """`clock` is the one that the core's times are read from; None where time stands still while the core works."""
+        """`clock` is the clock from which the core's times are read; None if time stands still while the core works."""
         self._clock = clock
         self._now = 0.0
         self._effects: list[Effect] = []
@@ -64,21 +64,21 @@ class Dispatcher:
         self._now = now
 
     def catch_up(self) -> None:
-        """Note how late it is by now: an attempt may have taken a while, and what follows it counts from its end."""
+        """Read the time again: an attempt may have taken a while, and what follows counts from its end."""
         if self._clock is not None:
             self._now = max(self._now, self._clock())
 
     def tell(self, effect: Effect) -> None:
-        """Have an effect carried out; nobody waits for it."""
+        """Emit an effect that nobody waits for."""
         self._effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
-        """Hand over what is to be carried out, in the order it was told."""
+        """Hand over the effects to carry out, in the order in which they were emitted."""
         effects, self._effects = self._effects, []
         return effects
 
     def start(self, steps: Steps[Any]) -> None:
-        """Run a generator beside the scheduling cycles, at once until it first has to wait."""
+        """Run a generator alongside the scheduling cycles: at once, until it first has to wait."""
         self._advance(steps, None)
 
     def open(self, cycle: Steps[Any]) -> None:
@@ -88,50 +88,52 @@ class Dispatcher:
         self._advance(cycle, None)
 
     def resume(self, answer: Answer) -> None:
-        """Give an answer to the generator that asked; one that nobody waits for is dropped."""
+        """Give an answer to the generator that asked for it; an answer that nobody waits for is dropped."""
         steps = self._parked.pop(answer.ticket, None)
         if steps is not None:
             self._advance(steps, answer)
 
     def interrupt(self, steps: Steps[Any], interruption: Interruption) -> None:
-        """Have a generator that is parked ended: by `resume_ready`, or where it next waits.
+        """End a parked generator: from `resume_ready`, or where it next waits.
 
-        One that waits for an answer is given that first. What it asked for may have been done, and if it did not hear
-        of it, it would give away a second time what was written.
+        One that waits for an answer gets it first. What it asked for may have been done, and without hearing of it the
+        generator would release again what was written.
         """
         self._interrupted.setdefault(steps, interruption)
 
     def let_go_on(self, steps: Steps[Any]) -> None:
-        """Take an interruption back that has not reached the generator yet."""
+        """Cancel an interruption that has not reached the generator yet."""
         self._interrupted.pop(steps, None)
 
     def resume_ready(self) -> bool:
-        """Resume each generator whose condition holds or whose deadline has come; say whether there was any.
+        """Resume each generator whose condition holds or whose deadline has passed; say whether there was any.
 
-        Those that were interrupted come first.
+        Interrupted ones come first.
         """
         if not (self._interrupted or self._waits):
             return False
         if self._end_interrupted():
             return True
-        # Worked out before any of them runs. What they do may make others ready: those come with the next call, after
-        # the inbox, which the end of a cycle opens.
+        # Collected before any of them runs. What they do may make others ready: those are for the next call, after the
+        # inbox, which the end of a cycle opens.
         ready = [entry for entry in self._waits if entry[0].deadline <= self._now or _holds(entry[0])]
         for wait, steps in ready:
             self._waits.remove((wait, steps))
-            # Asked again, since those that ran before it may have changed the answer.
+            # Checked again, since those that ran before may have changed the answer.
             self._advance(steps, _holds(wait))
         return bool(ready)
 
     def next_deadline(self) -> float | None:
         """Return when the first wait ends even if nothing happens, or None."""
-        # Nothing else will wake them, so `resume_ready` has to be called again at once.
+        # Nothing else will wake them, so `resume_ready` must be called again at once.
         if self._interrupted and any(steps in self._interrupted for _, steps in self._waits):
             return self._now
         return min((wait.deadline for wait, _ in self._waits if wait.deadline != math.inf), default=None)
 
     def _end_interrupted(self) -> bool:
-        """End those who wait for nothing but a condition, in the order in which they were interrupted."""
+        """End the interrupted generators that wait only for a condition, in the order in which they were
+        interrupted.
+        """
         waits = {steps: wait for wait, steps in self._waits} if self._interrupted else {}
         ending = [steps for steps in self._interrupted if steps in waits]
         for steps in ending:
@@ -140,12 +142,12 @@ class Dispatcher:
         return bool(ending)
 
     def _advance(self, steps: Steps[Any], value: Any) -> None:
-        # A generator may start another, and runs on when that has to wait.
+        # A generator may start another, and continues when that one has to wait.
         outer, self.running = self.running, steps
         try:
             effect = steps.throw(value) if isinstance(value, Interruption) else steps.send(value)
-            # Interrupted while it waited for this answer, or while it ran: it has heard the answer, and ends where it
-            # would wait next. What it asks for there is not carried out.
+            # Interrupted while it waited for this answer, or while it ran: it has received the answer, and ends where
+            # it would wait next. What it asks for there is not carried out.
             while (interruption := self._interrupted.pop(steps, None)) is not None:
                 effect = steps.throw(interruption)
         except StopIteration:
@@ -159,7 +161,7 @@ class Dispatcher:
         if isinstance(effect, WaitUntil):
             self._waits.append((effect, steps))
             return
-        # No ticket is given twice, so an answer that comes too late cannot be taken for another one's.
+        # No ticket is issued twice, so a late answer cannot be taken for another's.
         self._tickets += 1
         self._parked[self._tickets] = steps
         self._effects.append(Request(self._tickets, effect))
@@ -171,7 +173,7 @@ class Dispatcher:
 
 
 def _holds(wait: WaitUntil) -> bool:
-    """Say whether what is waited for has come; where that cannot be found out, only the deadline counts."""
+    """Say whether the condition holds; if that cannot be found out, only the deadline counts."""
     try:
         return wait.predicate()
     except BaseException as raised:  # a bug in one plugin's condition must not stop the others

@@ -1,13 +1,14 @@
 """Makes room for a nominated pod: evicts its victims, and takes the node from nominated pods of lower priority.
 
-Called by the core when PostFilter has named victims. Evictions run beside the scheduling cycles that follow, as
-bindings do; the preemptor stays out of the active queue meanwhile (`Evictions`), and is tried again when its victims
-have gone, or after a backoff where the API server refused. With the gate SchedulerAsyncPreemption off the cycle waits
-for the API server's answers instead.
+Called by the core when PostFilter has named victims. Evictions run alongside the scheduling cycles that follow, as
+bindings do; meanwhile the preemptor stays out of the active queue (`Evictions`), and is tried again when its
+victims have gone, or after a backoff if the API server refused. With the gate SchedulerAsyncPreemption off, the cycle
+waits for the API server's answers instead.
 
 An eviction is over when the watch shows the victim going, not when the API server has answered: until then the cache
-counts the victim as running, and a preemptor that was tried would find its room taken, and have others evicted
-elsewhere. A watch may be late or broken, and an answer untrue, so a victim that is counted for long is looked for:
+counts the victim as running, and a preemptor that was tried would find its room taken and have others evicted
+elsewhere. A watch may be late or broken, and an answer wrong, so a victim that is still counted after a while is looked
+up:
 
     going ─────────→ the watch will show it: look again later
     gone ──────────→ taken in as deleted
@@ -54,7 +55,7 @@ LOOK_AFTER_S = 30.0
 
 
 class Preemptor(NamedTuple):
-    """For whom room is made: a pod, or a whole group."""
+    """The pod, or the whole group, for which room is made."""
 
     key: str
     """What stands for it in `Evictions`."""
@@ -69,12 +70,12 @@ class Preemptor(NamedTuple):
 
 
 class PendingVictims:
-    """The victims of one preemption, of which none is asked to go any more once another was refused."""
+    """The victims of one preemption. Once the eviction of one is refused, no more are evicted."""
 
     __slots__ = ("_asked", "_left", "begun_at", "refusal")
 
     def __init__(self, victims: Iterable[tuple[PodInfo, str]], begun_at: float) -> None:
-        """Take the victims, each with its node, in the order in which they are asked."""
+        """Take the victims, each with its node, in the order in which to evict them."""
         self._left = deque(victims)
         self._asked = 0
         self.begun_at = begun_at
@@ -83,19 +84,19 @@ class PendingVictims:
 
     @property
     def are_answered(self) -> bool:
-        """Whether the API server has answered about all that are asked."""
+        """Whether the API server has answered for all evictions that were requested."""
         return not self._left and not self._asked
 
     def take(self) -> tuple[PodInfo, str] | None:
-        """Return the next to be asked, or None where there is none for now."""
-        # The last is asked only when all others are known to go, so that at least it never dies in vain.
+        """Return the next victim to evict, or None if there is none for now."""
+        # The last is evicted only once all others are known to go, so that at least that one never dies in vain.
         if not self._left or (len(self._left) == 1 and self._asked):
             return None
         self._asked += 1
         return self._left.popleft()
 
     def answered(self, refusal: str) -> Sequence[PodInfo]:
-        """Note the answer about one of them; return those that are not asked for it."""
+        """Note the answer for one of them; return those that will not be evicted because of it."""
         self._asked -= 1
         if not refusal:
             return ()
@@ -131,9 +132,9 @@ class Evictor:
         instrument: Instrument,
         feed: Callable[[Literal["DELETED"], Pod], None],
     ) -> None:
-        """`feed` takes in that a pod is gone, as the watch would.
+        """`feed` reports that a pod is gone, as the watch would.
 
-        Without `in_pre_bind` pods in PreBind are deleted, and those in Permit rejected, as v1.20 does.
+        Without `in_pre_bind`, pods in PreBind are deleted and those in Permit rejected, as in v1.20.
         """
         self._feed = feed
         self._in_pre_bind = in_pre_bind
@@ -156,10 +157,10 @@ class Evictor:
             attempt.outcome = _given_up(outcome, refusal)
 
     def evict(self, preemptor: Preemptor, victims_on: Mapping[str, Sequence[PodInfo]]) -> Steps[str]:
-        """Evict these victims, given by node; return why one was refused where the cycle waits for the answers."""
+        """Evict these victims, given by node; if the cycle waits for the answers, return why one was refused."""
         for node_name in victims_on:
             self._clear_nominations(preemptor, node_name)
-        # A victim that is being deleted goes by itself, and wakes the preemptor as the others do.
+        # A victim that is already being deleted goes by itself, and wakes the preemptor as the others do.
         going = [(v, node) for node, victims in victims_on.items() for v in victims if not v.is_terminating]
         self._instrument.making_room(preemptor.ref_pod, victims_on)
         self._evictions.begin(preemptor.key, [victim for victim, _ in going])
@@ -167,13 +168,13 @@ class Evictor:
         if self._waits:
             yield from self._evict_all(left, preemptor)
         else:
-            # The last victim waits for the answers about all others, so it needs no generator of its own.
+            # The last victim waits for the answers for all others, so it needs no generator of its own.
             for _ in range(min(AT_ONCE, max(1, len(going) - 1))):
                 self._dispatcher.start(self._evict_all(left, preemptor))
         return left.refusal
 
     def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> None:
-        """Take the node from nominated pods of lower priority, and have them tried again to find another."""
+        """Clear the nomination of pods of lower priority on the node, and have them tried again to find another."""
         nominator = self._nominator
         for other in nominator.pods_on(node_name):
             if other.priority < preemptor.priority and other.uid not in preemptor.uids:
@@ -182,7 +183,7 @@ class Evictor:
                 self._queue.retry(other.uid, self._dispatcher.now())
 
     def _evict_all(self, victims: PendingVictims, preemptor: Preemptor) -> Steps[None]:
-        """Evict one victim after the other, as long as there is one to be asked; several of these run at a time."""
+        """Evict one victim after another while there are any left; several of these run at a time."""
         while (entry := victims.take()) is not None:
             victim, node_name = entry
             refusal = yield from self._evict(victim, preemptor, node_name)
@@ -196,7 +197,7 @@ class Evictor:
                 self._dispatcher.start(self._see_off(victim, preemptor))
 
     def _see_off(self, victim: PodInfo, preemptor: Preemptor) -> Steps[None]:
-        """Wait until the watch shows a victim going; where that takes long, find out whether it does."""
+        """Wait until the watch shows a victim going; if that takes long, look it up."""
 
         def is_shown() -> bool:
             return not self._evictions.is_staying(victim.uid)
@@ -213,7 +214,7 @@ class Evictor:
         self._ended(victim, preemptor, is_refused=is_refused)
 
     def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Steps[str]:
-        """Evict one pod; where it is still being bound, its binding is called off and it goes back to the queue."""
+        """Evict one pod; if it is still being bound, its binding is called off and it goes back to the queue."""
         scheduler, refusal, where = preemptor.ref_pod.spec.scheduler_name, "", ""
         if self._is_called_off(victim, preemptor):
             where = IN_MEMORY if self._in_pre_bind is not None else ""
@@ -229,7 +230,9 @@ class Evictor:
         return refusal
 
     def _is_called_off(self, victim: PodInfo, preemptor: Preemptor) -> bool:
-        """Turn the victim away if Permit still holds it or PreBind is at work on it; say whether that was so."""
+        """Call the victim's binding off if Permit still holds it or PreBind is at work on it; say whether that was
+        so.
+        """
         if self._in_pre_bind is None:
             return self._handle.waiting.reject(victim.uid, "", "preempted")
         waiting = self._handle.waiting.get(victim.uid)
@@ -238,7 +241,7 @@ class Evictor:
         return self._in_pre_bind.cancel(victim.uid, f"preempted by {preemptor.kind} {preemptor.ref_pod.key}")
 
     def _ended(self, victim: PodInfo, preemptor: Preemptor, *, is_refused: bool) -> None:
-        """Note what became of a victim; after the last, make sure that something wakes the preemptor."""
+        """Note what became of a victim; after the last one, make sure that something wakes the preemptor."""
         has_failed = self._evictions.ended(preemptor.key, victim.uid, is_refused=is_refused)
         if has_failed is None:
             return
@@ -246,7 +249,8 @@ class Evictor:
         late = self._handle.pod_groups.members(group) if group is not None else ()  # gated since, for the same reason
         for uid in dict.fromkeys((*preemptor.uids, *late)):
             queued = self._queue.find(uid)
-            # A pod that is gated was woken while it had to wait: victims may be gone already, and nothing tells again.
+            # A gated pod was woken while it had to wait: the victims may be gone already, and no other event will
+            # follow.
             if has_failed or (queued is not None and queued.is_gated):
                 self._queue.retry(uid, self._dispatcher.now(), after_error=has_failed)
 
@@ -256,7 +260,7 @@ def _preemptor(pod: PodInfo) -> Preemptor:
 
 
 def _given_up(outcome: Outcome, refusal: str) -> Outcome:
-    """Return the outcome with the pod nominated nowhere, since a victim stays."""
+    """Return the outcome without a nomination, since a victim stays."""
     status = error(f"preemption: {refusal}")
     if outcome.diagnosis is not None:
         outcome.diagnosis.post_filter_message = status.message

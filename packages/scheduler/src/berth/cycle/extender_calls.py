@@ -1,6 +1,6 @@
-"""Where extenders come in: after Filter and beside Score.
+"""Calls extenders: after Filter, and alongside Score.
 
-Filter extenders are asked one after the other, each about the nodes that those before it left; prioritizers all at
+Filter extenders are called one after the other, each with the nodes that those before it left; prioritizers all at
 once. An extender that fails ends the attempt, unless it is ignorable or only prioritises. Preemption has its own module
 (`berth.plugins.preemption.extenders`), and so has binding. Source of the rules: pkg/scheduler/schedule_one.go.
 """
@@ -37,7 +37,9 @@ NO_REASON = "left out without a reason"
 
 
 class FilteredByExtenders(NamedTuple):
-    """What extenders left of the feasible nodes, what they say of the others by row, and what went wrong, if it did."""
+    """The feasible nodes that extenders left, what they say about the others by row, and what went wrong, if
+    anything.
+    """
 
     nodes: FeasibleNodes
     left_out: dict[int, LeftOut]
@@ -45,7 +47,7 @@ class FilteredByExtenders(NamedTuple):
 
 
 def filter_by_extenders(attempt: Attempt, nodes: FeasibleNodes) -> Steps[FilteredByExtenders]:
-    """Let extenders narrow the feasible nodes."""
+    """Let extenders narrow down the feasible nodes."""
     table = nodes.table
     left_out: dict[int, LeftOut] = {}
     problem: str | None = None
@@ -76,8 +78,8 @@ def filter_by_extenders(attempt: Attempt, nodes: FeasibleNodes) -> Steps[Filtere
 def _narrowed(
     left_out: dict[int, LeftOut], extender: Extender, found: Filtered, table: NodeTable, given: RowArray
 ) -> RowArray:
-    """Return the rows that are left; note in `left_out` why others are not."""
-    # Of a node in both maps the second says more: preemption would not help there.
+    """Return the rows that are left; note in `left_out` why the others are not."""
+    # For a node in both maps the second says more: preemption would not help there.
     for name, message in {**found.failed, **found.unresolvable}.items():
         row = table.row_of.get(name)
         if row is not None:
@@ -90,9 +92,9 @@ def _narrowed(
 
 
 def diagnose_extenders(diagnosis: Diagnosis, left_out: Mapping[int, LeftOut]) -> None:
-    """Add to the diagnosis what extenders said; it counts more than what plugins said of the same nodes.
+    """Add to the diagnosis what extenders said; it overrides what plugins said about the same nodes.
 
-    Plugins that an extender overrules stay among those that are asked about events, as they do upstream.
+    Plugins that an extender overrules are still asked about events, as they are upstream.
     """
     if not left_out:
         return
@@ -102,7 +104,7 @@ def diagnose_extenders(diagnosis: Diagnosis, left_out: Mapping[int, LeftOut]) ->
 
 
 def rejected_by_extenders(left_out: Mapping[int, LeftOut]) -> list[RejectedNodes]:
-    """Return the rows that extenders ruled out, grouped by what was said; each status bears the extender's name.
+    """Return the rows that extenders ruled out, grouped by status; each status bears the extender's name.
 
     An extender is no plugin: events are asked about under `EXTENDER_NAME`, whichever extender it was.
     """
@@ -114,7 +116,7 @@ def rejected_by_extenders(left_out: Mapping[int, LeftOut]) -> list[RejectedNodes
 
 
 def score_by_extenders(attempt: Attempt, nodes: FeasibleNodes, scored: Scored) -> Steps[Scored]:
-    """Return the scores with what prioritizers say: their score, times their weight, times ten."""
+    """Return the scores with those of prioritizers added: score times weight times ten."""
     asked = interested(attempt.profile.extenders, "prioritize", attempt.pod)
     given = _nodes(nodes)
     answers = yield from consult_all([(one.prioritize_call(attempt.pod, given), one.read_prioritize) for one in asked])
@@ -127,7 +129,7 @@ def score_by_extenders(attempt: Attempt, nodes: FeasibleNodes, scored: Scored) -
 
 
 def _weighted(extender: Extender, said: Sequence[tuple[str, int]], nodes: FeasibleNodes) -> PluginScores:
-    """Return an extender's scores over the feasible rows; nodes that it does not name get nothing."""
+    """Return an extender's scores over the feasible rows; nodes that it does not name get none."""
     place_of = {nodes.table.names[row]: place for place, row in enumerate(nodes.row_array().tolist())}
     sums = [0] * nodes.count
     for name, score in said:

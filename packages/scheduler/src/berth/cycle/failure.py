@@ -1,11 +1,10 @@
-"""What becomes of a pod that was not placed: queued again, and told why in its condition and in an event.
+"""Handles a pod that was not placed: queues it again, and says why in its condition and in an event.
 
-Called by the core when an attempt has failed, in the scheduling cycle or while binding. A pod that is gone or bound
-meanwhile is dropped.
+Called by the core when an attempt has failed, in the scheduling cycle or while binding. A pod that has gone or been
+bound meanwhile is dropped.
 
-In v1.20 a failure that names a missing node also makes that node leave the cache. One answer's word is not enough for
-that: the API server is asked for the node itself first. Source: pkg/scheduler/factory.go, MakeDefaultErrorFunc,
-release-1.20.
+In v1.20 a failure that names a missing node also removes that node from the cache. One answer is not enough for that:
+the API server is first asked for the node itself. Source: pkg/scheduler/factory.go, MakeDefaultErrorFunc, release-1.20.
 """
 
 import re
@@ -29,7 +28,7 @@ _NOT_FOUND = re.compile(r'\bnodes? "([^"]+)" not found')
 
 
 class FailureHandler:
-    """Takes failed pods back into the queue."""
+    """Puts failed pods back into the queue."""
 
     __slots__ = ("_dispatcher", "_latest", "_missing_nodes", "_nominator", "_queue")
 
@@ -42,7 +41,7 @@ class FailureHandler:
         latest: Callable[[PodInfo], PodInfo | None],
         missing_nodes: "MissingNodes | None" = None,
     ) -> None:
-        """`latest` returns a pending pod as it is now, or None where it is gone, bound or being deleted."""
+        """`latest` returns a pending pod as it is now, or None if it is gone, bound or being deleted."""
         self._queue = queue
         self._nominator = nominator
         self._dispatcher = dispatcher
@@ -50,11 +49,11 @@ class FailureHandler:
         self._missing_nodes = missing_nodes
 
     def is_gone(self, pod: PodInfo) -> bool:
-        """Say whether a pod is not to be tried again, since it is gone, bound or being deleted."""
+        """Say whether a pod will not be tried again because it is gone, bound or being deleted."""
         return self._latest(pod) is None
 
     def reject(self, queued: QueuedPod, attempt: Attempt) -> None:
-        """No node was found."""
+        """Handle an attempt that found no node."""
         outcome, diagnosis = attempt.outcome, attempt.outcome.diagnosis
         if outcome.error is not None or diagnosis is None:
             no_nodes = diagnosis is not None and not diagnosis.node_count
@@ -75,10 +74,10 @@ class FailureHandler:
         told: str = "",
         waits_out: bool = False,
     ) -> None:
-        """Queue a pod again unless it is gone or bound meanwhile; note why in its condition and an event.
+        """Queue a pod again unless it has gone or been bound meanwhile; say why in its condition and an event.
 
-        `nomination` is the node it is nominated to from now on ("" for none, None for what it was before), `told` the
-        one that the API server was told lately. With `waits_out` the pod is not tried before its backoff is over.
+        `nomination` is the node it is nominated to from now on ("" for none, None for no change), `told` the one that
+        the API server was last told. With `waits_out` the pod is not tried before its backoff is over.
         """
         if self._missing_nodes is not None:
             self._missing_nodes.look_for(message)
@@ -96,7 +95,7 @@ class FailureHandler:
         if nomination is not None:  # after the queue, which nominates by the pod's status
             self._nominator.nominate(latest, nomination)
         self._dispatcher.tell(pod_event(latest, "Warning", "FailedScheduling", "Scheduling", message))
-        # A patch for the nomination alone is due only where the API server may have another than the one that counts
+        # A patch for the nomination alone is due only if the API server may have a different one from that which counts
         # now.
         news = nomination if promised != {nomination} else None
         if not latest.is_told_why(reason, message):
@@ -107,12 +106,12 @@ class FailureHandler:
 
 
 class MissingNodes:
-    """Has nodes that an error names as not found leave the cache, if the API server does not know them either."""
+    """Removes nodes that an error names as not found from the cache, if the API server does not know them either."""
 
     __slots__ = ("_dispatcher", "_forget", "_table")
 
     def __init__(self, table: NodeTable, dispatcher: Dispatcher, forget: Callable[[Node], None]) -> None:
-        """`forget` is called with a node that is gone; it must act as if the watch had reported the deletion."""
+        """`forget` is called with a node that is gone, and must act as if the watch had reported the deletion."""
         self._table = table
         self._dispatcher = dispatcher
         self._forget = forget
@@ -133,7 +132,7 @@ class MissingNodes:
 
 
 def missing_node(message: str) -> str | None:
-    """Return the name of the node that an API server's error says is not found, or None where it says no such thing."""
+    """Return the name of the node that an API server's error reports as not found, or None if it reports none."""
     found = _NOT_FOUND.search(message)
     return None if found is None else found[1]
 

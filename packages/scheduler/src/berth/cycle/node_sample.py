@@ -1,4 +1,4 @@
-"""How many nodes are looked at, and in which order, where not all of them are.
+"""How many nodes a partial search looks at, and in which order.
 
 Source of the formula: pkg/scheduler/schedule_one.go, numFeasibleNodesToFind.
 """
@@ -16,7 +16,9 @@ MIN_PERCENTAGE = 5
 
 
 class Sampled(NamedTuple):
-    """What a partial search found: rows in the order found, rows that failed, where it and the next search start."""
+    """The result of a partial search: rows in the order found, rows that failed, and where it and the next search
+    start.
+    """
 
     start: int
     feasible: NDArray[np.intp]
@@ -25,7 +27,9 @@ class Sampled(NamedTuple):
 
 
 def feasible_nodes_to_find(node_count: int, percentage: int | None) -> int:
-    """Return how many feasible nodes are enough. None means all of them, 0 upstream's adaptive share."""
+    """Return how many feasible nodes are enough. A percentage of None means all of them, 0 upstream's adaptive
+    share.
+    """
     if percentage is None or percentage >= 100 or node_count < MIN_FEASIBLE_NODES:
         return node_count
     share = percentage or max(50 - node_count // 125, MIN_PERCENTAGE)
@@ -35,22 +39,22 @@ def feasible_nodes_to_find(node_count: int, percentage: int | None) -> int:
 def sample(order: NDArray[np.intp], start: int, feasible: Mask, enough: int, node_count: int) -> Sampled:
     """Walk `order` from index `start` until `enough` rows are feasible.
 
-    The walk ends just before the next feasible row after that, so that rows which fail in between count as looked
-    at, as they do in a search with one worker. `node_count` is that of the whole cluster, for the next start.
+    The walk ends just before the next feasible row after that, so rows that fail in between count as looked at, as in a
+    search with one worker. `node_count` is that of the whole cluster, for the next start.
     """
     walk = np.roll(order, -(start % len(order))) if len(order) else order
     fits = feasible[walk]
     found = np.flatnonzero(fits)
     end = int(found[enough]) if len(found) > enough else len(walk)
     looked_at, fits = walk[:end], fits[:end]
-    # Modulo all nodes, not those that were worth looking at: upstream counts its `nextStartNodeIndex` so.
+    # Modulo all nodes, not only those worth looking at: this is how upstream counts its `nextStartNodeIndex`.
     return Sampled(start, looked_at[fits], looked_at[~fits], (start + end) % max(node_count, 1))
 
 
 def fewest_beside(marked: Mask, at: int, enough: int) -> int:
-    """Return how many marked nodes a search finds at least that ends with `enough`, the one at index `at` among them.
+    """Return the fewest marked nodes that a search for `enough` can find if the node at index `at` is among them.
 
-    `marked` has the feasible nodes in the order of the walk, which goes on at the beginning after the last.
+    `marked` has the feasible nodes in the order of the walk, which continues at the beginning after the last.
     """
     around = np.resize(np.roll(marked, enough - 1 - at), 2 * enough - 1)
     found = np.concatenate(([0], np.cumsum(around)))

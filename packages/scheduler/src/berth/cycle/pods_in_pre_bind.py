@@ -1,10 +1,10 @@
-"""Pods in PreBind, whose binding can still be called off.
+"""Tracks pods in PreBind, whose binding can still be called off.
 
 PreBind may take minutes (volumes, devices). If the pod is deleted meanwhile, or a pod of higher priority needs its
-room, nothing need be asked of the API server: the binding cycle is interrupted where it waits, and gives the room back.
-One that waits for the answer to a write hears it first, so that what was written counts; should PreBind end with that
-answer, `end` says why the pod is not bound even so. A pod that is past PreBind cannot be called off any more; its
-Binding may be on its way.
+room, there is no need to involve the API server: the binding cycle is interrupted where it waits, and releases the
+room. One that waits for the answer to a write receives it first, so that what was written counts; if PreBind ends with
+that answer, `end` says why the pod is still not bound. A pod past PreBind can no longer be called off; its Binding may
+be on its way.
 """
 
 from typing import Any
@@ -32,24 +32,24 @@ class PodsInPreBind:
         return tuple(self._steps)
 
     def begin(self, uid: str) -> None:
-        """Note that the generator that is running now is the binding cycle of this pod, and begins its PreBind."""
+        """Note that the running generator is the binding cycle of this pod, and that its PreBind begins."""
         running = self._dispatcher.running
         if running is not None:
             self._steps[uid] = running
 
     def end(self, uid: str) -> str:
-        """Note that PreBind is over, one way or the other; return why the pod was called off, empty if it was not."""
+        """Note that PreBind is over, however it ended; return why the pod was called off, empty if it was not."""
         self._steps.pop(uid, None)
         steps, reason = self._called_off.pop(uid, (None, ""))
         if steps is not None:
-            # PreBind has ended before the interruption reached it, which must not hit what comes next: cleaning up, or
+            # PreBind has ended before the interruption reached it; it must not hit what comes next: cleaning up, or
             # Bind.
             self._dispatcher.let_go_on(steps)
         return reason
 
     def cancel(self, uid: str, reason: str) -> bool:
-        """Call a binding off, as soon as nothing else is under way; say whether there was one to call off."""
-        # Taken out at once, so that only one caller can call a pod off, and only one is told that it did.
+        """Call a binding off, as soon as nothing else is running; say whether there was one to call off."""
+        # Removed at once, so that only one caller can call a pod off and be told so.
         steps = self._steps.pop(uid, None)
         if steps is None:
             return False

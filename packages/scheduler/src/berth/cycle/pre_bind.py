@@ -1,9 +1,9 @@
-"""PreBind: what must be done before a pod is bound, by one plugin after the other or by several at the same time.
+"""PreBind: what must be done before a pod is bound, by one plugin after the other or by several at once.
 
-Each plugin is asked first whether it has anything to do (PreBindPreFlight). Plugins that follow one another in the
-profile and all allow it run side by side, so that a pod with volumes and devices waits for the slower of the two and
-not for their sum. Where one of them fails, the others are called off. Called by the binding cycle.
-Source: PreBindPreFlightResult of pkg/scheduler/framework, v1.36.
+Each plugin is first asked whether it has anything to do (PreBindPreFlight). Plugins that follow one another in the
+profile and all allow it run side by side, so that a pod with volumes and devices waits for the slower of the two rather
+than for both in turn. If one of them fails, the others are called off. Called by the binding cycle. Source:
+PreBindPreFlightResult of pkg/scheduler/framework, v1.36.
 """
 
 import math
@@ -28,14 +28,14 @@ OTHER_FAILED = "another PreBind plugin has failed"
 
 
 def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bool:
-    """Return whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed.
+    """Return whether any PreBind plugin announces work for this pod, or the status of a failed pre-flight.
 
-    Those that have none are noted, and left out of PreBind; so are those that may run beside others.
+    Plugins without work are noted and left out of PreBind; plugins that may run in parallel are noted as well.
     """
     announced = False
     for plugin in profile.pre_bind(attempt.state):
         pre_flight = profile.pre_flights.get(plugin.name)
-        # It cannot be asked, so it may have work.
+        # It cannot be asked, so assume that it has work.
         if pre_flight is None:
             announced = True
             continue
@@ -69,7 +69,7 @@ def run_pre_bind(dispatcher: Dispatcher, attempt: Attempt, node_name: str) -> St
 
 
 def _in_turn(attempt: Attempt) -> Iterator[list[PreBindPlugin]]:
-    """Yield the plugins in the profile's order, those together that follow one another and allow it."""
+    """Yield the plugins in the profile's order, grouping neighbours that all allow running in parallel."""
     together: list[PreBindPlugin] = []
     for plugin in attempt.profile.pre_bind(attempt.state):
         if plugin.name in attempt.state.skip_pre_bind:
@@ -96,10 +96,10 @@ def _pre_bind(plugin: PreBindPlugin, attempt: Attempt, node_name: str) -> Steps[
 
 
 class _ParallelPreBind:
-    """PreBind of several plugins at the same time: a generator for each, and one that waits for all of them.
+    """PreBind of several plugins at once: a generator for each, and one that waits for all of them.
 
-    The invariant: `run` does not end, and nothing is undone, before the last of the others has ended. So when the pod
-    is called off, or one plugin fails, the others are interrupted where they wait, and waited for even so.
+    The invariant: `run` does not end, and nothing is undone, before the last of the others has ended. So if the pod is
+    called off, or one plugin fails, the others are interrupted where they wait, and `run` still waits for them.
     """
 
     __slots__ = ("_attempt", "_bug", "_dispatcher", "_failure", "_left", "_node_name")
@@ -115,11 +115,11 @@ class _ParallelPreBind:
         self._bug: PluginBrokenError | None = None
 
     def run(self, plugins: list[PreBindPlugin]) -> Steps[Status | None]:
-        """Start them all, in order, and wait until all have ended; return the first failure."""
+        """Start them in order, and wait until all have ended; return the first failure."""
         for plugin in plugins:
             if self._has_failed:
                 break
-            # `start` runs it until it has to wait, so it may have failed when the next one's turn comes.
+            # `start` runs it until it has to wait, so it may have failed before the next one starts.
             steps = self._left[plugin.name] = self._run_one(plugin)
             self._dispatcher.start(steps)
         while self._left:
@@ -160,13 +160,13 @@ class _ParallelPreBind:
 def run_plugin(
     point: str, plugin: Named, method: Callable[..., Any], attempt: Attempt, node_name: str
 ) -> Steps[Status | None]:
-    """Call a plugin's method that may have to wait, and return its status; what it raises names the plugin."""
+    """Call a plugin's method that may have to wait, and return its status; whatever it raises names the plugin."""
     try:
         answer = method(attempt.state, attempt.pod, node_name)
         if isinstance(answer, Generator):
             answer = yield from answer
         return answer  # type: ignore[no-any-return]
     except BaseException as raised:
-        # What the dispatcher throws in is no bug of the plugin's, and passes on to the binding cycle.
+        # What the dispatcher throws in is not a bug of the plugin, and passes on to the binding cycle.
         bug = contained(raised, THROWN_IN)
         raise PluginBrokenError(point, plugin.name, bug) from bug

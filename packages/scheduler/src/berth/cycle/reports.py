@@ -1,4 +1,4 @@
-"""Where attempts are reported: each decision is kept for the trace and told to the observer, and so is each bug."""
+"""Reports attempts: each decision and each bug goes to the trace and to the observer."""
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.decision import Trace
@@ -12,7 +12,7 @@ from berth.state.table import NodeTable
 
 
 class Reporter:
-    """Tells the trace and the observer what came of attempts."""
+    """Tells the trace and the observer how attempts ended."""
 
     __slots__ = ("_dispatcher", "_table", "instrument", "trace")
 
@@ -23,10 +23,10 @@ class Reporter:
         self._dispatcher = dispatcher
 
     def record(self, attempt: Attempt, queued: QueuedPod, seconds: float, *, is_fresh: bool = False) -> None:
-        """Keep what an attempt decided, and tell the observer, with how long it took by the stopwatch.
+        """Keep what an attempt decided, and tell the observer, with how long it took.
 
-        `is_fresh` says that no other pod was tried since: columns that are repaired from pod to pod still say what the
-        attempt has read there, and an observer may read them as well while it is told.
+        `is_fresh` says that no other pod was tried since: columns that are repaired from pod to pod still hold what the
+        attempt read, and an observer may read them too while it is being told.
         """
         decision = self.trace.note(attempt, self._table, self._dispatcher.now(), queued.attempts)
         decision.fresh = attempt.found if is_fresh else None
@@ -35,15 +35,15 @@ class Reporter:
         self.tell_failed_calls(attempt)
 
     def tell_failed_calls(self, attempt: Attempt, verb: str = "") -> None:
-        """Tell the observer of the calls to extenders that failed, of one verb or of all so far."""
+        """Tell the observer about failed calls to extenders, of one verb or of all so far."""
         for asked in attempt.state.asked:
             if asked.problem and verb in ("", asked.verb):
                 self.instrument.extender_failed(attempt.pod, asked)
 
     def broke(self, pod: PodInfo, bug: Exception) -> Status:
-        """Report a bug, most likely a plugin's, that ended an attempt; return it as an error status.
+        """Report a bug, most likely in a plugin, that ended an attempt; return it as an error status.
 
-        That the attempt's budget of work is used up ends it in the same way, but is no bug.
+        Using up the attempt's budget of work ends it in the same way, but is no bug.
         """
         if out_of_budget(bug) is None:
             self.instrument.broke(pod, bug)

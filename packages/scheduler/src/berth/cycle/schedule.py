@@ -1,6 +1,6 @@
-"""Find a node for one pod. Read `schedule_pod` from top to bottom: each step is a function below it.
+"""Finds a node for one pod. Read `schedule_pod` from top to bottom: each step is a function below it.
 
-It is a generator because extenders and PostFilter may need an answer from outside; its caller sends that in.
+It is a generator because extenders and PostFilter may need an answer from outside, which its caller sends in.
 """
 
 import random
@@ -42,7 +42,7 @@ TieBreaker = Callable[[BestRows], int]
 
 
 class DrawLots:
-    """The tie breaker of kube-scheduler: each of the best rows is equally likely."""
+    """kube-scheduler's tie breaker: each of the best rows is equally likely."""
 
     __slots__ = ("_rng",)
 
@@ -51,12 +51,12 @@ class DrawLots:
 
     def __call__(self, rows: BestRows) -> int:
         """Return one of the rows."""
-        # A single row draws no random number, so that the sequence depends on ties alone.
+        # A single row draws no random number, so that the random sequence depends on ties alone.
         return int(rows[0]) if len(rows) == 1 else int(rows[self._rng.randrange(len(rows))])
 
 
 class Search:
-    """Where the next partial search starts, and how ties are broken: all that one attempt leaves to the next."""
+    """Where the next partial search starts, and how ties are broken: all that one attempt passes on to the next."""
 
     __slots__ = ("break_tie", "policy", "score_single_node", "start_index", "table")
 
@@ -75,12 +75,12 @@ class Search:
         self.start_index = 0
 
     def begin_at(self, index: int) -> None:
-        """Go on where another search has ended."""
+        """Continue where another search ended."""
         self.start_index = index
 
 
 def schedule_pod(search: Search, attempt: Attempt) -> Steps[None]:
-    """Find a node for the attempt's pod: leave in `attempt.outcome` the chosen row, or why there is none."""
+    """Find a node for the attempt's pod: leave the chosen row, or the reason for having none, in `attempt.outcome`."""
     attempt.lap(BASIC_CHECKS_DONE)  # the core's: is the pod still there, still unbound, still ours?
     attempt.lap(SNAPSHOT_DONE)  # nothing is written while a cycle is open, so there is nothing to copy
     if not len(search.table):
@@ -130,7 +130,9 @@ def find_nodes(search: Search, attempt: Attempt) -> Outcome | None:
 
 
 def ask_filters(search: Search, attempt: Attempt) -> Steps[Outcome | None]:
-    """Have extenders narrow what was found; where they refuse the promised node, or fail, all nodes are looked at."""
+    """Let extenders narrow down what was found; if they refuse the nominated node, or fail on it, all nodes are looked
+    at.
+    """
     found, pre = attempt.found, attempt.found.pre_filtered
     assert found.nodes is not None and pre is not None, "extenders come after Filter"
     found.nodes, found.left_out, problem = yield from filter_by_extenders(attempt, found.nodes)
@@ -179,7 +181,9 @@ def select_node(search: Search, attempt: Attempt) -> Outcome:
 
 
 def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -> Steps[Outcome]:
-    """Let PostFilter plugins try to make room, up to the first success; with `tells` the message has their refusals."""
+    """Let PostFilter plugins try to make room, up to the first success; with `tells` their refusals go into the
+    message.
+    """
     attempt.lap(PREDICATES_DONE)
     diagnosis = failure.diagnosis
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"
@@ -193,7 +197,7 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
 
 
 class PostFiltered(NamedTuple):
-    """What PostFilter said in the end, and the room that it can make."""
+    """The final answer of PostFilter, and the room that it can make."""
 
     status: Status | None
     node_name: str | None
@@ -213,13 +217,13 @@ def _post_filter(attempt: Attempt, diagnosis: Diagnosis) -> Steps[PostFiltered]:
         except BaseException as raised:
             bug = contained(raised, THROWN_IN)
             raise PluginBrokenError("PostFilter", plugin.name, bug) from bug
-        # A plugin may name a node without success, "" where the nomination has to go; that stays until another names
+        # A plugin may name a node without success ("" clears the nomination); that stays until another plugin names
         # one.
         if result is not None:
             node_name, victims = result.nominated_node_name, result.victims
         if status is None or is_success(status):
             return PostFiltered(Status(Code.SUCCESS), node_name, victims)
-        # Only Unschedulable leaves it to the plugins that follow; whatever else one of them says ends PostFilter.
+        # Only Unschedulable passes on to the next plugin; any other status ends PostFilter.
         if status.code is not Code.UNSCHEDULABLE:
             told = status.by(plugin.name)
             break
@@ -231,12 +235,12 @@ def _post_filter(attempt: Attempt, diagnosis: Diagnosis) -> Steps[PostFiltered]:
 
 
 def _node_count(search: Search, attempt: Attempt) -> int:
-    """How many nodes there are to choose from."""
+    """How many nodes could be chosen."""
     return len(search.table) if attempt.within is None else int(np.count_nonzero(attempt.within))
 
 
 def _searched(search: Search, attempt: Attempt, pre: PreFiltered) -> Mask:
-    """Return the rows that are worth looking at: those that PreFilter left, of the placement that is tried, if any."""
+    """Return the rows worth looking at: those that PreFilter left, within the placement being tried, if any."""
     rows = searched_rows(search.table, pre.node_names)
     return rows if attempt.within is None else rows & attempt.within
 
@@ -246,49 +250,49 @@ def _pre_filter_diagnosis(search: Search, attempt: Attempt, pre: PreFiltered, st
     diagnosis.absent_status = status
     if not search.policy.pre_filter_counts_nodes:
         diagnosis.pre_filter_status = status
-    # Where plugins name nodes of which none is left, the status is of all of them together and names none of them.
+    # If no node remains of those that plugins name, the status belongs to all of them together and names none of them.
     diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)
     diagnosis.note_plugin(status)
     return diagnosis
 
 
 def _look_everywhere(search: Search, attempt: Attempt, pre: PreFiltered, searched: Mask) -> Outcome | None:
-    """Filter: all nodes that are worth looking at."""
+    """Filter all nodes worth looking at."""
     found = attempt.found
     found.sampled, found.narrowed = None, ()
     found.verdicts = attempt.profile.run_filter(attempt.state, attempt.pod, search.table, searched)
     feasible = _sampled(search, attempt, found.verdicts)
     found.nodes = FeasibleNodes(search.table, feasible)
-    # In v1.20 an error on one node ends the attempt even where others fit. So each node's status is looked at, and
-    # `_diagnose` returns None where none is an error.
+    # In v1.20 an error on one node ends the attempt even if others fit. So each node's status is checked, and
+    # `_diagnose` returns None if none is an error.
     if found.nodes.count and not search.policy.error_ends_search:
         return None
     return _diagnose(search, attempt, pre)
 
 
 def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
-    """Keep only as many feasible nodes as the profile's percentage asks for, of those that plugins leave."""
+    """Of the nodes that plugins leave, keep only as many as the profile's percentage asks for."""
     table = search.table
     feasible, attempt.found.narrowed = attempt.profile.run_narrow(attempt.state, attempt.pod, verdicts.feasible())
     percentage = attempt.profile.percentage_of_nodes_to_score
     if percentage is None:
         return feasible
     searched = verdicts.searched
-    # Zone by zone in turn, so that a part of the nodes is still a part of each zone.
+    # Zones take turns, so that a part of the nodes covers part of every zone.
     order = np.array([row for row in table.tree.order() if searched[row]], dtype=np.intp)
     enough = feasible_nodes_to_find(len(order), percentage)
     if search.policy.one_node_without_scores and not attempt.profile.chooses:
         enough = min(enough, 1)
     attempt.found.sampled = sample(order, search.start_index, feasible, enough, len(table))
-    # The next search goes on from there, or the first nodes would get all the pods.
+    # The next search continues from there, or the first nodes would get all the pods.
     search.start_index = attempt.found.sampled.next_start
     return _only(attempt.found.sampled, feasible)
 
 
 def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bool:
-    """Look at the node that the pod is nominated to, if it is; where it fits there, no other is looked at."""
+    """Look at the node to which the pod is nominated, if any; if it fits there, no other is looked at."""
     pod, profile, table = attempt.pod, attempt.profile, search.table
-    # The nominator first: the patch of the status may be on its way still.
+    # The nominator first: the status patch may still be on its way.
     name = profile.nominator.node_of(pod.uid) or pod.status.nominated_node_name
     row = table.row_of.get(name) if name else None
     if row is None or not searched[row]:
@@ -309,7 +313,9 @@ def _only(sampled: Sampled, feasible: Mask) -> Mask:
 
 
 def _diagnose(search: Search, attempt: Attempt, pre: PreFiltered) -> Outcome | None:
-    """Say of each node why not; a node that errs makes the whole attempt an error. None where there are nodes left."""
+    """Say for each node why not; an error on one node makes the whole attempt an error. None if there are nodes
+    left.
+    """
     table, found = search.table, attempt.found
     assert found.verdicts is not None, "a diagnosis comes after Filter"
     counted = found.verdicts.counted()
@@ -322,7 +328,7 @@ def _diagnose(search: Search, attempt: Attempt, pre: PreFiltered) -> Outcome | N
             diagnosis.add(status, rows)
     message: str | None = None
     if errors:
-        # The first in the order in which nodes are visited: which row a node has must not decide what is said.
+        # The first in the order in which nodes are visited: the row of a node must not decide what is reported.
         first = next(row for row in table.tree.order() if row in errors)
         broken = errors[first]
         wording = search.policy.filter_error

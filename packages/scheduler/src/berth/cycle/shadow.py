@@ -1,13 +1,13 @@
-"""Shadow profiles: what another profile would have decided about a pod, worked out beside the decision that counts.
+"""Shadow profiles: what another profile would have decided about a pod, worked out alongside the decision that counts.
 
-The core calls `Shadows.look` when a cycle has found a node or found none, while the cluster is still as the cycle saw
-it. The shadow filters and scores the same nodes with plugins of its own, by the same code as a cycle, and no further:
-nothing is reserved, permitted, evicted, bound or told, extenders are not asked, and the shadow's plugins have a handle
-that changes nothing. What comes of it is counted and the latest differences are kept; no decision depends on it.
+The core calls `Shadows.look` once a cycle has found a node or found none, while the cluster is still as the cycle saw
+it. The shadow filters and scores the same nodes with its own plugins, by the same code as a cycle, and stops there:
+nothing is reserved, permitted, evicted, bound or reported, extenders are not asked, and the shadow's plugins have a
+handle that changes nothing. Results are counted and the latest differences are kept; no decision depends on them.
 
-What it costs is bounded: only the configured share of pods is looked at (by their uids), no pod while many others are
-waiting to be tried, and with a quarter of an attempt's budget of work. Pods of groups, and pods about which extenders
-were asked, are left out, since their decisions are not made of filters and scores alone.
+Its cost is bounded: only the configured share of pods is looked at (by their uids), none while many others wait to be
+tried, and with a quarter of an attempt's budget of work. Pods of groups, and pods about which extenders were asked, are
+left out, since their decisions do not rest on filters and scores alone.
 """
 
 from collections import Counter, deque
@@ -47,7 +47,7 @@ class ShadowDecision(NamedTuple):
 
 
 class ShadowProfile:
-    """One shadow: its profile, whose pods it looks at, and what has come of it so far."""
+    """One shadow: its profile, whose pods it looks at, and its results so far."""
 
     __slots__ = ("causes", "differences", "kinds", "of", "percentage", "profile", "skipped")
 
@@ -75,7 +75,7 @@ class ShadowProfile:
 
 
 class ShadowParts(NamedTuple):
-    """What shadows need of a core."""
+    """The parts of a core that shadows need."""
 
     table: NodeTable
     policy: CyclePolicy
@@ -167,12 +167,12 @@ class Shadows:
 
 
 def _is_among_best(found: SearchResult, row: int) -> bool:
-    """Say whether lots might have drawn a row."""
+    """Say whether a row is among the equally best ones, so that it might have been drawn."""
     return found.scored is not None and row in found.scored.best_rows()
 
 
 def _erring(found: SearchResult) -> tuple[str, ...]:
-    """Return the plugins whose filters failed."""
+    """Return the plugins whose filters returned an error."""
     if found.verdicts is None:
         return ()
     return tuple({status.plugin: None for status, _ in found.verdicts.rejected() if status.code is Code.ERROR})

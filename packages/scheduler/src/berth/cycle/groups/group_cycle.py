@@ -1,9 +1,9 @@
-"""The scheduling cycle of a pod group: all members that wait are popped together, and placed together or not at all.
+"""The scheduling cycle of a pod group: all waiting members are popped together, and placed together or not at all.
 
 Read `GroupCycle.run` from top to bottom. The first member popped pulls the others along; all are tried one after the
-other in one state of the cluster (`trial`), on one part of the nodes where the group asks for that
-(`placements`). If enough of them have a place, all that do are bound; if not, everything is taken back before
-anybody else is scheduled, so that no group ever holds room while it waits for more.
+other in one state of the cluster (`trial`), on one part of the nodes if the group asks for that (`placements`). If
+enough of them find a place, those are bound; if not, everything is undone before any other pod is scheduled, so that no
+group ever holds room while it waits for more.
 
 Source: KEP-4671; pkg/scheduler/schedule_one_podgroup.go of v1.36. With the gate GenericWorkload.
 """
@@ -43,7 +43,7 @@ class GroupCycle:
         *,
         is_wanted: Callable[[PodInfo], bool],
     ) -> None:
-        """`is_wanted` says whether a popped pod is still to be scheduled."""
+        """`is_wanted` says whether a popped pod still has to be scheduled."""
         self._profiles = profiles
         self._queue = queue
         self._tools = tools
@@ -55,7 +55,7 @@ class GroupCycle:
         self._preempts = features.enabled("WorkloadAwarePreemption")
 
     def run(self, first: QueuedPod, key: GroupKey) -> Steps[None]:
-        """Schedule the members of a group that wait, of which `first` has been popped."""
+        """Schedule the waiting members of a group, of which `first` has been popped."""
         queued_pods = self._pull(first, key)
         if not queued_pods:
             return
@@ -72,7 +72,7 @@ class GroupCycle:
         group = PodGroupInfo(key, tuple(queued.pod for queued in queued_pods))
         trial = yield from self._try(tools, profile, group, queued_pods)
         tried = tools.stopwatch() - started
-        # A trial may take a while, and the time limits of Permit begin now.
+        # A trial may take a while, and Permit's timeouts start now.
         self._outcome_tools.dispatcher.catch_up()
         if trial.status is None:
             trial.status = trial.permit()
@@ -86,7 +86,7 @@ class GroupCycle:
         self._instrument.group_decided(profile.name, result, tools.stopwatch() - started, tried)
 
     def _pull(self, first: QueuedPod, key: GroupKey) -> list[QueuedPod]:
-        """Take all members that may be tried out of the queue, in the order they are tried."""
+        """Take all members that may be tried out of the queue, in the order in which to try them."""
         members = self._outcome_tools.handle.pod_groups.members(key)
         arrival = {uid: index for index, uid in enumerate(members)}
         wanted = []
@@ -119,7 +119,7 @@ class GroupCycle:
         queued_pods: Sequence[QueuedPod],
         trial: GroupTrial,
     ) -> Steps[Room | Status | None]:
-        """Return the room that preemption can make, why it can make none, or None where it is not asked."""
+        """Return the room that preemption can make, or why it can make none; None if it is not asked."""
         if not self._preempts or trial.has_failed or trial.waits_for_preemption:
             return None
         found: PodGroup | None = self._outcome_tools.handle.objects.get(POD_GROUP, group.key.name, group.key.namespace)
@@ -129,6 +129,6 @@ class GroupCycle:
 
 
 def _mixed_schedulers(queued_pods: Sequence[QueuedPod]) -> str:
-    """Return what is wrong where the members belong to different profiles, else an empty text."""
+    """Return what is wrong if the members belong to different profiles; empty otherwise."""
     names = list(dict.fromkeys(queued.pod.profile_name for queued in queued_pods))
     return MIXED_SCHEDULERS.format(names[0], names[1]) if len(names) > 1 else ""

@@ -1,7 +1,7 @@
-"""What if some running pods were not there: the question that preemption for a group asks about the whole cluster.
+"""What if some running pods were gone: the question that preemption for a group asks about the whole cluster.
 
-The cache itself is changed while the question is open, since the columns stand for it, and `close` brings back exactly
-what was. Nothing else happens meanwhile: at most one scheduling cycle is open, and events wait for its end.
+The cache itself is changed while the question is open, since the columns follow it, and `close` restores exactly what
+was there. Nothing else happens meanwhile: at most one scheduling cycle is open, and events wait for its end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ STEPS_TO_TRY = 50
 
 
 class GroupWhatIf:
-    """One group and the cluster with some pods taken off; a `framework.interface.GroupQuestion`."""
+    """One group, and the cluster without some pods; a `framework.interface.GroupQuestion`."""
 
     def __init__(self, tools: TrialTools, profile: Profile, queued_pods: Sequence[QueuedPod]) -> None:
         self._tools = tools
@@ -34,7 +34,7 @@ class GroupWhatIf:
         self.nodes: dict[str, str] = {}
         """The node that each placed member has in the question, by uid."""
         self._promised = {queued.pod.uid: tools.nominator.node_of(queued.pod.uid) for queued in queued_pods}
-        # The question places the members; nominated as well, they would take their room twice.
+        # The question places the members; if they were nominated as well, they would take their room twice.
         for queued in queued_pods:
             tools.nominator.withdraw(queued.pod.uid)
 
@@ -55,7 +55,9 @@ class GroupWhatIf:
             self._tools.cache.put_back(pod.uid)
 
     def schedule(self) -> Steps[Status | None]:
-        """Place the group as things are; remember where its members would go, or return why it cannot be placed."""
+        """Place the group in the cluster as it now is; remember where its members would go, or return why it cannot be
+        placed.
+        """
         trial = GroupTrial(self._tools, self._profile)
         yield from trial.run(self._queued_pods, makes_room=False)
         trial.undo()

@@ -1,9 +1,10 @@
-"""What follows from a group's trial: bindings, or pods back in the queue with the reason; the group's condition.
+"""Acts on a group's trial: binds the pods, or puts them back in the queue with the reason, and sets the group's
+condition.
 
 Source of reasons, messages and conditions: pkg/scheduler/schedule_one_podgroup.go of v1.36,
 submitPodGroupAlgorithmResult. Deviations: victims are evicted once it is known that the whole group fits without them,
 not while it is being tried; a member that had a place is woken by whatever helps those that had none; the condition
-says why where upstream's message is empty.
+gives a reason where upstream's message is empty.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ WAITING_ON_PREEMPTION = "waiting_on_preemption"
 
 
 class OutcomeTools(NamedTuple):
-    """What carries the outcome of a group out."""
+    """The parts that carry out a group's outcome."""
 
     handle: Handle
     dispatcher: Dispatcher
@@ -52,13 +53,13 @@ class GroupOutcome:
         self._tools = tools
 
     def refuse_all(self, message: str) -> None:
-        """Turn all members away for something that is wrong with the group itself."""
+        """Turn all members away because something is wrong with the group itself."""
         for queued in self._queued_pods:
             self._tools.failure_handler.fail(queued, SCHEDULER_ERROR, message, nomination="")
 
     def bind(self, trial: GroupTrial) -> str:
-        """Bind the members that have a place, and tell the others why they have none; return the result's name."""
-        # From here on they are the bindings' to take back, each for itself.
+        """Bind the members that have a place, and tell the others why they have none; return the name of the result."""
+        # From here on the binding cycles undo them, each its own.
         placed = set(map(id, trial.stands()))
         for member in trial.members:
             self._tools.reporter.record(member.attempt, member.queued, member.seconds)
@@ -74,12 +75,13 @@ class GroupOutcome:
         self._tell("True", SCHEDULED, "")
         left = [member for member in trial.members if id(member) not in placed]
         if left and self._handle.features.enabled("WorkloadAwarePreemption"):
-            # Preemption is for a group that found no room, not for single members; those left over now form one.
+            # Preemption is for a group that found no room, not for single members; those left over now form such a
+            # group.
             self._handle.activate(left[0].pod.uid)
         return "scheduled"
 
     def turn_away(self, trial: GroupTrial, room: Room | Status | None) -> Steps[str]:
-        """Queue all members again, and have room made where that helps the group; return the result's name."""
+        """Queue all members again, and make room if that helps the group; return the name of the result."""
         if trial.has_failed or (isinstance(room, Status) and not room.code.is_rejection):
             return self._fail_all(trial, room)
         nodes = room.nodes if isinstance(room, Room) else _nodes(trial)
@@ -104,7 +106,7 @@ class GroupOutcome:
         return WAITING_ON_PREEMPTION if nodes else "unschedulable"
 
     def _fail_all(self, trial: GroupTrial, room: Room | Status | None) -> str:
-        """Queue all members again because of an error; only the member it is about gets its bare message."""
+        """Queue all members again because of an error; only the member concerned gets its bare message."""
         status = room if isinstance(room, Status) and not trial.has_failed else trial.status
         summary = status.message if status is not None else ""
         for queued, member in self._with_members(trial):
@@ -128,7 +130,7 @@ class GroupOutcome:
     def _nominations(
         self, nodes: Mapping[str, str], trial: GroupTrial, room: Room | Status | None
     ) -> Callable[[str], str | None]:
-        """Return where each pod is nominated to from now on: as before while victims that were asked to go remain."""
+        """Return the node to which each pod is nominated from now on: as before while victims under eviction remain."""
         if nodes:
             return lambda uid: nodes.get(uid, "")
         if isinstance(room, Status):
@@ -143,7 +145,9 @@ class GroupOutcome:
         return lambda _uid: None if is_waiting else ""
 
     def _make_room(self, trial: GroupTrial, room: Room | Status | None) -> Steps[str]:
-        """Evict for the group, or for each member that asked for it; return why one was refused, if that is known."""
+        """Evict victims for the group, or for each member that needs it; return why one was refused, if that is
+        known.
+        """
         uids = tuple(queued.pod.uid for queued in self._queued_pods)
         key = group_key(self._key)
         if isinstance(room, Room):
@@ -156,7 +160,7 @@ class GroupOutcome:
         asked: set[str] = set()
         refusal = ""
         for member in trial.members:
-            # Members are tried one after the other, and several may have found the same victim.
+            # Members are tried one after another, and several may have found the same victim.
             victims = [victim for victim in member.attempt.outcome.victims if victim.uid not in asked]
             asked.update(victim.uid for victim in victims)
             if victims and not refusal:
@@ -174,7 +178,9 @@ class GroupOutcome:
             self._tools.reporter.record(member.attempt, queued, member.seconds)
 
     def _tell(self, status: str, reason: str, message: str) -> None:
-        """Note the outcome in the group's condition; what was scheduled once stays so, and nothing is said twice."""
+        """Note the outcome in the group's condition. A group that was scheduled once stays so, and nothing is written
+        twice.
+        """
         group = self._find()
         if group is None:
             return
@@ -194,7 +200,7 @@ class GroupOutcome:
 
 
 def _nodes(trial: GroupTrial) -> Mapping[str, str]:
-    """Return where the members go once the victims of some of them are gone, by uid."""
+    """Return by uid where the members go once the victims of some of them are gone."""
     if not trial.waits_for_preemption:
         return {}
     return {member.pod.uid: member.node_name for member in trial.members if member.node_name}
@@ -213,7 +219,7 @@ def _message(member: Member | None, trial: GroupTrial) -> str:
 
 
 def _summary(trial: GroupTrial, room: Room | Status | None, count: int, refusal: str) -> str:
-    """Return what the group's condition says."""
+    """Return the message of the group's condition."""
     parts = [trial.status.message] if trial.status is not None else []
     if isinstance(room, Room):
         parts = [WAITS_FOR_PREEMPTION]

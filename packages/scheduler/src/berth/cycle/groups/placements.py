@@ -1,4 +1,5 @@
-"""Placing a group on one part of the nodes: the placements that plugins propose are tried in turn, the best is taken.
+"""Places a group on one part of the nodes: the placements that plugins propose are tried in turn, and the best is
+taken.
 
 Source: KEP-5732; pkg/scheduler/schedule_one_podgroup.go of v1.36, podGroupSchedulingPlacementAlgorithm. Only with the
 gate TopologyAwareWorkloadScheduling; without it a group is tried on all nodes at once.
@@ -24,7 +25,7 @@ FIRST_STATUS = ", first placement status: {}"
 def try_placements(
     tools: TrialTools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod], *, makes_room: bool
 ) -> Steps[GroupTrial]:
-    """Return the trial of the best placement, in force if it succeeded, or one that says why there is none."""
+    """Return the trial of the best placement, in effect if it succeeded, or one that says why there is none."""
     placements = generate(profile, group, Placement(ALL_NODES, tools.search.table.rows()))
     if isinstance(placements, Status):
         return _refused(tools, profile, placements)
@@ -46,7 +47,7 @@ def try_placements(
 
 
 def generate(profile: Profile, group: PodGroupInfo, everywhere: Placement) -> Sequence[Placement] | Status:
-    """Ask the PlacementGenerate plugins, each about every placement of the one before."""
+    """Ask the PlacementGenerate plugins, each about every placement that the one before proposed."""
     placements: Sequence[Placement] = [everywhere]
     for plugin in profile.placement_generate:
         divided: list[Placement] = []
@@ -88,8 +89,7 @@ def _try(
     trial = GroupTrial(tools, profile, within)
     yield from trial.run(queued_pods, makes_room=makes_room)
     trial.undo()
-    # It will not be chosen. There may be hundreds of placements, and each attempt's columns have an element for every
-    # node.
+    # It will not be chosen. There may be hundreds of placements, and each attempt's columns have an element per node.
     if trial.status is not None and not trial.waits_for_preemption:
         trial.release_columns()
     return trial
@@ -98,7 +98,7 @@ def _try(
 def _best(
     tools: TrialTools, profile: Profile, group: PodGroupInfo, candidates: Sequence[tuple[Placement, GroupTrial]]
 ) -> int | Status:
-    """Return the index of the candidate with the highest total; lots are drawn among equals."""
+    """Return the index of the candidate with the highest total; ties are broken at random."""
     if len(candidates) == 1:
         return 0
     totals = score(profile, group, [_assignments(placement, trial) for placement, trial in candidates])
@@ -122,7 +122,9 @@ def _refused(tools: TrialTools, profile: Profile, status: Status) -> GroupTrial:
 
 
 def _none_available(profile: Profile, trials: Sequence[GroupTrial]) -> GroupTrial:
-    """Return the first trial to stand for all: it gives the message; whatever helps in any placement wakes the pods."""
+    """Return the first trial on behalf of all: it provides the message, and whatever helps in any placement wakes the
+    pods.
+    """
     first = trials[0]
     assert first.status is not None, "no placement has room"
     first.status = unschedulable(NONE_AVAILABLE.format(len(trials)) + FIRST_STATUS.format(first.status.message))

@@ -24,7 +24,7 @@ CONSTRAINED = "workload aware preemption is not supported for pod groups with sc
 
 
 class Room(NamedTuple):
-    """What has to go so that a group fits, and where its members go then, by uid."""
+    """The pods that have to go for a group to fit, and where its members then go, by uid."""
 
     victims_on: Mapping[str, Sequence[PodInfo]]
     nodes: Mapping[str, str]

@@ -1,10 +1,11 @@
-"""Trying to place the members of a group one after the other, each seeing those before it as placed.
+"""Tries to place the members of a group one after the other, each seeing those before it as placed.
 
-Nothing is bound here. What is placed is assumed and reserved, and `undo` takes all of it back; a trial that succeeded
-either stands as it is or, when another one was made in between, is made again with `redo`. Called by the group cycle.
+Nothing is bound here. Placed members are assumed and reserved, and `undo` takes all of that back; a trial that
+succeeded either stays in effect or, if another one was made in between, is repeated with `redo`. Called by the group
+cycle.
 
-Rolling back is safe because the scheduling cycle stays open for the whole trial: nobody else is scheduled, no event is
-taken in, and a binding cycle that goes on beside it touches its own assumed pod only. Members are taken back in reverse
+Rolling back is safe because the scheduling cycle stays open for the whole trial: no other pod is scheduled, no event is
+taken in, and a binding cycle that runs alongside touches only its own assumed pod. Members are taken back in reverse
 order, since a later member's reservation may build on an earlier one's, and each gets back the nomination it had.
 """
 
@@ -37,7 +38,7 @@ OTHER_FAILED = "failed to schedule other pod from a pod group: {}"
 
 
 class TrialTools(NamedTuple):
-    """What a trial works on."""
+    """The parts that a trial works with."""
 
     cache: Cache
     nominator: Nominator
@@ -48,12 +49,12 @@ class TrialTools(NamedTuple):
     """What trying a group may cost: all attempts and what-ifs of one group cycle share it."""
 
     def with_budget(self) -> "TrialTools":
-        """Return the tools of one group cycle, with a budget that nothing has been spent of."""
+        """Return the tools for one group cycle, with a fresh budget."""
         return self._replace(work=WorkBudget(self.work.limit))
 
 
 class Member:
-    """One pod of the group in a trial: its attempt, and the node it has, if any."""
+    """One pod of the group in a trial: its attempt, and its node, if any."""
 
     __slots__ = ("attempt", "needs_preemption", "node_name", "promised", "queued", "rejection", "seconds", "timeouts_s",
                  "waits", "waits_for")  # fmt: skip
@@ -91,10 +92,10 @@ class Member:
 
 
 class GroupTrial:
-    """What came of trying to place a group."""
+    """One try at placing a group, and its result."""
 
     def __init__(self, tools: TrialTools, profile: Profile, within: Mask | None = None) -> None:
-        """`within` are the only rows to place the group on, where a placement is tried."""
+        """`within` has the only rows to place the group on, if a placement is being tried."""
         self._tools = tools
         self._within = within
         self._profile = profile
@@ -134,12 +135,12 @@ class GroupTrial:
             raise
 
     def undo(self) -> None:
-        """Take back all that is placed, the last first; `_placed` is just that, however the trial ended."""
+        """Take back all that is placed, last first; `_placed` is exactly that, however the trial ended."""
         while self._placed:
             self._undo_last()
 
     def redo(self) -> Status | None:
-        """Place again, after `undo`, whom the trial had placed; return what hinders it, with nothing placed then."""
+        """After `undo`, place the same members again; return what prevents it, with nothing placed then."""
         for member in [member for member in self.members if member.node_name]:
             status = self._reserve(member)
             if status is not None:
@@ -149,7 +150,7 @@ class GroupTrial:
 
     def permit(self) -> Status | None:
         """Ask Permit again now that all have their places; return a rejection, with nothing placed then."""
-        # The first members were told to wait for the others; now that these have places, too, that has been answered.
+        # The first members were told to wait for the others; now that these have places too, the wait is over.
         for member in self._placed:
             permitted = self._ask_permit(member)
             if isinstance(permitted, Status):
@@ -159,12 +160,12 @@ class GroupTrial:
         return None
 
     def stands(self) -> Sequence[Member]:
-        """Hand over the members that are placed: they are the caller's now, and `undo` does not touch them."""
+        """Hand over the members that are placed: they now belong to the caller, and `undo` does not touch them."""
         placed, self._placed = self._placed, []
         return placed
 
     def rejectors(self) -> tuple[set[str], set[str]]:
-        """Return the plugins that rejected any of the members: what helps one of them may help the group."""
+        """Return the plugins that rejected any member: what helps one member may help the group."""
         for member in self.members:
             self.add_rejectors(*member.rejectors())
         return self.unschedulable_plugins, self.pending_plugins
@@ -175,12 +176,12 @@ class GroupTrial:
         self.pending_plugins.update(pending_plugins)
 
     def release_columns(self) -> None:
-        """Drop the columns, which only serve to explain the attempts."""
+        """Drop the columns, which serve only to explain the attempts."""
         for member in self.members:
             member.attempt.found.release_columns()
 
     def _try(self, member: Member) -> Steps[str | None]:
-        """Find a node for one member and place it there; return an error text where the whole group has to stop."""
+        """Find a node for one member and place it there; return an error message if the whole group has to stop."""
         attempt = member.attempt
         try:
             yield from schedule_pod(self._tools.search, attempt)
@@ -190,7 +191,7 @@ class GroupTrial:
         outcome = attempt.outcome
         if outcome.error is not None:
             has_no_nodes = outcome.diagnosis is not None and not outcome.diagnosis.node_count
-            # Without any node the member fits nowhere for now, which is no error of the group either.
+            # Without any nodes the member fits nowhere for now, which is no error of the group either.
             return None if has_no_nodes else outcome.error
         if outcome.chosen_row is not None:
             member.node_name = self._tools.cache.table.names[outcome.chosen_row]
@@ -219,13 +220,13 @@ class GroupTrial:
         return None
 
     def _reserve(self, member: Member) -> Status | None:
-        """Assume a member on its node and reserve what it needs there; return a failure, with nothing kept then."""
+        """Assume a member on its node and reserve what it needs there; return a failure, with nothing left reserved."""
         tools, attempt = self._tools, member.attempt
         tools.cache.assume(member.pod, member.node_name)
-        # A nomination to the node it is counted on would make others see it there twice.
+        # A nomination to the node on which it is counted would make others see it there twice.
         member.promised = tools.nominator.node_of(member.pod.uid) or ""
         tools.nominator.withdraw(member.pod.uid)
-        # Before Reserve: whatever that does, `undo` knows of the member.
+        # Before Reserve: whatever that does, `undo` knows about the member.
         self._placed.append(member)
         try:
             status = self._profile.run_reserve(attempt.state, member.pod, member.node_name)
@@ -257,11 +258,15 @@ class GroupTrial:
         return of_one_node(permitted.status)
 
     def _waits_for_others(self, permitted: Permitted) -> frozenset[str]:
-        """Return the plugins that wait for other members, rather than for something that binding can wait for."""
+        """Return the plugins that wait for other members, rather than for something that the binding cycle can wait
+        for.
+        """
         return self._profile.plugins_that_permit_groups & permitted.timeouts_s.keys()
 
     def _judge(self) -> None:
-        """The group can be placed when a member was let through after enough others had been placed."""
+        """Decide whether the group can be placed: if Permit lets a member through once enough others have been
+        placed.
+        """
         is_complete = any(member.node_name and member.waits is None for member in self.members)
         if not is_complete:
             return
