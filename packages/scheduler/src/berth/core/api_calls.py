@@ -1,9 +1,9 @@
-"""Plays the API server for what plugins ask of it while a pod is on its way to a node (`ApiCall`).
+"""Plays the API server for requests that plugins make while a pod is on its way to a node (`ApiCall`).
 
-A call is carried out on the objects of a cluster in memory, as merge patches, and what it changes is told to the core
-before the answer, as a watch would. Objects of kinds that the scheduler does not read, such as ConfigMaps, are kept as
-`CustomObject`. Used by `VirtualCluster`, and so by tests of plugins and by `berth.Scheduler`; simulations add the
-controllers that answer to what is written.
+A call is carried out on the objects of a cluster in memory, as merge patches, and the core is told of the changes
+before the answer, as by a watch. Objects of kinds that the scheduler does not read, such as ConfigMaps, are kept as
+`CustomObject`. Used by `VirtualCluster`, and so by tests of plugins and by `berth.Scheduler`; simulations add
+controllers that react to what is written.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ EXISTS = 'conflict (AlreadyExists): {kind} "{key}" already exists'
 
 
 class HasResources(Protocol):
-    """A core, as far as it knows which resources its plugins follow."""
+    """The part of a core that knows which resources its plugins follow."""
 
     @property
     def resources(self) -> CustomResources: ...
@@ -41,7 +41,7 @@ class StoredObjects(Protocol):
         """The objects by kind and `namespace/name` or name."""
 
     def put(self, obj: Any) -> None:
-        """Create an object, or put a newer state in its place."""
+        """Create or replace an object."""
 
     def delete(self, kind: str, key: str) -> None:
         """Delete an object by `namespace/name` or name."""
@@ -55,17 +55,17 @@ class ObjectCalls:
     def __init__(self, cluster: StoredObjects) -> None:
         self._cluster = cluster
         self.made = 0
-        """How many objects were made; names that nobody has given say it."""
+        """How many objects were made; generated names use it."""
 
     def __call__(self, call: ApiCall) -> Answer:
-        """Return what an API server would answer; the result is the object as JSON values."""
+        """Return what an API server would answer: the object as JSON values."""
         try:
             return self._answer(call)
         except ObjectError as error:
             return Answer(0, error=str(error))
 
     def written(self, obj: Any) -> None:
-        """Take note of what a call has written, to act on it as a controller would; here nobody does."""
+        """Hook for acting on what a call has written, as a controller would; does nothing here."""
 
     def _answer(self, call: ApiCall) -> Answer:
         resources = self._cluster.core.resources
@@ -83,8 +83,8 @@ class ObjectCalls:
             self._cluster.delete(kind, key)
             return Answer(0)
         if call.verb in ("patch", "update"):
-            # What is written is another version. Without a number it passes for no state but itself, so that nobody
-            # who waits to see what he has written takes it for what was there before.
+            # Each write makes a new version. Without a number, a version equals none but itself, so that whoever waits
+            # to see a write does not mistake the state before for it.
             before = plain(known)
             said = merged(before, call.body) if call.verb == "patch" else {**call.body}
             uid = before.get("metadata", {}).get("uid", "")
@@ -133,7 +133,7 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def plain(obj: Any) -> Json:
-    """Return an object as JSON values that anybody may change."""
+    """Return an object as JSON values that the caller may change."""
     content = obj.content if isinstance(obj, CustomObject) else obj
     found: Json = msgspec.json.decode(msgspec.json.encode(content, enc_hook=dict))
     return found

@@ -59,7 +59,7 @@ from berth.state.shards import Ownership
 Stopwatch = Callable[[], float]
 
 TRACED_PODS = 256
-"""How many recent pods' decisions are kept for explaining."""
+"""For how many recent pods the decision is kept for explaining."""
 
 
 def build_core(config: SchedulerConfiguration, registry: Registry, options: CoreOptions) -> Core:
@@ -80,7 +80,7 @@ def build_core(config: SchedulerConfiguration, registry: Registry, options: Core
     memos = Memos(cache, state.objects, enabled=deciding.memos)
 
     # Plugins, and the queue that asks them. Plugins may move a pod to the active queue, so each needs the other: the
-    # one circle there is. It is closed by a function that is not called before plugins are at work.
+    # only cycle there is. It is closed by a function that is not called before plugins run.
     def activate(uid: str) -> None:
         queue.activate(uid, dispatcher.now())
 
@@ -141,7 +141,7 @@ def build_core(config: SchedulerConfiguration, registry: Registry, options: Core
         policy = msgspec.structs.replace(policy, unschedulable_age_s=deciding.unschedulable_age_s)
     queue = build_queue(profiles, nominator, policy, observer, stopwatch if instrument is not None else None)
 
-    # What an event means, and how one pod finds a node.
+    # How events are taken in, and how one pod finds a node.
     counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
     groups = state.pod_groups if schedules_groups else None
     loaded = (plugin for profile in made.values() for plugin in profile.plugins)
@@ -154,7 +154,7 @@ def build_core(config: SchedulerConfiguration, registry: Registry, options: Core
     tie_breaker = DrawLots(options.rng) if deciding.break_ties is None else deciding.break_ties(cache.table)
     search = Search(cache.table, tie_breaker, score_single_node=deciding.score_single_node, policy=rules.cycle)
 
-    # What follows an attempt: it is reported, and the pod is queued again, given room, or bound.
+    # What follows an attempt: it is reported, and the pod is queued again, gets room made for it, or is bound.
     trace = Trace(TRACED_PODS)
     reporter = Reporter(trace, cache.table, dispatcher, observer)
     missing = MissingNodes(cache.table, dispatcher, inbox.node_is_gone) if rules.forgets_missing_nodes else None
@@ -216,9 +216,9 @@ def build_queue(
     observer: Instrument,
     stopwatch: Stopwatch | None,
 ) -> SchedulingQueue:
-    """Return the queue of these profiles, of the kind that the policy asks for; with a stopwatch its hints are timed.
+    """Return the queue for these profiles, of the kind that the policy asks for; with a stopwatch its hints are timed.
 
-    All profiles have the same QueueSort plugin, which the configuration's validation sees to.
+    All profiles have the same QueueSort plugin, which the validation of the configuration ensures.
     """
 
     def pre_enqueue(pod: PodInfo, first: str) -> Status | None:

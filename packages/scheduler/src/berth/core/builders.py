@@ -1,12 +1,12 @@
-"""Fluent builders of pods and nodes, and functions that make the objects around them.
+"""Fluent builders for pods and nodes, and functions that make the objects around them.
 
-Say only what matters to the test:
+State only what matters to the test:
 
     pod = make_pod("web-1").request(cpu="100m").label("app", "web").build()
     node = make_node("n1").capacity(cpu="4", memory="8Gi").label("zone", "a").taint("gpu", "yes").build()
 
-A builder collects the object's JSON (`document`), so `build()` gives exactly what the API server's answer would be
-decoded to; `info()` gives a pod as plugins see it. Builders change themselves; `copy()` branches off one.
+A builder collects the object's JSON (`document`), so `build()` gives exactly what an answer of the API server would be
+decoded to; `info()` gives a pod as plugins see it. Builders are mutable; `copy()` makes an independent one.
 """
 
 import copy
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class ObjectBuilder:
-    """What pods and nodes have in common: metadata."""
+    """What pods and nodes have in common: metadata, spec and status."""
 
     def __init__(self, kind: str, name: str, namespace: str = "") -> None:
         uid = f"{namespace}/{name}" if namespace else name
@@ -52,7 +52,7 @@ class ObjectBuilder:
         return copy.deepcopy(self)
 
     def uid(self, uid: str) -> Self:
-        """Set metadata.uid, which is otherwise made of namespace and name."""
+        """Set metadata.uid, which is otherwise derived from namespace and name."""
         self.metadata["uid"] = uid
         return self
 
@@ -138,7 +138,7 @@ class PodBuilder(ObjectBuilder):
         return self
 
     def host_port(self, port: int, protocol: str = "TCP", host_ip: str = "") -> Self:
-        """Add a container that wants a port of the node."""
+        """Add a container that uses a port of the node."""
         wanted = {"containerPort": port, "hostPort": port, "protocol": protocol, "hostIP": host_ip}
         return self.container(ports=[wanted])
 
@@ -286,7 +286,7 @@ class NodeBuilder(ObjectBuilder):
         return cast("Node", decode("Node", copy.deepcopy(self.document)))
 
     def capacity(self, amounts: Mapping[str, str | int] | None = None, **more: str | int) -> Self:
-        """Set capacity and allocatable, with room for 110 pods unless told otherwise."""
+        """Set capacity and allocatable, with room for 110 pods unless given."""
         amounts = {"pods": "110", **(amounts or {}), **more}
         as_text = {name: str(amount) for name, amount in amounts.items()}
         return self.set_status(capacity=as_text, allocatable=dict(as_text))
@@ -306,7 +306,7 @@ class NodeBuilder(ObjectBuilder):
         return self
 
     def zone(self, zone: str, region: str = "") -> Self:
-        """Set the zone label, and the region's where one is given."""
+        """Set the zone label, and the region label if given."""
         if region:
             self.label("topology.kubernetes.io/region", region)
         return self.label("topology.kubernetes.io/zone", zone)
@@ -323,24 +323,24 @@ def make_node(name: str = "node") -> NodeBuilder:
 
 
 def expression(key: str, operator: str, *values: str) -> Json:
-    """A requirement as matchExpressions and matchFields hold them."""
+    """Return a requirement as in matchExpressions and matchFields."""
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
 def make_object(manifest: Mapping[str, Any]) -> Any:
-    """Make an object of a kind that the scheduler reads and that has no function here; raises `ObjectError`."""
+    """Make an object of a kind that the scheduler reads and that has no function here. Raises `ObjectError`."""
     return decode(str(manifest.get("kind", "")), manifest)
 
 
 def make_namespace(name: str, labels: Mapping[str, str] | None = None) -> Namespace:
-    """A namespace with labels."""
+    """Make a namespace with labels."""
     return cast(
         "Namespace", decode("Namespace", {"metadata": {"name": name, "uid": name, "labels": dict(labels or {})}})
     )
 
 
 def make_service(name: str, selector: Mapping[str, str], namespace: str = "default") -> Service:
-    """A service."""
+    """Make a service."""
     return cast(
         "Service", decode("Service", {"metadata": _meta(name, namespace), "spec": {"selector": dict(selector)}})
     )
@@ -349,19 +349,19 @@ def make_service(name: str, selector: Mapping[str, str], namespace: str = "defau
 def make_replication_controller(
     name: str, selector: Mapping[str, str], namespace: str = "default"
 ) -> ReplicationController:
-    """A replication controller."""
+    """Make a replication controller."""
     document = {"metadata": _meta(name, namespace), "spec": {"selector": dict(selector)}}
     return cast("ReplicationController", decode("ReplicationController", document))
 
 
 def make_replica_set(name: str, labels: Mapping[str, str] | Json, namespace: str = "default") -> ReplicaSet:
-    """A replica set: labels to match, or a whole labelSelector."""
+    """Make a replica set from labels to match, or from a whole labelSelector."""
     document = {"metadata": _meta(name, namespace), "spec": {"selector": _label_selector(labels)}}
     return cast("ReplicaSet", decode("ReplicaSet", document))
 
 
 def make_stateful_set(name: str, labels: Mapping[str, str] | Json, namespace: str = "default") -> StatefulSet:
-    """A stateful set: labels to match, or a whole labelSelector."""
+    """Make a stateful set from labels to match, or from a whole labelSelector."""
     document = {"metadata": _meta(name, namespace), "spec": {"selector": _label_selector(labels)}}
     return cast("StatefulSet", decode("StatefulSet", document))
 
@@ -369,7 +369,9 @@ def make_stateful_set(name: str, labels: Mapping[str, str] | Json, namespace: st
 def make_pod_group(
     name: str, min_count: int | None = None, *, namespace: str = "default", topology: str = "", **spec: Any
 ) -> PodGroup:
-    """A pod group: of the gang policy where there is a `min_count`, else basic; `topology` is the label to share."""
+    """Make a pod group: with the gang policy if there is a `min_count`, otherwise basic; `topology` is the label to
+    share.
+    """
     policy: Json = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
     if topology:
         spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
@@ -394,7 +396,7 @@ def _pod_term(topology_key: str, labels: Mapping[str, str] | Json | None, more: 
 
 
 def _label_selector(labels: Mapping[str, Any] | None) -> Json | None:
-    """A mapping of labels, or a labelSelector that is passed on; None stays None."""
+    """Turn labels to match into a labelSelector; a labelSelector is passed through, and None stays None."""
     if labels is None or labels.keys() & {"matchLabels", "matchExpressions"}:
         return None if labels is None else dict(labels)
     return {"matchLabels": dict(labels)}

@@ -1,4 +1,4 @@
-"""The scheduler without I/O: events and the time in, effects out.
+"""The scheduler without I/O: events and time in, effects out.
 
 `handle(event, now)` takes an event in, `step(now)` runs one cycle, `next_deadline()` is the only timer. The live
 scheduler, the simulator, `berth decide` and the tests drive this same class; `docs/architecture.md` draws it, and
@@ -39,7 +39,7 @@ from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 ALIKE_AT_ONCE = 128
-"""So many pods are placed in one step where each is like the one before."""
+"""How many pods are placed in one step at most, if each is like the one before."""
 
 
 BindAtOnce = Callable[[PodInfo, str], Pod]
@@ -128,14 +128,18 @@ class Core:
         self._groups = parts.groups
         self.health = parts.health
         self.shadows = parts.shadows
-        # Bools and not the objects, which would be asked each time: most cores have neither.
+        # Bools, rather than asking the objects each time: most cores have neither.
         self._keeps_health, self._has_shadows = bool(parts.health), bool(parts.shadows)
         self.takes_many = True
-        """Whether pods on nodes may be taken in at once: no cycle has been begun, and nobody looks at each event."""
+        """Whether pods on nodes may be taken in many at once: no cycle has begun, and no observer looks at each
+        event.
+        """
         self._bind_at_once: BindAtOnce | None = None
         self._binds_runs = False
         self._run: AlikeRun | None = None
-        """What the last decision left where its pod was bound so and the next one in the queue is like it."""
+        """The run that the last decision started, if its pod was bound at once and the next one in the queue is like
+        it.
+        """
 
     @property
     def now(self) -> float:
@@ -144,28 +148,30 @@ class Core:
 
     @property
     def schedules_groups(self) -> bool:
-        """Say whether pods of a group are placed together."""
+        """Whether pods of a group are placed together."""
         return self._groups is not None
 
     @property
     def has_work(self) -> bool:
-        """Say whether `step` would start a cycle now."""
+        """Whether `step` would start a cycle now."""
         return not self._dispatcher.is_open and bool(
             len(self.queue.active) or (self.queue.policy.pop_from_backoff and len(self.queue.backoff))
         )
 
     @property
     def is_cycle_open(self) -> bool:
-        """Say whether a scheduling cycle is parked, waiting for an answer."""
+        """Whether a scheduling cycle is parked, waiting for an answer."""
         return self._dispatcher.is_open
 
     @property
     def unfinished(self) -> int:
-        """How many cycles are parked, pods wait for Permit, and events wait for a cycle to end: one sum."""
+        """The number of parked cycles, of pods waiting for Permit, and of events waiting for a cycle to end, added
+        up.
+        """
         return len(self._dispatcher) + len(self.waiting) + len(self._inbox)
 
     def handle(self, event: Event | Answer, now: float) -> list[Effect]:
-        """Take an event in; return what is to be done about it."""
+        """Take an event in; return the effects to carry out."""
         self._dispatcher.set_time(now)
         if isinstance(event, Answer):
             self._dispatcher.resume(event)
@@ -176,9 +182,10 @@ class Core:
         return self._dispatcher.take_effects()
 
     def handle_placed(self, pods: Sequence[Pod], now: float) -> list[Effect]:
-        """Do what `handle` does of each of these pods, which have appeared on nodes.
+        """Do what `handle` does for each of these pods, which have appeared on nodes.
 
-        Before the first step, which is while the cluster is read, many at once cost half; then nobody waits for room.
+        Before the first step, while the cluster is being read, taking in many at once costs half: no pod waits for room
+        yet.
         """
         by_key = {pod.key: pod for pod in pods}
         is_new = len(by_key) == len(pods) and not any(map(self.intake.pod, by_key))
@@ -190,18 +197,18 @@ class Core:
         return self._dispatcher.take_effects()
 
     def load(self, pods: Mapping[str, Pod]) -> None:
-        """Take in pods that have a node, many at once: what `handle` would do of each, as long as nobody waits.
+        """Take in many pods that have a node at once: what `handle` would do for each while no pod is waiting.
 
-        They are given by `namespace/name`. For a core that was just made and has no pending pod yet; none of these pods
-        may be known to it.
+        They are given by `namespace/name`. Only for a core that was just made and has no pending pods; none of these
+        pods may be known to it.
         """
         assert not len(self.queue), "nobody would hear of the room that is taken"
         self.intake.take_placed(pods)
 
     def step(self, now: float, *, begins: bool = True) -> list[Effect]:
-        """Do what is due, then run one scheduling cycle if a pod is ready; return what is to be done.
+        """Do what is due, then run one scheduling cycle if a pod is ready; return the effects to carry out.
 
-        Without `begins` no cycle is begun: the caller has enough under way.
+        Without `begins` no cycle is started: the caller has enough under way.
         """
         self.takes_many = False
         self._dispatcher.set_time(now)
@@ -220,7 +227,7 @@ class Core:
         return self._dispatcher.take_effects()
 
     def call_off(self, reason: str, now: float) -> list[Effect]:
-        """Turn back every pod that waits for Permit or in PreBind; they are queued again, and told this reason."""
+        """Call off the binding of every pod that is in Permit or PreBind; they are queued again, with this reason."""
         self._dispatcher.set_time(now)
         self._binding.call_off(reason)
         self._settle()
@@ -228,31 +235,32 @@ class Core:
         return self._dispatcher.take_effects()
 
     def let_bind(self, bind: BindAtOnce | None, *, in_runs: bool = True) -> None:
-        """Have pods bound by a function, which stores that a pod is bound and returns it as it is then; None ends that.
+        """Bind pods by a function that stores the binding and returns the bound pod; None turns that off.
 
-        For whoever is the API server as well, refuses nothing, and need not be told: a pod with which no plugin has
-        anything to do any more is then bound within its attempt, without effects, answers and events. Unless pods are
-        placed `in_runs`, where each is like the one before, there is an attempt, and a decision, for each of them.
+        For callers that are the API server themselves, and never refuse: once no plugin has anything left to do, a pod
+        is bound within its attempt, without effects, answers and events. Each pod has an attempt and a decision of its
+        own unless pods are placed `in_runs`, where each is like the one before.
         """
         self._bind_at_once, self._binds_runs, self._run = bind, in_runs, None
 
     def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
-        """Take over what another core's queue remembers of the pods that both have."""
+        """Take over what another core's queue remembers about the pods that both have."""
         self.queue.adopt(others, now)
 
     def next_deadline(self) -> float | None:
-        """Return when `step` will have something to do even if nothing happens, or None."""
+        """Return when `step` will next have something to do even if nothing happens, or None."""
         times = [self.waiting.next_deadline(), self._dispatcher.next_deadline(), self._confirmer.next_deadline()]
         if not self._dispatcher.is_open:  # otherwise what is due in the queue must wait for the cycle's end
             times += [self.queue.next_deadline(), self.cache.next_expiry()]
         return min((time for time in times if time is not None), default=None)
 
     def _schedule_one(self, queued: QueuedPod) -> Steps[None]:
-        """One scheduling cycle, and the start of a binding cycle if it found a node."""
+        """Run one scheduling cycle, and start a binding cycle if it found a node."""
         pod = queued.pod
         if self._keeps_health:
             self.health.rounds.number += 1
-        # A member without a place in the queue's order fails alone: its group comes when another member's turn does.
+        # A member without a place in the queue's order fails alone: its group is tried when another member's turn
+        # comes.
         group = group_of(pod) if self._groups is not None and queued.sort_error is None else None
         if self._groups is not None and group is not None:
             yield from self._groups.run(queued, group)
@@ -306,14 +314,14 @@ class Core:
         return not (is_watched or self._keeps_health or self._has_shadows) and self.intake.handlers is None
 
     def _run_after(self, attempt: Attempt, following: PodInfo) -> AlikeRun | None:
-        """Return what a decision left, if the next pod, which is like this one, can go by it."""
+        """Return the run that a decision starts, if the next pod is like this one and can use it."""
         found = attempt.found
         return run_after(attempt.profile, attempt.pod, following, attempt.state, found.verdicts, found.scored)
 
     def _go_on(self, queued: QueuedPod) -> QueuedPod | None:
-        """Place a popped pod, and those that follow, as long as they are like the one before.
+        """Place a popped pod, and those that follow while each is like the one before.
 
-        Return the pod that is to be tried in whole; None where none is left, or enough were placed in one step.
+        Return the pod that needs a whole attempt; None if none is left, or enough were placed in one step.
         """
         assert self._run is not None and self._bind_at_once is not None, "the run began with a pod that was bound so"
         run = self._run
@@ -339,7 +347,9 @@ class Core:
         self.intake.place(pod, bound, self.now)
 
     def _skip(self, queued: QueuedPod) -> None:
-        """Drop a popped pod that is gone, bound or assumed by now, or being deleted; the latter's owner is told."""
+        """Drop a popped pod that is by now gone, bound or assumed, or being deleted; in the last case an event says
+        so.
+        """
         pod = queued.pod
         self.queue.done(pod.uid)
         self._instrument.queue_left(queued)
@@ -349,7 +359,7 @@ class Core:
             self._dispatcher.tell(pod_event(pod, "Warning", "FailedScheduling", "Scheduling", note))
 
     def _settle(self) -> None:
-        """Take in the events that a cycle which has ended held back, and resume every generator whose wait is over."""
+        """Take in the events held back by a cycle that has ended, and resume every generator whose wait is over."""
         while True:
             self._inbox.empty()
             if len(self.waiting):
@@ -365,7 +375,7 @@ class Core:
             self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
 
     def _announce_room(self) -> None:
-        """Wake the pods that made way for a nominated pod which then went elsewhere: its node may suit them now."""
+        """Wake the pods that made way for a nominated pod which then went elsewhere: that node may suit them now."""
         for pod, node_name in self.nominator.take_released():
             state = self.cache.state_of(pod.uid)
             if state is None or self.cache.table.names[state.row] != node_name:

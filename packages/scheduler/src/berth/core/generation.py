@@ -1,7 +1,7 @@
-"""Which kube-scheduler's rules apply, as one value that is asked instead of branching on the release.
+"""Which release's rules apply, as one value to ask instead of branching on the release.
 
-A generation is its in-tree plugins and the policies of queue, cache and cycle. Its default profile and feature gates
-live in `berth.config`, which names it in `SchedulerConfiguration.generation`: the document's apiVersion decides.
+A generation consists of its in-tree plugins and the policies of queue, cache and cycle. Its default profile and feature
+gates live in `berth.config`, which names it in `SchedulerConfiguration.generation`: the document's apiVersion decides.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,17 +27,17 @@ class Generation(msgspec.Struct, frozen=True):
     queue: QueuePolicy
     cycle: CyclePolicy
     assumed_ttl_s: float | None
-    """How long an assumed pod is counted after its binding finished; None: until the watch says otherwise."""
+    """How long an assumed pod counts after its binding has finished; None: until the watch says otherwise."""
     assumed_sweep_period_s: float = 0.0
-    """How often overdue assumed pods are looked for; 0: each is found the moment that it is overdue."""
+    """How often to look for overdue assumed pods; 0: each is found the moment it is overdue."""
     confirm_after_s: float | None = None
-    """How long the watch may take to confirm an assumed pod before it is read from the API server; None: for good."""
+    """How long the watch may take to confirm an assumed pod before it is read from the API server; None: forever."""
     permit: PermitWording = TODAYS_WORDING
     """The wording of a rejection by Permit."""
     cancels_bindings: bool = True
-    """Whether preemption turns a pod that is being bound back into the queue, rather than have it deleted."""
+    """Whether preemption puts a pod that is being bound back into the queue, rather than having it deleted."""
     forgets_missing_nodes: bool = False
-    """Whether a node leaves the cache that an attempt's error names as not found, if the API server confirms it."""
+    """Whether a node that an attempt's error names as not found leaves the cache, if the API server confirms it."""
 
 
 V1_36: Final = Generation(
@@ -89,6 +89,6 @@ def generation_of(config: SchedulerConfiguration) -> Generation:
 
 
 def with_rules_of(config: SchedulerConfiguration, name: GenerationName) -> Generation:
-    """Return another generation's policies, all of them, over the plugins that the configuration's own one has."""
+    """Return all policies of another generation, with the plugins of the configuration's own."""
     rules = generation_of(msgspec.structs.replace(config, generation=name))
     return msgspec.structs.replace(rules, registry=generation_of(config).registry)

@@ -1,9 +1,9 @@
 """Sorts object events into the cache, the queue, or the store in which plugins look objects up.
 
 `Inbox` is where the core puts events; it hands them to `Intake` in their order, and never while a scheduling cycle is
-open. Bound pods are counted in the cache, whichever scheduler placed them; pending pods of our profiles are queued,
-where the cluster is divided among schedulers those of our shards only. Finished pods, and other schedulers' pending
-ones, are neither counted nor queued.
+open. Bound pods are counted in the cache, whichever scheduler placed them; pending pods of our profiles are queued, or,
+if the cluster is divided among schedulers, those of our shards. Finished pods, and other schedulers' pending ones, are
+neither counted nor queued.
 """
 
 from collections import deque
@@ -56,13 +56,13 @@ class ObjectEvent(msgspec.Struct, frozen=True):
 
 
 class ShardsHeld(msgspec.Struct, frozen=True):
-    """From now on exactly these shards are ours: pods of others leave the queue, and theirs come into it."""
+    """From now on exactly these shards are ours: pods of other shards leave the queue, and pods of these enter it."""
 
     shards: frozenset[int]
 
 
 class FoundGone(msgspec.Struct, frozen=True):
-    """The API server was asked for a pod and has it no more, which the watch has yet to show."""
+    """The API server, when asked, no longer had a pod; the watch has yet to show that."""
 
     pod: Pod
 
@@ -87,7 +87,7 @@ class Intake:
         self._cache = cache
         self._ownership = ownership or Ownership()
         self.handlers = handlers or None
-        """The plugins that are told of pods; None where there are none, so that they cost nothing."""
+        """The plugins that are told about pods; None if there are none, so that they cost nothing."""
         self._groups = pod_groups
         """Which pods belong to which group; None where the gates for groups are off."""
         self._objects = objects
@@ -97,14 +97,16 @@ class Intake:
         self._shapes = PodShapes(counting)
         self._meant: list[str] = []
         self._found_gone: set[str] = set()
-        """The pods that were found gone, by uid, until the watch says so: what it shows of them before is long past."""
+        """The pods that were found gone, by uid, until the watch says so: what it shows of them before that is
+        outdated.
+        """
         self.placed_elsewhere: PodInfo | None = None
-        """The pod that the last event showed on a node and that we did not place, if it was one."""
+        """The pod that the last event showed on a node although we did not place it, if any."""
         self.vanished: PodInfo | None = None
-        """The pod on a node that the last event took away although nobody had deleted it, if it was one."""
+        """The pod that the last event removed from a node although nobody had deleted it, if any."""
 
     def take(self, event: ObjectEvent, now: float) -> Iterable[str]:
-        """Take an event in; return the uids of pods that are gone, in case they wait somewhere."""
+        """Take an event in; return the uids of pods that are gone, in case they are waiting somewhere."""
         self._meant = []
         self.placed_elsewhere = self.vanished = None
         if event.kind == "Pod":
@@ -128,7 +130,7 @@ class Intake:
 
     @property
     def meant(self) -> Sequence[str]:
-        """What the last event was taken for, by upstream's names in metrics: an update may be several things, or none.
+        """What the last event counted as, by the names in upstream's metrics: an update may be several things, or none.
 
         Source: pkg/scheduler/eventhandlers.go, where EventHandlingLatency is observed.
         """
@@ -145,7 +147,7 @@ class Intake:
         return self._groups
 
     def pod(self, key: str) -> PodInfo | None:
-        """Return a pod that has not finished, by `namespace/name`, of any scheduler; None where there is none."""
+        """Return a pod of any scheduler that has not finished, by `namespace/name`; None if there is none."""
         return self._pods.get(key)
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
@@ -153,8 +155,10 @@ class Intake:
         return PodInfo.of(pod, self._shapes.of(pod, is_placed=is_placed))
 
     def take_placed(self, pods: Mapping[str, Pod]) -> None:
-        """Take in pods that have a node, by `namespace/name`, where none is known yet and nobody waits to be woken."""
-        # All are read before any is written down: one that breaks leaves everything as it was.
+        """Take in pods that have a node, by `namespace/name`; none may be known yet, and no pod may be waiting to be
+        woken.
+        """
+        # All are read before any is stored: if one raises, everything is left as it was.
         running = {key: obj for key, obj in pods.items() if obj.status.phase not in FINISHED_PHASES}
         placed = list(map(PodInfo.of, running.values(), self._shapes.of_placed(running.values()), running))
         self._pods.update(zip(running, placed, strict=True))
@@ -167,7 +171,7 @@ class Intake:
                 self.handlers.added(pod)
 
     def place(self, pod: PodInfo, bound: Pod, now: float) -> None:
-        """Take in a pending pod as it is bound, without its having been assumed: nobody is told but those who wait."""
+        """Take in that a pending pod, which was not assumed, is bound: only waiting pods and plugins are told."""
         info = PodInfo.of(bound, pod.shape)
         self._pods[info.key] = info
         if self._groups is not None:
@@ -176,23 +180,25 @@ class Intake:
         self._queue.move(ASSIGNED_POD_ADD, None, info, now)
 
     def take_off(self, pod: PodInfo) -> None:
-        """Take in that a pod on a node is pending again, as it is given; nobody is told, and it is in no queue."""
+        """Take in that a pod on a node is pending again, in the given state; no plugin is told, and it is in no
+        queue.
+        """
         self._pods[pod.key] = pod
         self._cache.remove_pod(pod.uid)
         if self._groups is not None:
             self._groups.put(pod)
 
     def latest(self, pod: PodInfo) -> PodInfo | None:
-        """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
+        """Return the newest object of a pending pod, or None if it is gone, bound, or being deleted."""
         known = self._pods.get(pod.key)
         if known is None or known.uid != pod.uid or known.node_name or known.is_terminating:
             return None
         return known if self._ownership.owns(known.namespace) else None
 
     def hold(self, shards: frozenset[int], now: float) -> list[str]:
-        """Queue the pending pods of shards that are new, and drop those of shards that are not ours any more.
+        """Queue the pending pods of new shards, and drop those of shards that are no longer ours.
 
-        Return the uids of the latter that are assumed: their bindings are to be called off.
+        Return the uids of assumed pods among the latter, whose bindings have to be called off.
         """
         changed = self._ownership.hold(shards)
         called_off: list[str] = []
@@ -212,7 +218,7 @@ class Intake:
         return called_off
 
     def is_wanted(self, pod: PodInfo) -> bool:
-        """Say whether a popped pod is still to be scheduled."""
+        """Say whether a popped pod still has to be scheduled."""
         return self.latest(pod) is not None and self._cache.state_of(pod.uid) is None
 
     def _take_pod(self, event: ObjectEvent, now: float) -> Iterable[str]:
@@ -224,7 +230,7 @@ class Intake:
         old = self._pods.get(obj.key)
         gone: list[str] = []
         if old is not None and old.uid != obj.metadata.uid:
-            # The old pod's deletion was missed: a new one has taken its name.
+            # The deletion of the old pod was missed: a new one has taken its name.
             gone += self._remove_pod(old, now)
             old = None
         if event.type == "DELETED" or obj.status.phase in FINISHED_PHASES:
@@ -251,7 +257,7 @@ class Intake:
             self._meant.append(ASSIGNED_POD_ADD.label)
             if old is not None and self._is_ours(old):
                 self._meant.append(UNSCHEDULED_POD_DELETE.label)
-        # One that was not known before, or had a node already, is not in the queue, nor nominated.
+        # A pod that was not known before, or already had a node, is neither queued nor nominated.
         if old is not None and not old.node_name:
             self._queue.delete(pod.uid)
         self._cache.add_pod(pod)
@@ -304,7 +310,7 @@ class Intake:
             self.handlers.updated(old, pod)
 
     def give_back(self, uid: str, now: float) -> None:
-        """Count a pod no longer that is being deleted while it is bound; its binding goes on until it is refused."""
+        """Stop counting a pod that is deleted while being bound; its binding goes on until it is refused."""
         state = self._cache.state_of(uid)
         if state is not None and state.assumed and (counted := self._cache.remove_pod(uid)) is not None:
             self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)
@@ -331,12 +337,12 @@ class Intake:
         return is_named and not pod.node_name and self._ownership.owns(pod.namespace)
 
     def _note_update(self, label: str, changes: Iterable[ClusterEvent]) -> None:
-        """An update counts under its general name, and under that of each change that has one of its own."""
+        """Note an update under its general name, and under the name of each specific change that has one."""
         self._meant.append(label)
         self._meant += [change.label for change in changes if change.label != label]
 
     def _tell_group(self, event: ClusterEvent, old: PodInfo | None, new: PodInfo | None, now: float) -> None:
-        """Tell the queue that a member without a node has come or gone: others of its group may wait for that."""
+        """Tell the queue that a member without a node has come or gone: others of its group may be waiting for that."""
         member = new or old
         if self._groups is not None and member is not None and group_of(member) is not None:
             self._queue.move(event, old, new, now, except_uid=member.uid)
@@ -381,11 +387,11 @@ class Intake:
 
 
 class Inbox:
-    """Object events on their way in: taken in at once, or at the end of the scheduling cycle that is open.
+    """Incoming object events: taken in at once, or at the end of the open scheduling cycle.
 
     A cycle that waits for an answer (of an extender, say) is parked with row numbers, columns and node views in hand.
     They stay true because no node or pod comes, goes or changes before the cycle has ended. All that may happen
-    meanwhile is that another pod's binding fails and gives its room back; not seeing that room yet is safe.
+    meanwhile is that another pod's binding fails and frees its room; not seeing that room yet is safe.
     """
 
     __slots__ = (
@@ -431,7 +437,7 @@ class Inbox:
         self.empty()
 
     def put_placed(self, pods: Mapping[str, Pod]) -> None:
-        """Take in, at once, pods that have appeared on nodes; `Intake.take_placed` says when that may be."""
+        """Take in pods that have appeared on nodes, all at once; `Intake.take_placed` says when that is allowed."""
         started = self._stopwatch()
         self._intake.take_placed(pods)
         seconds = (self._stopwatch() - started) / len(pods)
@@ -449,7 +455,7 @@ class Inbox:
         self.put(ObjectEvent("DELETED", "Node", node))
 
     def empty(self) -> None:
-        """Take in the events that have come, unless a cycle is open; the core calls this when one may have ended."""
+        """Take in the waiting events unless a cycle is open; the core calls this when one may have ended."""
         while self._events and not self._dispatcher.is_open:
             self._take(self._events.popleft())
 
@@ -476,7 +482,7 @@ class Inbox:
             is_told = self._waiting.reject(uid, "", "pod was deleted")
             if not (is_told or self._in_pre_bind.cancel(uid, "pod was deleted")):
                 self._intake.give_back(uid, now)
-        # At once, not when the pod is tried next: a pod that is held back may not be tried for long.
+        # At once, not when the pod is next tried: a pod that is held back may not be tried for a long time.
         for pod in self._nominator.take_pods_without_node():
             if self._intake.latest(pod) is not None:
                 self._dispatcher.tell(PatchPodStatus(PodRef.of(pod), nominated_node_name=""))

@@ -1,6 +1,6 @@
 """Asks a core about a pod: where it fits and why not elsewhere, where it would go, what a whole attempt would decide.
 
-The pod need not be in the cluster, and nothing is changed by asking. The questions go further one by one:
+The pod need not be in the cluster, and asking changes nothing. Each question goes further than the one before:
 
 | question | runs |
 | --- | --- |
@@ -9,8 +9,8 @@ The pod need not be in the cluster, and nothing is changed by asking. The questi
 | `decide` | the whole scheduling cycle, with its extenders and PostFilter, answered by the caller |
 | `Trial` | Reserve and Permit as well: pods take their places, and give them back at the end |
 
-No cycle of the core may be open meanwhile. Asked by the workbench, the extender server and the checks of tests; the
-core's own cycles (`berth.core.core`, `berth.cycle.groups`) make their attempts themselves.
+No cycle of the core may be open meanwhile. Used by the workbench, the extender server and test checks; the core's own
+cycles (`berth.core.core`, `berth.cycle.groups`) make their attempts themselves.
 """
 
 from collections.abc import Callable, Generator
@@ -36,9 +36,9 @@ from berth.state.pod_info import PodInfo
 Result = TypeVar("Result")
 
 Answering = Callable[[Any], Answer | None]
-"""Answers what a cycle asks of the outside; None where there is no answer, which ends the cycle there."""
+"""Answers a cycle's requests to the outside; None if there is no answer, which ends the cycle there."""
 Wording = Callable[[BaseException], str]
-"""Words the error of an attempt that a plugin's bug has ended, or raises the bug again."""
+"""Turns a plugin's bug that ended an attempt into its error, or raises it again."""
 
 
 def unanswered(_effect: object) -> None:
@@ -46,12 +46,12 @@ def unanswered(_effect: object) -> None:
 
 
 def raised_again(bug: BaseException) -> NoReturn:
-    """Leave a bug to the caller."""
+    """Raise a bug again, for the caller to handle."""
     raise bug
 
 
 def granting(answer_call: AnswerCall) -> Answering:
-    """Return what answers calls to extenders by a function, and grants what the API server is asked for."""
+    """Return an answerer that answers extender calls by a function, and grants every API request."""
 
     def answer(effect: object) -> Answer:
         return answered(0, effect, answer_call) if isinstance(effect, CallExtenders) else Answer(0)
@@ -60,7 +60,7 @@ def granting(answer_call: AnswerCall) -> Answering:
 
 
 def profile_of(core: Core, pod: Pod | PodInfo) -> Profile:
-    """Return the profile that schedules a pod, or the first one where none does."""
+    """Return the profile that schedules a pod, or the first one if none does."""
     info = pod if isinstance(pod, PodInfo) else core.intake.info(pod)
     return core.profiles.get(info.profile_name) or next(iter(core.profiles.values()))
 
@@ -73,16 +73,16 @@ def attempt_for(
     state: CycleState | None = None,
     within: Mask | None = None,
 ) -> Attempt:
-    """Return an attempt at a pod of which nothing has been asked yet, by its own profile or the one that is given.
+    """Return a fresh attempt at a pod, with its own profile or the given one.
 
-    `within` are the only rows to look at, where some are to be left out.
+    `within` has the only rows to look at, if some are to be left out.
     """
     info = pod if isinstance(pod, PodInfo) else core.intake.info(pod)
     return Attempt(profile or profile_of(core, info), info, state=state, within=within)
 
 
 def search_beside(core: Core) -> Search:
-    """Return a search that takes the first of equals and begins where the core's own will, which it leaves as it is."""
+    """Return a search that takes the first of equals and begins where the core's own would, without affecting that."""
     search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
     search.begin_at(core.search.start_index)
     return search
@@ -96,9 +96,9 @@ def find(
     on_bug: Wording = raised_again,
     within: Mask | None = None,
 ) -> Attempt:
-    """Run a pod's filters. Where they fail, the attempt's outcome says so; otherwise it is undecided.
+    """Run a pod's filters. If they fail, the attempt's outcome says so; otherwise it is undecided.
 
-    `search` is the core's own unless given, in all of these questions; `within` are the only rows to look at.
+    `search` is the core's own unless given, in all of these questions; `within` has the only rows to look at.
     """
     attempt = attempt_for(core, pod, within=within)
     try:
@@ -110,7 +110,7 @@ def find(
 
 
 def score(core: Core, attempt: Attempt, *, search: Search | None = None) -> Scored | None:
-    """Score the nodes that were found; None where a single one needs no score, none was found, or scoring failed."""
+    """Score the nodes that were found; None if a single one needs no score, none was found, or scoring failed."""
     nodes = attempt.found.nodes
     if nodes is None or not nodes.count:
         return None
@@ -147,7 +147,7 @@ def decide(
     search: Search | None = None,
     on_bug: Wording = raised_again,
 ) -> Attempt:
-    """Run a whole scheduling cycle about a pod, up to the chosen node; `search` is the core's own unless given."""
+    """Run a whole scheduling cycle for a pod, up to the chosen node; `search` is the core's own unless given."""
     attempt = attempt_for(core, pod, profile=profile)
     try:
         run(schedule_pod(search or core.search, attempt), answer)
@@ -158,7 +158,7 @@ def decide(
 
 
 def run(steps: Generator[Any, Any, Result], answer: Answering) -> Result | None:
-    """Run a part of a cycle to its end and return what it returns; None where something remained unanswered."""
+    """Run a part of a cycle to its end and return its result; None if something remained unanswered."""
     given: Answer | None = None
     while True:
         try:
@@ -173,14 +173,16 @@ def run(steps: Generator[Any, Any, Result], answer: Answering) -> Result | None:
 
 
 def decision_of(core: Core, attempt: Attempt) -> Decision:
-    """Return an attempt as something that can be explained. To be made while the nodes are still those it was about."""
+    """Return an attempt as a decision that can be explained. To be called while the nodes are still those of the
+    attempt.
+    """
     table = core.cache.table
     names = tuple(name if ok else "" for name, ok in zip(table.names, table.valid, strict=True))
     return Decision(attempt, names, len(table), core.now, 0)
 
 
 class FilterOutcome:
-    """What the filters say of one pod. Holds its own copies, so that it stays as it is when the cluster goes on."""
+    """What the filters say about one pod. Holds its own copies, so that it stays as it is when the cluster changes."""
 
     __slots__ = ("attempt", "decision", "fits")
 
@@ -188,17 +190,17 @@ class FilterOutcome:
         nodes, table = attempt.found.nodes, core.cache.table
         self.attempt = attempt
         self.fits: Mask = nodes.mask.copy() if nodes is not None else np.zeros(table.capacity, dtype=np.bool_)
-        """The rows of the nodes that the pod fits on."""
+        """The rows of the nodes on which the pod fits."""
         self.decision = decision_of(core, attempt)
 
     @property
     def message(self) -> str:
-        """Why it fits nowhere, in the words of its condition; empty where it fits."""
+        """Why it fits nowhere, in the words of its condition; empty if it fits."""
         return self.attempt.outcome.message
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The rows of the nodes that the pod fits on, ascending."""
+        """The rows of the nodes on which the pod fits, ascending."""
         return np.flatnonzero(self.fits)
 
     @property

@@ -1,11 +1,11 @@
-"""Takes a core back to an earlier moment: whoever tries things out puts the objects back, and this what is no object.
+"""Takes a core back to an earlier moment: the caller puts the objects back, and this restores what is not an object.
 
-Which pod comes first, how often it was tried and what it waits for, where each node stands among the nodes, which pod
-of a node came first, where the next search begins: a core remembers all of it, later decisions depend on it, and no
-object says so. Time goes on all the same: what was to happen in two seconds happens in two seconds from the later
-moment. No cycle may be open, and no pod in flight, at either moment.
+The order of the queue, how often each pod was tried and what it waits for, the order of the nodes and of the pods on
+each node, where the next search begins: a core remembers all of this, later decisions depend on it, and no object holds
+it. Time still moves on: what was due in two seconds is due two seconds after the later moment. At neither moment may a
+cycle be open or a pod be in flight.
 
-What plugins remember of their own is theirs. Those of Kubernetes keep nothing that objects do not say.
+What plugins remember is not restored. Those of Kubernetes remember nothing that cannot be derived from objects.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class CoreMark(NamedTuple):
 
 
 def remember(core: Core) -> CoreMark:
-    """Note what a core remembers; `rewind` or `leave` is to follow, and what is remembered meanwhile ends first."""
+    """Note what a core remembers; `rewind` or `leave` must follow. Marks nest: an inner one ends first."""
     nominator, groups = core.nominator, core.intake.groups
     return CoreMark(
         core.cache.table.note_order(),
@@ -45,17 +45,17 @@ def remember(core: Core) -> CoreMark:
 
 
 def leave(core: Core) -> None:
-    """Leave everything as it is, now that nobody will go back to what was remembered last."""
+    """Give up the last mark, and leave everything as it is."""
     core.cache.table.keep_order()
 
 
 def reserve_rows(core: Core, mark: CoreMark) -> None:
-    """Have nodes that are gone come back to the rows they had; to be called before they do."""
+    """Reserve the old rows of nodes that are gone; to be called before they come back."""
     core.cache.table.reserve_rows(mark.table)
 
 
 def rewind(core: Core, mark: CoreMark, now: float, later_s: float) -> None:
-    """Let a core remember what it did at a moment, now that it has the same objects, so much later."""
+    """Let a core remember again what it did at a mark, now that it has the same objects, so much later."""
     core.cache.table.put_in_order(mark.table)
     if core.intake.groups is not None:
         core.intake.groups.put_in_order(mark.groups)

@@ -1,15 +1,14 @@
-"""What a profile is run with where an instrument wants to know how long its points and plugins take.
+"""Runs a profile if an instrument wants to know how long its points and plugins take.
 
-Points are timed in every attempt, plugins in one of ten, as upstream does it (pluginMetricsSamplePercent): there are
-many of them. A status is upstream's name of the code that a point or plugin ended with. Filter and Score plugins are
-timed where they are asked, which is over all nodes at once, or over those that changed. Queueing hints are few, and all
-timed.
+Points are timed in every attempt, plugins, of which there are many, in one of ten, as upstream does
+(pluginMetricsSamplePercent). A status is upstream's name for the code with which a point or plugin ended. Filter and
+Score plugins are timed where they are asked: over all nodes at once, or over those that changed. Queueing hints are
+few, and all are timed.
 
-Which plugins have their say is counted as upstream counts its calls (pkg/scheduler/framework/runtime,
-instrumented_plugins.go), although an answer that is kept costs no call here: PreFilter and PreScore once for each
-attempt in which the plugin does not skip, Filter once for each node that no plugin before it has rejected, Score once
-for each feasible node. Not counted are calls on top of that: the second look at nodes that pods are nominated to, and
-what preemption tries out.
+Evaluations are counted as upstream counts its calls (pkg/scheduler/framework/runtime, instrumented_plugins.go),
+although a cached answer costs no call here: PreFilter and PreScore once for each attempt in which the plugin does not
+skip, Filter once for each node that no earlier plugin has rejected, Score once for each feasible node. Additional calls
+are not counted: the second look at nodes with nominated pods, and what preemption tries out.
 """
 
 from collections.abc import Callable, Container, Generator, Iterable, Sequence, Set
@@ -37,7 +36,7 @@ from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 EVERY = 10
-"""In one attempt of so many the plugins are timed."""
+"""Plugins are timed in one of this many attempts."""
 SUCCESS, SKIP, ERROR = Code.SUCCESS.label, Code.SKIP.label, Code.ERROR.label
 HINT_ERROR = "Error"
 _TIMED = (
@@ -68,7 +67,7 @@ class TimedRunner(PointRunner):
     # -- points --------------------------------------------------------------------------------------------
 
     def pre_enqueue_begins(self) -> None:
-        """Decide whether PreEnqueue's plugins are timed, which take turns of their own: there is no attempt yet."""
+        """Decide whether PreEnqueue's plugins are timed; they are sampled separately, since there is no attempt yet."""
         self._is_timed = next(self._enqueue_turns)
 
     def attempt_begins(self, state: CycleState) -> None:
@@ -77,14 +76,14 @@ class TimedRunner(PointRunner):
         force_setattr(state, "is_timed", self._is_timed)
 
     def run(self, point: str, method: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
-        """Run a point, and tell how long it took."""
+        """Run a point, and report how long it took."""
         started = self._stopwatch()
         result = method(*args)
         self._instrument.extension_point(self._profile, point, status_of(result), self._stopwatch() - started)
         return result
 
     def steps(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
-        """Take the steps of a point, and tell how long they took, with whatever they waited for."""
+        """Run the steps of a point, and report how long they took, waiting included."""
         started = self._stopwatch()
         result = yield from steps
         self._instrument.extension_point(self._profile, point, status_of(result), self._stopwatch() - started)
@@ -93,7 +92,7 @@ class TimedRunner(PointRunner):
     # -- plugins -------------------------------------------------------------------------------------------
 
     def time_plugin(self, name: str, point: str, run: Callable[..., Result], args: tuple[Any, ...]) -> Result:
-        """Run one plugin, and tell how long it took if this attempt is timed."""
+        """Run one plugin, and report how long it took if this attempt is timed."""
         if not self._is_timed:
             return run(*args)
         started = self._stopwatch()
@@ -102,13 +101,13 @@ class TimedRunner(PointRunner):
         return result
 
     def timed_row_form(self, name: str, point: str, row_form: RowForm | None) -> RowForm | None:
-        """Return what asks one plugin about a row, timed in the same way."""
+        """Return a plugin's row form, timed in the same way."""
         if row_form is None:
             return None
         return lambda *args: self.time_plugin(name, point, row_form, args)
 
     def timed_method(self, name: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a plugin's method, timed in attempts that are; it may answer with steps that wait."""
+        """Return a plugin's method, timed in timed attempts; it may answer with steps that wait."""
 
         def timed(state: Any, *args: Any) -> Any:
             if not (state.is_timed if isinstance(state, CycleState) else self._is_timed):
@@ -128,16 +127,16 @@ class TimedRunner(PointRunner):
         return result
 
     def observed(self, plugin: LoadedPlugin) -> LoadedPlugin:
-        """Return the plugin with its forms timed, but for those that are asked about many nodes at once."""
+        """Return the plugin with its forms timed, except those that are asked about many nodes at once."""
         return replaced(plugin, _TIMED, lambda methods: _TimedForm(plugin.name, methods, self))
 
     def filter_runner(self, plugin: LoadedPlugin) -> FilterRunner:
-        """Return what asks a Filter plugin, timed."""
+        """Return the runner of a Filter plugin, timed."""
         self._filtered[plugin.name] = self._instrument.evaluations(self._profile, "Filter", (plugin.name,))
         return _TimedFilter(plugin, self)
 
     def score_runner(self, plugin: LoadedPlugin, weight: int) -> ScoreRunner:
-        """Return what asks a Score plugin, timed."""
+        """Return the runner of a Score plugin, timed."""
         return _TimedScore(plugin, weight, self)
 
     # -- how often who was asked ---------------------------------------------------------------------------
@@ -145,7 +144,9 @@ class TimedRunner(PointRunner):
     def asked(
         self, point: str, plugins: Sequence[Named], skipped: Set[str], ended: Status | None = None, times: int = 1
     ) -> None:
-        """Count how often the plugins had their say: those that did not skip, up to the one that ended it, if any."""
+        """Count the evaluations of the plugins: of those that did not skip, up to the one that ended the point, if
+        any.
+        """
         stopper = "" if ended is None else ended.plugin
         key = (point, frozenset(skipped), stopper)
         found = self._counted.get(key)
@@ -156,9 +157,9 @@ class TimedRunner(PointRunner):
         found.count += times
 
     def asked_about_nodes(self, verdicts: Verdicts, nodes: int) -> None:
-        """Count about how many nodes each Filter plugin had its say: those that no plugin before it rejected.
+        """Count for how many nodes each Filter plugin was evaluated: those that no earlier plugin rejected.
 
-        `nodes` is the position in the log of nodes, by which kept masks are known to be of the same nodes.
+        `nodes` is the position in the log of nodes, which tells whether cached masks are about the same nodes.
         """
         left = verdicts.searched
         reached, passing = int(np.count_nonzero(left)), int(np.count_nonzero(verdicts.passing))
@@ -168,11 +169,11 @@ class TimedRunner(PointRunner):
                 left, reached = self._left_after(verdict, left, reached, nodes)
 
     def _left_after(self, verdict: Verdict, before: Mask, reached: int, nodes: int) -> tuple[Mask, int]:
-        """Return the nodes of a mask that one plugin passes, and how many they are.
+        """Return the nodes of a mask that pass one plugin, and how many there are.
 
-        Most columns stay as they are from one attempt to the next. A verdict is another object as soon as its column
-        has changed, and the masks that come out of here are never written to, so the same objects mean the same answer.
-        The first mask may be the table's own, which is written to in place, but only when nodes come or go.
+        Most columns stay the same from one attempt to the next. A verdict is a new object as soon as its column has
+        changed, and masks returned from here are never written to, so the same objects mean the same answer. The first
+        mask may be the table's own, which is written to in place, but only when nodes come or go.
         """
         kept = self._left.get(verdict.plugin)
         if kept is None or kept.verdict is not verdict or kept.before is not before or kept.nodes != nodes:
@@ -185,19 +186,19 @@ class TimedRunner(PointRunner):
 
 
 class TracedRunner(TimedRunner):
-    """A timed runner that also tells what is run for some pods, and what that waits for: made for traces of pods."""
+    """A timed runner that also reports what is run for some pods, and what that waits for: for traces of pods."""
 
     __slots__ = ("_followed",)
 
     def __init__(
         self, profile: str, instrument: Instrument, stopwatch: Callable[[], float], followed: Container[str]
     ) -> None:
-        """Take what a timed runner takes, and the uids of the pods to tell of, which change as pods come and go."""
+        """Take what a timed runner takes, and the uids of the traced pods, which change as pods come and go."""
         super().__init__(profile, instrument, stopwatch)
         self._followed = followed
 
     def run(self, point: str, method: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
-        """Run a point, and tell of it if it is for a pod that is followed."""
+        """Run a point, and report it if it is for a traced pod."""
         pod = pod_among(args)
         if pod is None or pod.uid not in self._followed:
             return super().run(point, method, *args)
@@ -207,7 +208,7 @@ class TracedRunner(TimedRunner):
         return result
 
     def steps(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
-        """Return the steps of a point; for a pod that is followed, what they wait for is told, and their end."""
+        """Return the steps of a point; for a traced pod, their waits and their end are reported."""
         if pod.uid not in self._followed:
             return super().steps(point, steps, pod)
         return self._told(point, steps, pod)
@@ -219,7 +220,7 @@ class TracedRunner(TimedRunner):
         return result
 
     def _watched(self, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
-        """Do what `yield from` does, and tell what came of everything that was asked for."""
+        """Do what `yield from` does, and report the answer to every request."""
         answer: Any = None
         interruption: BaseException | None = None
         while True:
@@ -240,7 +241,7 @@ class TracedRunner(TimedRunner):
 
 
 def pod_among(arguments: Iterable[Any]) -> PodInfo | None:
-    """Return the pod among a point's arguments, or that of the attempt among them; None where there is neither."""
+    """Return the pod among a point's arguments, or that of the attempt among them; None if there is neither."""
     for argument in arguments:
         if type(argument) is PodInfo:
             return argument
@@ -250,7 +251,7 @@ def pod_among(arguments: Iterable[Any]) -> PodInfo | None:
 
 
 class _Left(NamedTuple):
-    """What one plugin left of a mask, and what that was worked out from."""
+    """What one plugin left of a mask, and what that was computed from."""
 
     verdict: Verdict
     before: Mask
@@ -260,7 +261,7 @@ class _Left(NamedTuple):
 
 
 class _TimedForm:
-    """A plugin as what it is at one point or two: its name, and its methods there, timed."""
+    """A plugin as seen at one or two points: its name, and its methods there, timed."""
 
     def __init__(self, name: str, methods: Methods, runner: TimedRunner) -> None:
         self.name = name
@@ -287,7 +288,7 @@ class _TimedFilter(FilterRunner):
 
 
 class _TimedScore(ScoreRunner):
-    """One Score plugin, timed where it computes its raw scores."""
+    """One Score plugin, timed where it computes raw scores."""
 
     __slots__ = ("_runner",)
 
@@ -313,20 +314,20 @@ class _TimedScore(ScoreRunner):
 
 
 class TimedWakeTable(WakeTable):
-    """A wake table that reports to an instrument what each hint answered, to which event, and how long it took."""
+    """A wake table that reports each hint's answer, event and duration to an instrument."""
 
     __slots__ = ("_answers", "_instrument", "_stopwatch")
 
     def __init__(self, table: WakeTable, instrument: Instrument, stopwatch: Callable[[], float]) -> None:
-        """Take over what is registered in `table`."""
+        """Take over the registrations in `table`."""
         super().__init__(table.registered, table.makes_room)
         self._instrument = instrument
         self._stopwatch = stopwatch
         self._answers: list[tuple[str, str]] | None = None
-        """While one pod answers for others: which plugins were asked about it, with what they said."""
+        """While one pod answers for others: the plugins that were asked about it, with their answers."""
 
     def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:
-        """Return what was registered that covers this event, with hints that are timed under its name."""
+        """Return the registrations that cover this event, with their hints timed under its name."""
         found = self._by_event.get(event)
         if found is None:
             found = tuple(self._timed(registered, event.label) for registered in super().concerned(event))
@@ -334,7 +335,7 @@ class TimedWakeTable(WakeTable):
         return found
 
     def strategy_of_all(self, pods: Sequence[QueuedPod], happened: InFlightEvent) -> Strategy:
-        """Tell that the others got the answers that the first got; where a hint broke, they are asked themselves."""
+        """Report that the others got the same answers as the first; if a hint raised, they are asked themselves."""
         answers = self._answers = []
         how = super().strategy_of_all(pods, happened)
         self._answers = None
@@ -370,7 +371,9 @@ class TimedWakeTable(WakeTable):
 
 
 def status_of(result: Any) -> str:
-    """The status that the result of a point or plugin stands for; a plain False is a point that nobody had work for."""
+    """Return the status that the result of a point or plugin stands for; a plain False means that no plugin had
+    work.
+    """
     if result is None:
         return SUCCESS
     if result is False:

@@ -1,13 +1,14 @@
-"""A cluster in memory on which things can be tried and taken back, one trial inside another.
+"""A cluster in memory on which changes can be tried and undone, in nested trials.
 
-Who plans in steps tries a step, looks at what came of it, and takes it back where it is no good; who asks one cluster
-many questions takes each answer back. A copy of the cluster for each trial would cost seconds where it is large, so the
-objects keep a journal instead: what each key held before the trial. Taking back deletes and puts objects, of which the
-core hears as of any others, and then has the core remember what it did before (`berth.core.rewinding`).
+A planner tries a step, looks at the result, and undoes it if it is no good; whoever asks one cluster many questions
+undoes each answer. Copying a large cluster for each trial would take seconds, so the objects keep a journal instead:
+what each key held before the trial. Undoing deletes and puts objects, which the core sees like any other change, and
+then restores what the core remembered (`berth.core.rewinding`).
 
-The invariant: a trial that was taken back leaves no trace in what comes after it, so that each trial ends in the same
-way whether it is the first, the last or the only one. All but the time is as it was. That goes on, by whole hours: what
-plugins remember for a while, such as a group that rests after a failure, must not reach from one trial into the next.
+The invariant: a trial that was undone leaves no trace in what comes after it, so that each trial ends in the same way
+whether it is the first, the last or the only one. Everything is restored except the clock. That moves on by whole
+hours: what plugins remember for a while, such as a group that rests after a failure, must not leak from one trial into
+the next.
 """
 
 import math
@@ -23,19 +24,19 @@ from berth.state.pod_info import PodInfo
 Key = tuple[str, str]
 """Kind, and `namespace/name` or name."""
 HOUR_S = 3600.0
-"""So much time passes before a trial begins, at least; whole hours keep windows and ticks where they were."""
+"""At least this much time passes before a trial begins; whole hours keep windows and ticks aligned."""
 TAKEN_BACK = "the trial was taken back"
 _ABSENT = object()
 
 
 class _Journal(dict[Key, Any]):
-    """The objects of a cluster by kind and key, and what they were before each trial that has begun."""
+    """The objects of a cluster by kind and key, and what they were before each open trial."""
 
     def __init__(self) -> None:
         super().__init__()
         self.before: list[dict[Key, Any]] = []
         self._places: dict[Key, int] = {}
-        """A number for each object; those that came first have lower ones, also where a trial has moved them."""
+        """A number for each object, lower for those that arrived earlier, even if a trial has moved them."""
         self._places_before: list[tuple[int, dict[Key, int]]] = []
         self._next = 0
 
@@ -47,7 +48,7 @@ class _Journal(dict[Key, Any]):
         super().__setitem__(key, value)
 
     def load(self, new: Mapping[Key, Any]) -> None:
-        """Set objects that are not there yet, as many as there are; no trial is under way."""
+        """Set objects that are not there yet, in bulk; no trial may be open."""
         assert not self.before, "nothing would be noted"
         self.update(new)
         self._places.update(zip(new, count(self._next), strict=False))
@@ -62,20 +63,20 @@ class _Journal(dict[Key, Any]):
         return super().pop(key, *default)
 
     def in_order(self) -> list[Any]:
-        """Return the objects in the order in which they came."""
+        """Return the objects in the order in which they arrived."""
         return [obj for _, obj in sorted(self.items(), key=lambda item: self._places[item[0]])]
 
     def stand_as(self, other: "_Journal") -> None:
-        """Let the same objects, by key, stand in the order of another journal."""
+        """Put the same objects, by key, in the order of another journal."""
         self._places, self._next = dict(other._places), other._next  # noqa: SLF001
 
     def begin(self) -> None:
-        """Note from now on what each object was."""
+        """From now on, note what each object was."""
         self.before.append({})
         self._places_before.append((self._next, {}))
 
     def end(self, *, is_undone: bool) -> dict[Key, Any]:
-        """Note no more for the innermost trial, and return what was noted; what was undone stands where it stood."""
+        """End the innermost trial and return what was noted; undone objects keep their old places in the order."""
         next_place, places = self._places_before.pop()
         if is_undone:
             self._next = next_place
@@ -94,17 +95,17 @@ class _Journal(dict[Key, Any]):
 
 
 class _Began(NamedTuple):
-    """What was so when a trial began and is no object."""
+    """The state at the start of a trial that is not an object."""
 
     at: float
     core: CoreMark
     rng: tuple[Any, ...]
     others: Any
-    """What the kind of cluster remembers."""
+    """What the subclass remembers."""
 
 
 class UndoableCluster(VirtualCluster):
-    """A virtual cluster with `begin`, and `undo` or `keep` for each of them; no pod may wait for Permit at `begin`."""
+    """A virtual cluster with `begin`, and `undo` or `keep` for each; no pod may be waiting for Permit at `begin`."""
 
     def __init__(self, **options: Any) -> None:
         """Make an empty one; `options` are those of `VirtualCluster`."""
@@ -119,7 +120,7 @@ class UndoableCluster(VirtualCluster):
         self._began.append(_Began(self.now, remember(self.core), self.rng.getstate(), others))
 
     def keep(self) -> None:
-        """End the innermost trial, and leave everything as it is."""
+        """End the innermost trial, and keep its changes."""
         self._began.pop()
         leave(self.core)
         before = self.objects.end(is_undone=False)
@@ -131,19 +132,19 @@ class UndoableCluster(VirtualCluster):
 
     @property
     def is_tried_on(self) -> bool:
-        """Whether a trial is under way."""
+        """Whether a trial is open."""
         return bool(self._began)
 
     @property
     def touched(self) -> dict[Key, Any]:
-        """What each object that the innermost trial has touched was before; None where it was not there."""
+        """What each object touched by the innermost trial was before; None if it did not exist."""
         return {key: None if obj is _ABSENT else obj for key, obj in self.objects.before[-1].items()}
 
     def undo(self) -> None:
         """End the innermost trial, and put everything back as it was.
 
-        Pods go first and come last: a pod that is deleted may change its claims, and a claim is put back after that.
-        The journal goes on meanwhile, and so knows of these changes, too.
+        Pods go first and come back last: deleting a pod may change its claims, and a claim is put back after that. The
+        journal keeps running meanwhile, and so sees these changes too.
         """
         before, began = self.objects.before[-1], self._began[-1]
         if self.core.unfinished:
@@ -172,14 +173,14 @@ class UndoableCluster(VirtualCluster):
         rewind(self.core, began.core, self.now, later_s)
 
     def undo_all(self) -> None:
-        """End all trials that have begun, and put everything back as it was before the first."""
+        """End all open trials, and put everything back as it was before the first."""
         while self._began:
             self.undo()
 
     def copy_into(self, other: "UndoableCluster") -> None:
-        """Let an empty cluster of the same configuration be as this one is; trials that have begun stay here.
+        """Make an empty cluster of the same configuration equal to this one; open trials are not copied.
 
-        What plugins remember of their own is not copied, as it is not taken back either. No pod may wait for Permit.
+        What plugins remember is not copied, just as it is not undone. No pod may be waiting for Permit.
         """
         mark = remember(self.core)
         leave(self.core)
@@ -197,24 +198,24 @@ class UndoableCluster(VirtualCluster):
         rewind(other.core, mark, other.now, 0.0)
 
     def _is_only_counted(self, was: Pod, now: Pod) -> bool:
-        """Whether nothing has become of a pod that waited but that it is counted on a node, and waits no more."""
+        """Whether the only thing that happened to a pending pod is that it is now counted on a node."""
         is_same = was.metadata is now.metadata and self.core.intake.handlers is None
         return is_same and not (was.spec.volumes or was.spec.resource_claims)
 
     def _take_off(self, pod: PodInfo) -> None:
-        """Let a pod have no node again. It comes into the queue by what the queue remembers, as which pod it was."""
+        """Take a pod off its node. What the queue remembers puts it back into the queue, as the pod that it was."""
         self.objects["Pod", pod.key] = pod.pod
         self.core.intake.take_off(pod)
 
     def _put_back(self, obj: Any, others: Any) -> None:
-        """Put an object as it was when this was remembered."""
+        """Put an object back as it was."""
         self.put(obj)
 
     def _remember(self) -> Any:
-        """Return what a kind of cluster remembers beside its objects."""
+        """Return what a subclass remembers besides its objects."""
 
     def _recall(self, others: Any) -> None:
-        """Remember this again."""
+        """Restore what a subclass remembered."""
 
     def _kept_all(self) -> None:
-        """Forget what only undoing would take: no trial is under way any more."""
+        """Forget what only undoing would need: no trial is open any more."""

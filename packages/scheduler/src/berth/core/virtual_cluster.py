@@ -56,7 +56,7 @@ from berth.state.objects import key_of
 from berth.state.pod_info import PodInfo
 
 MAX_STEPS = 10_000
-"""A core that is still busy after this many steps is taken to be stuck."""
+"""A core that is still busy after this many steps is considered stuck."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -86,7 +86,7 @@ class VirtualCluster:
         began_s: float | None = None,
         build: Build = build_core,
     ) -> None:
-        """Make a core of these plugins, under their names where those are given, beside those of the registry.
+        """Make a core with these plugins, under their names if given, in addition to those of the registry.
 
         Without a `registry` those are the in-tree ones.
         Without a `config`, plugins that are given without names are enabled in the default profile. `generation` puts
@@ -124,9 +124,9 @@ class VirtualCluster:
         self.core = self._build()
         self.objects: dict[tuple[str, str], Any] = {}
         self.effects: list[Effect] = []
-        """Everything the core has asked for, oldest first."""
+        """All effects of the core, oldest first."""
         self.requests: list[Request] = []
-        """What has not been answered yet."""
+        """The requests that have not been answered yet."""
         self.answers_binds = True
         self.confirms_binds = True
         """Whether a successful binding is seen as a watch event at once."""
@@ -139,7 +139,8 @@ class VirtualCluster:
         """Whether what the core says of pods and groups is stored, and comes back as a watch event."""
         self.answer_api: Callable[[ApiCall], Answer] | None = ObjectCalls(self) if named else None
         """What carries out other calls to the API server; None leaves them in `requests` until `answer`. Where plugins
-        are given, calls are carried out on `objects`. The ticket of what this returns is not read."""
+        are given, calls are carried out on `objects`. The ticket of the returned value is ignored.
+        """
         self.answer_call: AnswerCall | None = None
         """What plays the extenders; None leaves their calls in `requests`."""
         self._refusals: deque[str] = deque()
@@ -147,9 +148,9 @@ class VirtualCluster:
             self.put(obj)
 
     def put(self, obj: Any) -> None:
-        """Create an object, or put a newer state in its place.
+        """Create or replace an object.
 
-        A pod or node that is still a builder is also what a plugin makes of it that follows pods or nodes by itself.
+        A pod or node given as a builder is also handed to plugins that follow pods or nodes in a form of their own.
         """
         if isinstance(obj, PodBuilder | NodeBuilder):
             custom = self.core.resources.of_manifest(obj.document)
@@ -167,9 +168,9 @@ class VirtualCluster:
         self.handle(ObjectEvent("DELETED", kind, obj))
 
     def restart(self) -> "VirtualCluster":
-        """Put a new core, with new plugins, in the old one's place: it is told of all objects there are, pods last.
+        """Put a new core, with new plugins, in the old one's place: it is told of all existing objects, pods last.
 
-        What the old one had asked for and not been answered is forgotten, as when the process of a scheduler ends.
+        Unanswered requests of the old one are forgotten, as when the process of a scheduler ends.
         """
         self.requests.clear()
         self.core = self._build()
@@ -183,15 +184,15 @@ class VirtualCluster:
         return found
 
     def nodes_of(self) -> dict[str, str]:
-        """Return the node of each pod by the pod's name; the empty string where it has none."""
+        """Return the node of each pod by the pod's name; the empty string if it has none."""
         return {pod.metadata.name: pod.spec.node_name for (kind, _), pod in self.objects.items() if kind == "Pod"}
 
     def handle(self, event: ObjectEvent | ShardsHeld | Answer) -> None:
-        """Give the core an event, and carry out what it asks for."""
+        """Give the core an event, and carry out its effects."""
         self._carry_out(self.core.handle(event, self.now))
 
     def step(self) -> None:
-        """Let the core take one step, and carry out what it asks for."""
+        """Let the core take one step, and carry out its effects."""
         self._carry_out(self.core.step(self.now))
         check = next(iter(self.core.profiles.values())).promise_check
         if check is not None and check.broken:
@@ -199,19 +200,19 @@ class VirtualCluster:
             raise BrokenPromiseError("\n".join(map(str, told)))
 
     def bound(self, pod: Pod) -> None:
-        """Take note that a pod has got its node."""
+        """Hook: a pod has been bound to its node."""
 
     def bind_at_once(self, pod: PodInfo, node_name: str) -> Pod:
-        """Store that a pod is bound to a node, and return it as it is then; for `Core.let_bind`."""
+        """Store that a pod is bound to a node, and return the bound pod; for `Core.let_bind`."""
         bound = self.objects["Pod", pod.key] = _bound_to(self.objects["Pod", pod.key], node_name)
         self.bound(bound)
         return bound
 
     def evicted(self, pod: Pod, eviction: EvictPod) -> None:
-        """Take note that a preempted pod is gone."""
+        """Hook: a preempted pod is gone."""
 
     def carried_out(self, effect: Effect) -> None:
-        """Note what the core has asked for; here that is all of it, for tests to look at."""
+        """Record the core's effects; here all of them, for tests to look at."""
         self.effects.append(effect)
 
     def run(self) -> "VirtualCluster":
@@ -234,7 +235,7 @@ class VirtualCluster:
         return self.run()
 
     def refuse(self, *errors: str) -> None:
-        """Let the next bindings fail with these errors."""
+        """Make the next bindings fail with these errors."""
         self._refusals.extend(errors)
 
     def answer(self, request: Request, error: str = "", result: Any = None) -> None:
@@ -346,7 +347,7 @@ class VirtualCluster:
 
 def _bound_to(pod: Pod, node_name: str) -> Pod:
     assert not pod.spec.node_name, f"pod {pod.key} is bound a second time, to {node_name}"
-    # Copied and not replaced, which costs several times as much: it happens to every pod of every trial.
+    # Copied rather than `replace`d, which costs several times as much: this happens to every pod of every trial.
     spec, bound = shallow_copy(pod.spec), shallow_copy(pod)
     force_setattr(spec, "node_name", node_name)
     force_setattr(bound, "spec", spec)

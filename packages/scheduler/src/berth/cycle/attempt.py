@@ -54,17 +54,17 @@ class SearchResult:
     def __init__(self) -> None:
         self.pre_filtered: PreFiltered | None = None
         self.verdicts: Verdicts | None = None
-        """What the Filter plugins say; None where only the node that was promised to the pod was looked at."""
+        """What the Filter plugins say; None if only the node to which the pod was nominated was looked at."""
         self.sampled: Sampled | None = None
-        """Where not all nodes were looked at: which were."""
+        """Which nodes were looked at, if not all were."""
         self.nodes: FeasibleNodes | None = None
-        """The nodes that are left for scoring; None where PreFilter ended the search."""
+        """The nodes left for scoring; None if PreFilter ended the search."""
         self.narrowed: tuple[RejectedNodes, ...] = ()
         """The nodes that pass all filters and that a plugin's `narrow` left out."""
         self.left_out: dict[int, LeftOut] = {}
         """The nodes that extenders ruled out, by row."""
         self.scored: Scored | None = None
-        """None where nothing had to be scored."""
+        """None if nothing had to be scored."""
 
     def release_columns(self) -> None:
         """Drop everything that has an element for each node."""
@@ -79,16 +79,16 @@ class Outcome(msgspec.Struct, frozen=True):
     diagnosis: Diagnosis | None = None
     """Why the pod fits no node."""
     error: str | None = None
-    """What went wrong; then it is not known whether the pod fits anywhere."""
+    """What went wrong; it is then unknown whether the pod fits anywhere."""
     post_filter_status: Status | None = None
     nominated_node_name: str | None = None
-    """The node on which PostFilter can make room; "" where an earlier nomination must go, None where it stays."""
+    """The node on which PostFilter can make room; "" if an earlier nomination must go, None if it stays."""
     victims: tuple[PodInfo, ...] = ()
     """The pods on the nominated node that have to go."""
     held_back: str = ""
     """Why a pod does not go to the node found for it: too few members of its group have one."""
     beside: tuple[tuple[str, PodInfo], ...] = ()
-    """The members of its group that were held back so, each with its node, where the pod itself has found none."""
+    """The members of its group that were held back like this, each with its node, if the pod itself has found none."""
 
     @property
     def fits(self) -> bool:
@@ -155,11 +155,11 @@ class Attempt:
         self.laps: list[tuple[str, float]] = []
         """The steps done so far, each with the stopwatch's reading at its end."""
         self.state = state or CycleState(work or WorkBudget())
-        """What plugins keep from one point to the next."""
+        """What plugins pass from one point to the next."""
         self.found = SearchResult()
         self.outcome = UNDECIDED
         self.permit_words: Mapping[str, str] = {}
-        """What the Permit plugins said that hold the pod."""
+        """The messages of the Permit plugins that hold the pod."""
 
     def hold_to_budget(self) -> None:
         """End the attempt in an error once the budget is used up, even if a plugin has swallowed the exception."""

@@ -35,9 +35,9 @@ from berth.state.queued_pod import QueuedPod
 
 READS_AT_ONCE = 4
 READ_SPACING_S = 0.05
-"""At most twenty reads a second; the client-side rate limit, which bindings share, is fifty a second by default."""
+"""At most twenty reads a second; the client-side rate limit, shared with bindings, is fifty a second by default."""
 LONGEST_PAUSE_S = 60.0
-"""Between reads that fail; the first pause is a second, and each is twice the one before."""
+"""Between failing reads; the first pause is a second, and each is twice the one before."""
 
 
 class Bound(NamedTuple):
@@ -50,7 +50,7 @@ class Bound(NamedTuple):
 
 Undo = Callable[[QueuedPod, Attempt, str, Status], None]
 Feed = Callable[[Literal["MODIFIED", "DELETED"], Pod], None]
-"""Takes in a pod as it is, or as it last was and is no more, as the watch would."""
+"""Takes in a pod as it is, or the last state of one that is gone, as the watch would."""
 
 
 class BindingConfirmer:
@@ -75,7 +75,7 @@ class BindingConfirmer:
         self._instrument = instrument
         self._feed = feed
         self._due: deque[tuple[float, str]] = deque()
-        """When to look at which pod; those that are confirmed meanwhile are dropped when they come up."""
+        """When to look at which pod; pods that have been confirmed meanwhile are dropped when their turn comes."""
         self._next_read_at = 0.0
         self._reading = 0
         self._failures = 0

@@ -25,12 +25,12 @@ from berth.state.pod_info import PodInfo
 
 CROWDED_OUT = "another scheduler's pod took the room on the node"
 RECENT_S = 30.0
-"""A kubelet decides about a pod within seconds of its binding."""
+"""A kubelet admits or refuses a pod within seconds of its binding."""
 MOST_RECENT = 1024
 READS_AT_ONCE = 2
-"""Reads are for a count only: where there are more such pods, the others are not looked at."""
+"""Reads only feed a counter: if there are more such pods, the others are not looked at."""
 OUT_OF = "OutOf"
-"""How the kubelet's reasons for want of room begin: OutOfcpu, OutOfmemory, OutOfpods, …"""
+"""What the kubelet's reasons begin with if room is short: OutOfcpu, OutOfmemory, OutOfpods, …"""
 
 
 class Conflicts:
@@ -52,7 +52,7 @@ class Conflicts:
         self._dispatcher = dispatcher
         self._instrument = instrument
         self._recent: OrderedDict[str, float] = OrderedDict()
-        """When we bound which pods, the latest ones."""
+        """When we bound which pods, for recent pods."""
         self._reading = 0
 
     def bound(self, uid: str) -> None:

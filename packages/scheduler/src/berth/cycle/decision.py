@@ -24,7 +24,7 @@ from berth.state.lazy import lazy
 from berth.state.table import NodeTable
 
 TRACED_BYTES = 2 << 20
-"""How much the pods of the decisions that are kept may say, in bytes of JSON: 8 kB each where there are 256."""
+"""How large the pods of the kept decisions may be together, in bytes of JSON: 8 kB each if there are 256."""
 
 
 class Decision:
@@ -51,38 +51,38 @@ class Decision:
         self.names = names
         """Names by row; empty where a row held no node."""
         self.node_count = node_count
-        """How many nodes there were to choose from; where a placement of the pod's group was tried, its nodes only."""
+        """How many nodes could have been chosen; if a placement of the pod's group was tried, only its nodes."""
         found, outcome = attempt.found, attempt.outcome
         self.chosen_row = outcome.chosen_row
         self.chosen = names[outcome.chosen_row] if outcome.chosen_row is not None else None
         self.outcome = "scheduled" if outcome.fits else ("error" if outcome.error else "unschedulable")
         self.message = outcome.message
         self.is_held_back = bool(outcome.held_back)
-        """Whether there is a node for it, and it waits for other members of its group."""
+        """Whether there is a node for it, but it waits for other members of its group."""
         self.beside = outcome.beside
         """The members that were held back on nodes when the pod found none."""
         self.size = attempt.pod.size + len(self.message)
-        """How much is held of pod and message, in bytes of JSON."""
+        """The size of pod and message, in bytes of JSON."""
         self.pre_filter = found.pre_filtered
         self.post_filter = outcome.post_filter_status
         self.nominated = outcome.nominated_node_name or ""
-        """The node on which PostFilter makes room for the pod, if it does."""
+        """The node on which PostFilter makes room for the pod, if any."""
         self.findings = found.verdicts.findings if found.verdicts is not None else Findings()
-        """What the filters said of each row."""
+        """What the filters said about each row."""
         self._has_findings = found.verdicts is not None
         self._scored = None if found.scored is None else found.scored.to_be_read()
         self._sampled = found.sampled
         self._within = attempt.within
         self.asked: list[ExtenderCallRecord] = attempt.state.asked
-        """What extenders were asked and what came of it; grows until the pod is bound."""
+        """The calls to extenders and their results; grows until the pod is bound."""
         self._narrowed = found.narrowed
         self.left_out: dict[int, LeftOut] = found.left_out
         """The nodes that extenders ruled out, by row."""
         self.was_promised = outcome.fits and not self._has_findings and found.sampled is not None
-        """Whether the pod fits the node it was nominated to, so that no other was looked at."""
+        """Whether the pod fits on the node it was nominated to, so that no other was looked at."""
 
         self.fresh: SearchResult | None = None
-        """What the search has found, while the columns are still those that it was found in; see `Reporter.record`."""
+        """What the search found, while the columns are still in that state; see `Reporter.record`."""
 
     @lazy
     def candidates(self) -> Mask:
@@ -189,7 +189,7 @@ class Trace(OrderedDict[str, Decision]):
         super().__init__()
         self._pods = pods
         self.bytes_at_most = bytes_at_most
-        """How much these pods may say together, in bytes of JSON."""
+        """How large these pods may be together, in bytes of JSON."""
         self._bytes = 0
         self._names: tuple[int, tuple[str, ...], Mask] = (-1, (), np.zeros(0, dtype=np.bool_))
 

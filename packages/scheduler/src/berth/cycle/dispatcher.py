@@ -23,7 +23,7 @@ class Interruption(BaseException):
 
 
 THROWN_IN = (GeneratorExit, Interruption)
-"""What may come out of a generator without being a bug of its own."""
+"""What a generator may raise without having a bug."""
 
 
 class Dispatcher:
@@ -38,13 +38,13 @@ class Dispatcher:
         self._effects: list[Effect] = []
         self._open: Steps[Any] | None = None
         self._parked: dict[int, Steps[Any]] = {}
-        """Who waits for an answer, by the ticket of the request."""
+        """The generators waiting for an answer, by the ticket of the request."""
         self._waits: list[tuple[WaitUntil, Steps[Any]]] = []
         self._tickets = 0
         self._interrupted: dict[Steps[Any], Interruption] = {}
-        """Who is to end, and has not been told yet."""
+        """The generators that are to end, and have not been told yet."""
         self.running: Steps[Any] | None = None
-        """The generator that is running now."""
+        """The generator that is running."""
 
     def __len__(self) -> int:
         """How many generators are parked."""

@@ -47,18 +47,20 @@ from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 
 IN_MEMORY = " (in kube-scheduler memory)."
-"""What the event of a victim ends with that was not deleted."""
+"""The end of the event of a victim that was not deleted from the API server."""
 AT_ONCE = 16
-"""How many victims of one preemption are asked to go at the same time: upstream's `parallelism`."""
+"""How many victims of one preemption are evicted at the same time: upstream's `parallelism`."""
 LOOK_AFTER_S = 30.0
-"""How long the watch may take to show a victim going before the API server is asked for it, and then again."""
+"""How long the watch may take to show a victim going before the API server is asked for it, and the pause between such
+requests.
+"""
 
 
 class Preemptor(NamedTuple):
     """The pod, or the whole group, for which room is made."""
 
     key: str
-    """What stands for it in `Evictions`."""
+    """Its key in `Evictions`."""
     kind: str
     """`pod` or `podgroup`, for the message to the victims."""
     uid: str
@@ -66,7 +68,7 @@ class Preemptor(NamedTuple):
     uids: tuple[str, ...]
     """The pods that wait for the room."""
     ref_pod: PodInfo
-    """The pod, or one of the group."""
+    """The pod itself, or one of the group."""
 
 
 class PendingVictims:
@@ -80,7 +82,7 @@ class PendingVictims:
         self._asked = 0
         self.begun_at = begun_at
         self.refusal = ""
-        """Why the first that was refused was."""
+        """Why the first refused eviction was refused."""
 
     @property
     def are_answered(self) -> bool:

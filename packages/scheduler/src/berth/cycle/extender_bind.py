@@ -11,7 +11,7 @@ from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 
 FIRST_LOOK_AGAIN_S, LONGEST_LOOK_AGAIN_S = 1.0, 30.0
-"""When a pod that an extender was to bind is read again, if it was on no node yet or could not be read."""
+"""When to read a pod that an extender was to bind again, if it was on no node yet or could not be read."""
 
 
 def bind_by_extender(

@@ -32,7 +32,7 @@ from berth.framework.status import unresolvable, unschedulable
 from berth.state.table import NodeTable
 
 LARGEST_SCORE = 2**53
-"""More than any score that means something; the sum of a few is still an int64, where Go's would wrap round."""
+"""More than any meaningful score; the sum of a few still fits an int64, where Go's would wrap around."""
 NO_REASON = "left out without a reason"
 
 

@@ -29,7 +29,7 @@ class Observed(NamedTuple):
     table: NodeTable
     profiles: Mapping[str, Profile]
     trace: Trace
-    """The last decision about each of the latest pods."""
+    """The last decision about each recent pod."""
 
 
 class Times:
@@ -47,10 +47,10 @@ class Instrument:
     """An observer of the scheduler."""
 
     followed: Container[str] | None = None
-    """The uids of the pods of which `point_run` and `answered` are to tell; None where they are never told."""
+    """The uids of the pods for which `point_run` and `answered` are called; None if they are never called."""
 
     leaves_out_plain = False
-    """Whether of pods that are bound at once it need not hear more than what was decided (`Core.let_bind`)."""
+    """Whether it needs to hear no more than the decision about pods that are bound at once (`Core.let_bind`)."""
 
     def attached(self, observed: Observed) -> None:
         """The core that this instrument observes is complete; `observed` is what it may read."""

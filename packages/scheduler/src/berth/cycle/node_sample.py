@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from berth.engine.verdicts import Mask
 
 MIN_FEASIBLE_NODES = 100
-"""Below this many nodes all are searched, and never fewer feasible ones are sought."""
+"""With fewer nodes than this, all are searched; and a search never stops at fewer feasible ones."""
 MIN_PERCENTAGE = 5
 
 

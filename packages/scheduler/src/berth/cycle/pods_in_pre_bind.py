@@ -22,7 +22,7 @@ class PodsInPreBind:
         self._dispatcher = dispatcher
         self._steps: dict[str, Steps[Any]] = {}
         self._called_off: dict[str, tuple[Steps[Any], str]] = {}
-        """Who is to be interrupted, by the pod's uid, and why."""
+        """Why a binding cycle is to be interrupted, by the pod's uid."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._steps

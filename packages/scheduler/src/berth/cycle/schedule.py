@@ -38,7 +38,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 TieBreaker = Callable[[BestRows], int]
-"""Returns one of the rows it is given, of which there is at least one."""
+"""Returns one of the given rows; there is at least one."""
 
 
 class DrawLots:

@@ -30,10 +30,10 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 BUSY_PODS = 100
-"""While so many pods are ready to be tried, none of them waits for what is only watched."""
+"""While this many pods are ready to be tried, shadows do not look, so that no pod waits for them."""
 DIFFERENCES_KEPT = 256
 SHARE_OF_WORK = 4
-"""A shadow's attempt may cost one part in so many of what an attempt may."""
+"""A shadow's attempt may cost this fraction (one in so many) of what a real attempt may."""
 
 
 class ShadowDecision(NamedTuple):
@@ -56,13 +56,13 @@ class ShadowProfile:
         self.of = of
         self.percentage = percentage
         self.kinds = Counter[str]()
-        """How many attempts it has looked at, by what it would have decided."""
+        """How many attempts it has looked at, by what it would have done."""
         self.causes = Counter[tuple[str, str]]()
         """By kind and plugin, how often the plugin made the difference."""
         self.skipped = Counter[str]()
         """Attempts at pods of its share that it did not look at, by reason."""
         self.differences: deque[ShadowDecision] = deque(maxlen=DIFFERENCES_KEPT)
-        """The latest decisions that it would have made otherwise."""
+        """The latest decisions that it would have made differently."""
 
     @property
     def name(self) -> str:

@@ -133,7 +133,7 @@ class PerPodPlugins(NamedTuple):
     pre_scores: Sequence[PreScorePlugin]
     scores: Sequence[ScoreSource]
     seldom: Sequence[ScoreSource]
-    """Whose scores are only to be normalized again where other nodes are feasible."""
+    """Those whose scores need normalizing again only if other nodes have become feasible."""
 
 
 class RunTotals:

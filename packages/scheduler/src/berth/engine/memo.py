@@ -29,34 +29,34 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 Compute = Callable[[Rows], tuple[Column, Any]]
-"""Computes a column for some rows, with whatever goes with it (a filter's `describe`)."""
+"""Computes a column for some rows, with what is stored beside it (a filter's `describe`)."""
 
 RowForm = Callable[[CycleState, PodInfo, NodeTable, int], int]
 """Computes the value of one row."""
 
 DomainForm = Callable[[CycleState, PodInfo], MemoEntry | None]
-"""Computes an entry that is not kept from what is said of whole domains; None where nothing is."""
+"""Computes an entry, which is not kept, from answers for whole domains; None if there are none."""
 
 REPAIR_AT_MOST = 4
-"""A column is repaired as long as fewer than one row in this many has changed, and computed as a whole otherwise."""
+"""A column is repaired while fewer than one row in this many has changed, and computed as a whole otherwise."""
 
 FEW_ROWS = 8
-"""Up to this many changed rows are asked about one by one where a plugin allows it: arrays have a fixed cost."""
+"""Up to this many changed rows are asked about one by one if the plugin allows it: arrays have a fixed cost."""
 
 SEEN_AT_MOST = 1 << 14
 """How many keys that were asked for only once are remembered."""
 
 SEEN_BYTES_AT_MOST = 32 << 20
-"""How much the pods of these keys may say, in bytes of JSON; each counts once for each plugin, that is, many times."""
+"""How large the pods of these keys may be together, in bytes of JSON; each pod counts once per plugin."""
 
 ENTRY_BYTES = 1 << 10
-"""What an entry takes up beside its column and what its key says."""
+"""What an entry takes up besides its column and the pod in its key."""
 
 MAX_POSITIONS = 16
-"""For so many positions of the logs it is kept which rows have changed since then."""
+"""For how many log positions the rows changed since are cached."""
 
 SLOTS_AT_MOST = 1 << 12
-"""How many slots of one plugin are remembered; a slot that is made anew still finds its column by key."""
+"""How many slots of one plugin are remembered; a new slot still finds its column by key."""
 
 
 class DependencySet:
@@ -90,11 +90,11 @@ class DependencySet:
         self.is_by_row = self.is_kept and not (self.pods_anywhere or self.all_nodes or self.reservations or self.kinds)
         """Whether a row's answer depends on that row alone (and on the pod)."""
         self.is_lasting = self.is_kept and not self.pods_anywhere
-        """Whether a column usually outlives the placing of one pod."""
+        """Whether a column usually survives the placing of a pod."""
         self.moves = not self.is_by_row or self.pods_on_node
-        """Whether an answer may change although no node object does."""
+        """Whether an answer may change without a change of a node object."""
         self.goes_by_objects = self.is_kept and not (self.pods_anywhere or self.all_nodes or self.reservations)
-        """Whether it depends, beside rows, on objects alone."""
+        """Whether it depends only on rows and on objects."""
 
 
 class MemoKey:
@@ -169,20 +169,22 @@ class SlotSet:
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.slots = slots
         self.is_known = False
-        """Whether it was asked for before: most plans of pods that are all different are asked for once, and then what
-        is worked out for the next time is worked out for nothing."""
+        """Whether it was asked for before: if pods are all different, most plans are asked for only once, and preparing
+        for the next time would be wasted.
+        """
         self.settled_at: tuple[int, int, int] | None = None
         self.moving: list[tuple[int, Slot]] = []
-        """The slots whose answers may change although no node object does, and those without a key."""
+        """The slots whose answers may change without a change of a node object, and those without a key."""
         self.entries: list[MemoEntry] = []
-        """Those of the last refresh that are kept. Columns that are one pod's alone are not held here: a plan lives as
-        long as its shape, of which there are thousands."""
+        """Those of the last refresh that are kept. Columns of one pod alone are not held here: a plan lives as long as
+        its shape, of which there are thousands.
+        """
         self.is_kept = True
         """Whether every entry that has a key is kept, as of the last refresh."""
         self.deciding: list[int] | None = None
-        """The places of the entries that have a key, but for those known to hold nothing but zeros; None for all."""
+        """The indices of the entries that have a key, except those known to hold nothing but zeros; None for all."""
         self.made: list[Any] = []
-        """What the caller of `Memos.refresh_set` has derived from each entry, but for those of `moving`."""
+        """What the caller of `Memos.refresh_set` has derived from each entry, except those in `moving`."""
 
     @property
     def is_settled(self) -> bool:
@@ -260,12 +262,13 @@ class Memos:
         self.epochs = 0
         """Grows whenever a column is kept for the first time or computed as a whole."""
         self.drops = 0
-        """Grows whenever columns are given up."""
+        """Grows whenever columns are dropped."""
         self.more_to_come = False
-        """Whether the next pod in the queue is like the one that is tried (`PodShape.is_like`): then what is worked out
-        is kept at once, and not from the second time on that it is asked for."""
+        """Whether the next pod in the queue is like the one being tried (`PodShape.is_like`): if so, columns are kept
+        at once rather than from the second request on.
+        """
         self._changed: dict[tuple[int, int, bool], _ChangedRows] = {}
-        """The rows that have changed since some positions of the logs, as these stand at `_changed_at`."""
+        """The rows that have changed since some log positions, valid while the logs are at `_changed_at`."""
         self._changed_at = (-1, -1)
 
     @contextmanager

@@ -84,7 +84,7 @@ class MemoEntry:
         """When it was last asked for, in refreshes of `Memos`."""
         self.versions: tuple[int, ...] = ()
         self.object_changes = -1
-        """How many objects had changed when `versions` were last found to be as they are; -1 where nobody looked."""
+        """The count of object changes when `versions` were last found to be current; -1 if they were not checked."""
         self.node_position = self.pod_position = -1
         self.epoch = 0
         self.column: Column = NOTHING

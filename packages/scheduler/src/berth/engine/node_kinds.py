@@ -16,7 +16,7 @@ from berth.state.follower import RowFollower
 from berth.state.table import NodeTable
 
 FEW_ROWS = 16
-"""So few rows are asked about one by one; the kinds of others are left to be worked out until they are needed."""
+"""Up to this many rows are asked about one by one, without working out kinds."""
 
 
 class NodeKinds:

@@ -29,7 +29,7 @@ class RivalLoad:
         self._own_row = own_row
         self._requested: dict[str, Int64] = {}
         self.pods: Int64 = np.zeros(capacity, dtype=np.int64)
-        """How many of them are nominated to each row."""
+        """How many pods are nominated to each row."""
         for claim in claims:
             self.pods += claim.pods
         if own is not None:
@@ -85,7 +85,7 @@ class NominatedLoad:
         self._table = table
         self._nominator = nominator
         self._position = -1
-        """How far in the nominator's log of changes the claims have been counted; -1 stands for not at all."""
+        """How far in the nominator's change log the claims have been counted; -1: not at all."""
         self._by_priority: dict[int, _Claims] = {}
         self._capacity = table.capacity
         self._follower = RowFollower(table, nodes=True)

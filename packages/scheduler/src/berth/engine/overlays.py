@@ -18,9 +18,9 @@ from berth.framework.status import Code, Status
 from berth.state.table import Int64, NodeTable
 
 MAX_OVERLAYS = 64
-"""For how many shapes of pods an overlay is kept; each costs 10 bytes a node."""
+"""For how many pod shapes an overlay is kept; each costs 10 bytes per node."""
 MAX_STATUSES = 32
-"""When rows have been rejected for more reasons than this, all are asked about again."""
+"""Once rows have been rejected for more reasons than this, all are asked about again."""
 UNKNOWN = -1
 """The version of a row of which nothing is known; rows have versions from 0 on."""
 

@@ -51,7 +51,7 @@ from berth.state.pod_info import LABELS, PodFamily, PodInfo
 from berth.state.table import NodeTable
 
 WITH_NOMINATED = "filters beside nominated pods"
-"""Who spends for asking about single nodes with the pods nominated to them counted in."""
+"""The spender in the work budget for asking about single nodes with nominated pods counted in."""
 FEW_ROWS = 3
 """Up to this many rows with rivals are asked about one by one, which is cheaper than the fixed cost of columns."""
 
@@ -150,10 +150,10 @@ class Profile:
         """`optional` has the plugins that may be taken out for a while."""
         self.name = name
         self.promise_check = promise_check
-        """Holds plugins to their promises, where somebody wants that."""
+        """Holds plugins to their promises, if wanted."""
         self._optional = tuple(optional)
         self.runner = runner
-        """Runs the points, those whose loops are elsewhere included, and may tell an observer how long they take."""
+        """Runs the points, including those whose loops are elsewhere, and may tell an observer how long they take."""
         self.extenders = tuple(extenders)
         """The extenders, asked after the plugins in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
@@ -173,7 +173,7 @@ class Profile:
         self.plugins = tuple(by_name.values())
         """Every plugin once, in the order of the points and within each."""
         self.queue_sort = next(iter(at(Point.QUEUE_SORT)), None)
-        """Whose order the queue keeps; there is one in every profile of a configuration, the same in all."""
+        """The plugin that orders the queue; every profile of a configuration has one, and it is the same in all."""
         idle = frozenset(plugin.name for plugin in self.plugins if plugin.promises.idle_after_skip)
         self.pre_enqueue = _present(plugin.pre_enqueue for plugin in at(Point.PRE_ENQUEUE))
         self.pre_filter = _present(plugin.pre_filter for plugin in at(Point.PRE_FILTER))

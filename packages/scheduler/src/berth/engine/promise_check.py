@@ -27,9 +27,9 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 MOST_TOLD = 100
-"""How many different faults are told of; each is told once."""
+"""How many different faults are reported; each is reported once."""
 SIGNATURES_KEPT = 256
-"""Of so many signatures it is remembered which pod had them."""
+"""For how many signatures a pod that had it is remembered."""
 
 
 class BrokenPromise(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ class BrokenPromise(msgspec.Struct, frozen=True):
     pod: str
     node: str
     looked_at: tuple[str, ...]
-    """What was looked at and not promised, in words."""
+    """What was looked at without being declared, in words."""
     difference: str = ""
-    """How the answer differs from what was kept, or from that of another form; empty where it does not."""
+    """How the answer differs from the cached one, or from that of another form; empty if it does not."""
 
     def __str__(self) -> str:
         where = f"pod {self.pod} on node {self.node}"

@@ -21,7 +21,7 @@ from berth.framework.status import Status
 from berth.state.table import NodeTable
 
 MAX_NUMBERS = 256
-"""When this many codes have a number that no row has any more, all rows are looked at again."""
+"""Once this many codes have a number that no row has any more, all rows are looked at again."""
 
 
 class _RejectionNumbers(Derived):
@@ -42,10 +42,10 @@ class _RejectionNumbers(Derived):
         """Start over: nothing is known to be rejected."""
         self.numbers: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
         self.number_of: dict[tuple[int, int], int] = {}
-        """By the plugin's place and its code."""
+        """By the plugin's index and its code."""
         self.counts = [capacity]
         self.extras: list[object] = []
-        """What described the codes of each entry when `made` was made."""
+        """The `describe` of each entry when `made` was made."""
         self.made: CountedRejections | None = None
 
     def number(self, place: int, code: int) -> int:

@@ -29,10 +29,10 @@ MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
 
 
 UNASKED = np.iinfo(np.int64).min
-"""Stands for a score that a plain plugin has not given yet, in a column of what it has said."""
+"""Stands for a score that a plain plugin has not given yet, in a column of its answers."""
 
 MAX_SUM_KEYS = 16
-"""How many names of sums a plan keeps."""
+"""How many keys of sums a plan keeps."""
 
 
 class ScoreFacts:
@@ -85,7 +85,7 @@ class _Part(NamedTuple):
     column: ColumnSnapshot | None
     weighted: Scores | int
     over: OverDomains | None = None
-    """The weighted scores by domain, where the plugin scored whole domains; for domains with feasible rows."""
+    """The weighted scores by domain, if the plugin scored whole domains; for domains with feasible rows."""
 
     def scores(self, rows: Rows) -> PluginScores:
         if self.over is not None:
@@ -289,18 +289,18 @@ def _first(totals: NDArray[np.int64], count: int, chosen: int) -> list[int]:
 
 
 ScoreSource = tuple["ScoreRunner", MemoEntry | None]
-"""Who scores, and the kept column of its raw scores, if there is one."""
+"""What scores, and the cached column of its raw scores, if there is one."""
 
 
 class TotalParts(NamedTuple):
     """The parts of a total, by what happens to them when a pod is placed."""
 
     lasting: list[tuple[MemoEntry, int]]
-    """The kept columns that count as they are, with their weights: some rows change."""
+    """The cached columns that count as they are, with their weights: only some rows change."""
     asked: list[ScoreSource]
-    """Whose scores may all be others."""
+    """Those whose scores may all change."""
     seldom: list[ScoreSource]
-    """Whose scores are others only where other nodes are feasible."""
+    """Those whose scores change only if other nodes become feasible."""
 
     def total(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the sum of the kept columns by row, `UNRANKED` for rows outside the mask."""
@@ -576,7 +576,7 @@ class ScorePlan:
     def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.without_parts = 0 if runners else 1
-        """The total where no plugin scores: upstream's `prioritizeNodes` gives 1 only where none is configured."""
+        """The total if no plugin scores: upstream's `prioritizeNodes` gives 1 only if none is configured."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
         self.lasting = SlotSet([slot for slot in self.slots if slot.key is not None])
         self.all_lasting = len(self.lasting.slots) == len(self.slots)
@@ -617,9 +617,9 @@ class _DomainScores:
         """Without a `mask_source` nothing can be found by domain."""
         self.mask_source = mask_source
         self.over = None if mask_source is None else mask_source.domains
-        """Some values over the domains, which name the topology; None as long as there are none."""
+        """Values over the domains, which identify the topology; None until there are any."""
         self.asked: list[tuple[int, ScoreRunner, OverDomains]] = []
-        """The places of the plugins' parts, and their raw scores."""
+        """The indices of the plugins' parts, and their raw scores."""
 
     def take(self, runner: ScoreRunner, state: CycleState, pod: PodInfo, place: int) -> bool:
         """Ask a plugin for the scores of whole domains; say whether it gave them, for the same topology."""

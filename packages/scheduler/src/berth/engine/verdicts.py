@@ -34,7 +34,7 @@ from berth.state.table import NodeTable
 Mask = NDArray[np.bool_]
 
 REASONS_AT_MOST = 512
-"""A column of plain answers is kept as long as they are no more different statuses than this."""
+"""A column of plain answers is kept if it has no more different statuses than this."""
 
 
 class Verdict(NamedTuple):
@@ -247,7 +247,7 @@ class PlainReasons:
         self._codes: dict[Status, int] = {}
         self._statuses: list[Status] = []
         self.has_broken = False
-        """Whether the plugin broke on a node: then it is to be asked again, as another time it may not break."""
+        """Whether the plugin raised on a node: then it has to be asked again, since next time it may not raise."""
 
     def __call__(self, code: int) -> Status:
         """Return what a code means."""
@@ -318,7 +318,7 @@ class FilterPlan:
         self.lasting_plugins = tuple(slot.runner.name for slot in self.slots if slot.key is not None)
         """The plugins whose columns may be kept, which `sum_key` names."""
         self.beside_rows = tuple(slot.dependencies for slot in self.slots if not slot.dependencies.is_by_row)
-        """What those plugins depend on whose answers are not made from rows alone."""
+        """What the plugins whose answers depend on more than rows depend on."""
         self._profile = profile
         self._sum_key: MemoKey | None = None
 
@@ -414,9 +414,9 @@ class Findings(NamedTuple):
     """
 
     by_plugin: Sequence[Verdict] = ()
-    """The filters that had something to say, in the order of the profile."""
+    """The filters that did not skip, in the order of the profile."""
     overlay: Sequence[RejectedNodes] = ()
-    """What rejects rows with nominated pods counted in (`Profile.run_filter`); a row is there once at most."""
+    """What rejects rows with nominated pods counted in (`Profile.run_filter`); each row occurs at most once."""
     merges: bool = False
     """Whether every filter that rejects a row counts, or the first one only."""
 
@@ -471,15 +471,15 @@ class Verdicts:
         self.searched = searched
         """The rows that were looked at."""
         self.overlay: Sequence[RejectedNodes] = ()
-        """What rejects rows with nominated pods counted in. Filled in by the profile where there are such pods."""
+        """What rejects rows with nominated pods counted in. Filled in by the profile if there are such pods."""
         self.sum_key = sum_key
-        """The key of the kept mask (`Sums.passing`) that `passing` is; None where it is not a kept one."""
+        """The key of the cached mask (`Sums.passing`) that `passing` is; None if it is not a cached one."""
         self.mask_source: MaskSource | None = None
-        """How `passing` came about, where it is a kept mask, or one with whole domains taken off."""
+        """Where `passing` comes from, if it is a cached mask, or one minus whole domains."""
         self.kept_mask: Mask | None = None
-        """The rows that the plugins pass whose columns are kept, where all nodes were looked at; do not write to it."""
+        """The rows that pass all plugins with cached columns, if all nodes were looked at; do not write to it."""
         self.kept: RejectionsSource | None = None
-        """Where what is said of all nodes is kept as a whole; None where it is not."""
+        """Where the rejections of all nodes are cached; None if they are not."""
         self._merges = merges
         self.passing = passing
         """The rows that every plugin passes as they are, nominated pods left out; do not write to it."""

@@ -56,7 +56,7 @@ class WhatIf:
         self.resources: Sequence[str] = tuple(
             dict.fromkeys(name for plugin in self._loaded for name in plugin.resources_read(pod))
         )
-        """The resources of which a `RowLoad` has to say how much is taken."""
+        """The resources that a `RowLoad` has to cover."""
 
     @property
     def looks_at_single_pods(self) -> bool:

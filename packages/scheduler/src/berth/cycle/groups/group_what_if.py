@@ -17,9 +17,9 @@ from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 PREEMPTION = "preemption for groups"
-"""Who spends for these questions."""
+"""The spender in the work budget for these questions."""
 STEPS_TO_TRY = 50
-"""What preparing the plugins for a member counts in the budget of work, and reserving its place."""
+"""What preparing the plugins for a member costs in the work budget, and what reserving its place costs."""
 
 
 class GroupWhatIf:
@@ -32,7 +32,7 @@ class GroupWhatIf:
         self._lifted: set[str] = set()
         self._order_of: dict[int, list[str]] = {}
         self.nodes: dict[str, str] = {}
-        """The node that each placed member has in the question, by uid."""
+        """The node of each member placed in the question, by uid."""
         self._promised = {queued.pod.uid: tools.nominator.node_of(queued.pod.uid) for queued in queued_pods}
         # The question places the members; if they were nominated as well, they would take their room twice.
         for queued in queued_pods:

@@ -46,7 +46,7 @@ class TrialTools(NamedTuple):
     reporter: Reporter
     stopwatch: Callable[[], float]
     work: WorkBudget
-    """What trying a group may cost: all attempts and what-ifs of one group cycle share it."""
+    """The work budget of trying a group: all attempts and what-ifs of one group cycle share it."""
 
     def with_budget(self) -> "TrialTools":
         """Return the tools for one group cycle, with a fresh budget."""
@@ -64,14 +64,14 @@ class Member:
         self.attempt = attempt
         self.node_name = ""
         self.needs_preemption = False
-        """Whether the node has room only when the attempt's victims are gone."""
+        """Whether the node has room only once the attempt's victims are gone."""
         self.waits: Status | None = None
-        """What Permit said where the member may not go on before others have a place."""
+        """What Permit said, if the member must wait until others have a place."""
         self.waits_for: frozenset[str] = frozenset()
         """The plugins that said so."""
         self.timeouts_s: Mapping[str, float] = {}
         self.rejection: Status | None = None
-        """Why Reserve or Permit did not let the member have its node."""
+        """Why Reserve or Permit denied the member its node."""
         self.promised = ""
         """The node it was nominated to before it was placed."""
         self.seconds = 0.0
@@ -100,13 +100,13 @@ class GroupTrial:
         self._within = within
         self._profile = profile
         self.members: list[Member] = []
-        """Those that were tried; fewer than there are where an error ended the trial."""
+        """Those that were tried; fewer than there are if an error ended the trial."""
         self.status: Status | None = unschedulable(UNSCHEDULABLE)
-        """None where the group can be placed as it is."""
+        """None if the group can be placed as it is."""
         self.waits_for_preemption = False
         """Whether it can be placed once the victims of its members are gone."""
         self.unschedulable_plugins: set[str] = set()
-        """Who rejected the group as a whole."""
+        """The plugins that rejected the group as a whole."""
         self.pending_plugins: set[str] = set()
         self._placed: list[Member] = []
 
