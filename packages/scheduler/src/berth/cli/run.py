@@ -53,12 +53,14 @@ _log = logging.getLogger("berth.run")
 
 EXIT_FAILURE = 1
 MOST_SHARDS = 64
-"""Each scheduler looks at every shard's lease once a second or so."""
+"""The most shards: each scheduler looks at every shard's lease about once a second."""
 PODS_A_CHECK = 1000
-"""With `--check-promises` one attempt in so many is used for that."""
+"""With `--check-promises`, one attempt in this many is used for the check."""
 
 LONGEST_WITHOUT_COLLECTION_S = 60.0
-"""A scheduler that cannot read the cluster for so long has more failures behind it than objects."""
+"""How long garbage is not collected at the start: a scheduler that cannot read the cluster for this long has piled up
+failures rather than objects.
+"""
 
 REVIEW_QPS, REVIEW_BURST = 50.0, 100
 """The rate at which strangers can have us ask the API server who they are; the scheduler's requests have their own."""

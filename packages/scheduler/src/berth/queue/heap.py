@@ -1,7 +1,7 @@
-"""A heap of queued pods that can also forget one, update one, and find one by uid.
+"""A heap of queued pods that can also remove, update and find a pod by uid.
 
-Where other people's code orders the pods, a heap is built again whenever a pod has turned out to have no place in
-that order (`berth.queue.sort_key`).
+If out-of-tree code orders the pods, a heap is rebuilt whenever a pod turns out to have no place in that order
+(`berth.queue.sort_key`).
 """
 
 import heapq
@@ -13,7 +13,7 @@ from berth.queue.sort_key import QueueOrder
 from berth.state.queued_pod import QueuedPod
 
 Entry = tuple[Any, int, QueuedPod]
-"""A pod as it lies in a heap: its key, and the token that it was given with it."""
+"""An entry of a heap: a pod with its key and the token that came with the key."""
 
 
 class PodHeap:
@@ -24,11 +24,11 @@ class PodHeap:
     def __init__(
         self, key: Callable[[QueuedPod], Any], tokens: "count[int] | None" = None, order: QueueOrder | None = None
     ) -> None:
-        """`order` is what the keys are made by, where that may break."""
+        """`order` is what makes the keys, if it may raise."""
         self._key = key
         self._order = order
         self._revision = 0
-        """That of the order under which the entries are a heap."""
+        """The revision of the order under which the entries are a heap."""
         self._entries: list[Entry] = []
         self._pods: dict[str, QueuedPod] = {}
         self._tokens = tokens if tokens is not None else count(1)
@@ -55,7 +55,7 @@ class PodHeap:
         return self._pods.get(uid)
 
     def push(self, queued: QueuedPod) -> None:
-        """Add a pod, or move it to where its key belongs now."""
+        """Add a pod, or move it to where its key now belongs."""
         queued.token = next(self._tokens)
         key = self._key(queued)
         self._pods[queued.pod.uid] = queued
@@ -81,7 +81,7 @@ class PodHeap:
         return queued
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """Take a pod out; return it, or None where it is not here."""
+        """Take a pod out; return it, or None if it is not here."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
             queued.token = 0
@@ -96,7 +96,7 @@ class PodHeap:
         return self._order is None or self._revision == self._order.revision
 
     def _renew(self) -> None:
-        """Make the entries a heap again if a pod has turned out to have no place in the order."""
+        """Rebuild the heap if a pod has turned out to have no place in the order."""
         while self._order is not None and self._revision != self._order.revision:
             self._revision = self._order.revision  # before, as building it anew compares, which may mark another pod
             self._build()
@@ -105,8 +105,8 @@ class PodHeap:
         heapq.heapify(self._entries)
 
     def _drop_stale(self) -> None:
-        # Stale entries are skipped where they come up, since finding one would cost as much as there are. They are
-        # cleared out once they are the most, so each costs a constant part of that.
+        # Stale entries are skipped when they come up, since finding one takes a search of all entries. They are cleared
+        # out once they are the majority, so each costs a constant share of that.
         if len(self._entries) > 64 + 2 * len(self._pods):
             self._entries = [entry for entry in self._entries if self._is_live(entry)]
             heapq.heapify(self._entries)

@@ -1,10 +1,11 @@
 """Does an event make it worth trying a rejected pod again?
 
 Each profile has a table of what its plugins registered for. Only the plugins that rejected the pod are asked; a hint
-that breaks counts as Queue, so that a bug costs an attempt rather than a lost pod.
+that raises counts as Queue, so that a bug costs an attempt rather than a pod.
 
-`strategy` asks about one pod, `strategies` about all that wait, as often as it must: where every hint that has a say
-promises to look at nothing but the pod's shape (`Promises.hints_by_shape`), one pod of a shape answers for all.
+`strategy` asks about one pod, `strategies` about all that wait, with as few questions as possible: if every hint
+concerned promises to look at nothing but the pod's shape (`Promises.hints_by_shape`), one pod of a shape answers for
+all.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from berth.state.queued_pod import QueuedPod
 
 
 class Strategy(IntEnum):
-    """What to do with a pod: leave it, queue it when its backoff is over, or queue it at once."""
+    """What to do with a pod: leave it, queue it once its backoff is over, or queue it at once."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -45,11 +46,11 @@ class Registered(NamedTuple):
     event: ClusterEvent
     hint: HintFunction | None
     by_shape: bool = False
-    """Whether it answers the same for all pods of a shape, but for a pod that the event itself is about."""
+    """Whether it answers the same for all pods of a shape, except one that the event itself is about."""
 
 
 ANY_EVENT = (ClusterEventWithHint(ClusterEvent(WILDCARD, Action.ALL)),)
-"""What a plugin that registers nothing is taken to have registered: everything may help."""
+"""What a plugin that registers nothing counts as registering: anything may help."""
 
 
 class WakeTable:
@@ -66,9 +67,9 @@ class WakeTable:
 
     @classmethod
     def of(cls, profile: Profile) -> "WakeTable":
-        """Collect what the plugins of a profile registered for; one that has no say is woken by everything.
+        """Collect what the plugins of a profile registered for; one that registers nothing is woken by everything.
 
-        So are pods that extenders rejected, which have no way to say what would help.
+        So are pods that extenders rejected, since extenders cannot say what would help.
         """
         events = {plugin.name: _events(plugin) for plugin in profile.plugins}
         by_shape = {plugin.name for plugin in profile.plugins if plugin.promises.hints_by_shape}
@@ -84,7 +85,7 @@ class WakeTable:
         )
 
     def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:
-        """Return what was registered that covers this event."""
+        """Return the registrations that cover this event."""
         found = self._by_event.get(event)
         if found is None:
             found = tuple(registered for registered in self.registered if registered.event.matches(event))
@@ -92,7 +93,7 @@ class WakeTable:
         return found
 
     def asked_about(self, queued: QueuedPod, event: ClusterEvent) -> list[Registered] | None:
-        """Return who is asked what an event means for a pod that was rejected like this one; None where nobody is."""
+        """Return the registrations to ask about a pod that was rejected like this one; None if there are none."""
         rejectors = queued.rejectors
         if not rejectors or event.resource == WILDCARD:
             return None
@@ -101,14 +102,14 @@ class WakeTable:
     def strategy_of_all(self, pods: Sequence[QueuedPod], happened: InFlightEvent) -> Strategy:
         """Say what an event means for pods that wait alike, by asking about the first.
 
-        `berth.core.timed_runner` overrides this to tell who was answered for.
+        `berth.core.timed_runner` overrides this to report the pods that were not asked about.
         """
         return strategy(pods[0], happened, {pods[0].pod.profile_name: self})
 
     def may_ungate(self, plugin: str, event: ClusterEvent) -> bool:
         """Say whether a plugin that gates pods registered for this event: no other event can open its gate.
 
-        A wildcard event is no exception, unless the plugin registered for everything.
+        That includes wildcard events, unless the plugin registered for everything.
         """
         known = self._ungating.get((plugin, event))
         if known is None:
@@ -131,9 +132,10 @@ def is_of_interest(event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool
 
 
 def is_kept_gated(queued: QueuedPod, event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool:
-    """Say whether a pod is gated by a plugin to which this event means nothing.
+    """Say whether a pod is gated by a plugin that this event does not concern.
 
-    A plugin that failed when it was asked is asked again at the pod's age: it may never hear what would open its gate.
+    A plugin that failed when asked is asked again once the pod has waited long enough: the event that opens its gate
+    may never come.
     """
     if not queued.is_gated or (queued.is_gate_broken and event == UNSCHEDULABLE_TIMEOUT):
         return False
@@ -168,12 +170,12 @@ def strategy(queued: QueuedPod, happened: InFlightEvent, tables: Mapping[str, Wa
 def heard(
     waiting: UnschedulablePods, event: ClusterEvent, tables: Mapping[str, WakeTable]
 ) -> Iterator[tuple[WakeTable | None, Mapping[PodShape, Pods], list[Registered] | None]]:
-    """Yield the pods that an event may help, by shape: their table, and who is asked, None where nobody need be.
+    """Yield the pods that an event may help, by shape: their table, and the registrations to ask, None if none need be.
 
-    Which these are depends on why pods wait (`UnschedulablePods.rejections`) and on the event alone.
+    Which these are depends only on why pods wait (`UnschedulablePods.rejections`) and on the event.
     """
     for rejection, by_shape in waiting.alike():
-        # Whichever: pods that are filed together agree in all that the next two questions look at.
+        # Any of them will do: pods that are filed together agree in all that the next two questions look at.
         any_pod = next(iter(next(iter(by_shape.values())).values()))
         if is_kept_gated(any_pod, event, tables):
             continue
@@ -188,10 +190,10 @@ def strategies(
 ) -> Iterator[tuple[QueuedPod, Strategy]]:
     """Yield each pod that an event may help, with what it means for it: the same as asking `strategy` about each.
 
-    Left out are pods that PreEnqueue keeps out where the event cannot open their gate, and the one of `except_uid`.
+    Pods whose PreEnqueue gate the event cannot open are left out, and so is `except_uid`.
     """
-    # Of a pod that the event itself is about a hint may say something else than of others of its shape (it compares
-    # uids), so such shapes are asked pod by pod.
+    # For the pod that the event itself is about, a hint may answer differently than for others of its shape (it
+    # compares uids), so such shapes are asked pod by pod.
     itself = {except_uid, *(obj.uid for obj in (happened.old, happened.new) if isinstance(obj, PodInfo))}
     for table, by_shape, asked in heard(waiting, happened.event, tables):
         is_alike = asked is not None and all(registered.by_shape for registered in asked)

@@ -1,8 +1,8 @@
 """Which pods are being scheduled right now, and what happened meanwhile, so that no wake-up is lost.
 
-An event that comes while a pod is out of all queues cannot wake it; it is kept until every pod that was in flight
-when it came is done, and looked through when such a pod comes back as unschedulable. A pod is done as soon as it can
-no longer come back that way: when Permit has let it through, before PreBind (which may take minutes).
+An event that comes while a pod is out of all queues cannot wake it; it is kept until every pod that was in flight when
+it came is done, and consulted when such a pod comes back as unschedulable. A pod is done as soon as it can no longer
+come back that way: once Permit has let it through, before PreBind (which may take minutes).
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ class InFlightEvent(NamedTuple):
 
 
 class InFlight:
-    """Pods in flight by uid, and the events since the oldest of them started."""
+    """Pods in flight by uid, and the events since the oldest of them left the queue."""
 
     __slots__ = ("_dropped", "_events", "_pods", "_started")
 
@@ -73,13 +73,13 @@ class InFlight:
             self._events.append(InFlightEvent(event, None, pod))
 
     def events_since_start(self, uid: str) -> Iterator[InFlightEvent]:
-        """Yield what happened since a pod started; nothing where it is not in flight."""
+        """Yield what happened since a pod started; nothing if it is not in flight."""
         start = self._started.get(uid)
         if start is not None:
             yield from self._events[start - self._dropped :]
 
     def done(self, uid: str) -> None:
-        """Forget a pod, and the events that only it was waiting for."""
+        """Forget a pod, and the events that were kept only for it."""
         if self._started.pop(uid, None) is None:
             return
         del self._pods[uid]
@@ -87,7 +87,7 @@ class InFlight:
             self._dropped += len(self._events)
             self._events.clear()
             return
-        # Insertion order is starting order, so the first that is left started first.
+        # Insertion order is starting order, so the first one left started first.
         oldest = next(iter(self._started.values()))
         if oldest > self._dropped:
             del self._events[: oldest - self._dropped]

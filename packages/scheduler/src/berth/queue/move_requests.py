@@ -1,4 +1,4 @@
-"""The queue of v1.17 to v1.20: no hints; what happens in the cluster is a request to move all unschedulable pods.
+"""The queue of v1.17 to v1.20: no hints; a change in the cluster is a request to move all unschedulable pods.
 
                   ┌────────── pop: cycle + 1 ──────────→ being scheduled ──→ bound
                   │                                            │ failed
@@ -8,8 +8,8 @@
                                       every 30 s if 60 s old ← unschedulable
 
 A pod that is being scheduled cannot be moved. So each move request notes the cycle that it came in; a pod that fails in
-that cycle or before goes to backoff instead of the unschedulable, since what it missed may be what it waits for.
-Errors wait like any failure. Chosen by `QueuePolicy.hints`; what it shares with today's is in `queue`.
+that cycle or an earlier one goes to backoff rather than to the unschedulable pods, since what it missed may be what it
+waits for. Errors wait like any failure. Chosen by `QueuePolicy.hints`; what it shares with today's queue is in `queue`.
 Source: pkg/scheduler/internal/queue/scheduling_queue.go and pkg/scheduler/eventhandlers.go of release-1.20.
 """
 
@@ -47,7 +47,7 @@ MOVES = MappingProxyType(
         "storage.k8s.io/CSINodeUpdate": "CSINodeUpdate",
     }
 )
-"""Which of today's events were move requests, and what they were called in metrics; others moved nobody."""
+"""Which of today's events were move requests, and what they were called in metrics; other events moved no pods."""
 
 
 class MoveRequestQueue(SchedulingQueue):
@@ -59,28 +59,28 @@ class MoveRequestQueue(SchedulingQueue):
     """The scheduling cycle in which the last move request came."""
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: float, *, except_uid: str = "") -> None:
-        """Request a move, if that time's scheduler would have."""
+        """Request a move, if the scheduler of that time would have."""
         label = move_label(event, old, new)
         if label is not None:
             concerned = (q for q in self.unschedulable.values() if q.pod.uid != except_uid and _concerns(label, q, new))
             self._move_to_active_or_backoff(tuple(concerned), label, now)
 
     def remember(self) -> QueueMark:
-        """Note what there is, with nothing in flight."""
+        """Note the contents, with nothing in flight."""
         return super().remember()._replace(move_request_cycle=self.move_request_cycle)
 
     def rewind(self, mark: QueueMark, now: float, later_s: float) -> None:
-        """Let what was noted be true again of the same pods, so much later."""
+        """Restore what was noted about the same pods, so much later."""
         super().rewind(mark, now, later_s)
         self.move_request_cycle = mark.move_request_cycle
 
     def _after_attempt(self, queued: QueuedPod) -> Strategy:
-        """Say what becomes of a pod that was not placed, for whatever reason."""
-        # Besides move requests: the pod's own change, or the core's word that it should be tried again.
+        """Decide where a pod that was not placed goes, whatever the reason."""
+        # Besides move requests: the pod's own change, or the core's request to try it again.
         events = self.in_flight.events_since_start(queued.pod.uid)
         missed_something = any(not _is_about_another(happened.new, queued) for happened in events)
-        # The cycle as it is now, not that in which the pod was popped: that time's error function reads it when a pod
-        # comes back.
+        # The current cycle, not the one in which the pod was popped: the error function of that time reads it when a
+        # pod comes back.
         if missed_something or self.move_request_cycle >= self.scheduling_cycle:
             return Strategy.AFTER_BACKOFF
         return Strategy.SKIP
@@ -95,7 +95,7 @@ class MoveRequestQueue(SchedulingQueue):
             self._move_to_active_or_backoff(old, TIMEOUT, now)
 
     def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[InFlightEvent], now: float) -> None:
-        """A change of the pod itself brings it back at once, whatever its backoff."""
+        """Wake a pod because it has changed itself: at once, whatever its backoff."""
         if any(True for _ in events):
             del self.unschedulable[queued.pod.uid]
             self._to_active(queued, self.pod_update, now)
@@ -107,7 +107,7 @@ class MoveRequestQueue(SchedulingQueue):
         self.move_request_cycle = self.scheduling_cycle
 
     def _requeue(self, queued: QueuedPod, how: Strategy, event: str, now: float) -> None:
-        """A failure backs off even where its backoff is over already: the next flush moves it on."""
+        """Queue a failed pod again: in backoff even if that is already over; the next flush moves it on."""
         if how is Strategy.AFTER_BACKOFF and event == FAILURE:
             self._backs_off(queued, now)
             self._to_backoff(queued, event)
@@ -115,7 +115,7 @@ class MoveRequestQueue(SchedulingQueue):
             super()._requeue(queued, how, event, now)
 
     def _backs_off(self, queued: QueuedPod, now: float) -> bool:
-        """All attempts count, whatever they failed of."""
+        """All attempts count, however they failed."""
         queued.backoff_until = queued.timestamp + self.policy.backoff_s(queued.attempts)
         return self._is_backing_off(queued, now)
 
@@ -123,13 +123,13 @@ class MoveRequestQueue(SchedulingQueue):
         return queued.backoff_until is not None and queued.backoff_until > now
 
     def _to_backoff(self, queued: QueuedPod, event: str) -> None:
-        """Errors and rejections share one queue."""
+        """Put a pod into backoff; errors and rejections share one queue."""
         self.backoff.push(queued)
         self._on_incoming("backoff", event, queued)
 
 
 def move_label(event: ClusterEvent, old: Any, new: Any) -> str | None:
-    """Return that time's name of a move request, or None where there was none."""
+    """Return the name that a move request had then, or None if the event was none."""
     if isinstance(old, Node) and isinstance(new, Node):
         return _node_change(old, new)
     if event.resource == "Pod" and event.action & Action.UPDATE:
@@ -140,7 +140,7 @@ def move_label(event: ClusterEvent, old: Any, new: Any) -> str | None:
 
 
 def _node_change(old: Node, new: Node) -> str | None:
-    """Return the first respect in which a node has changed; becoming unschedulable helps nobody."""
+    """Return the first respect in which a node has changed; becoming unschedulable helps no pod."""
     if old.spec.unschedulable and not new.spec.unschedulable:
         return "NodeSpecUnschedulableChange"
     if old.status.allocatable != new.status.allocatable:

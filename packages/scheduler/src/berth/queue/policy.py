@@ -1,4 +1,4 @@
-"""The times and rules in which generations of queues differ: one value, asked by the queue."""
+"""The times and rules in which the queues of the generations differ, as one value."""
 
 from math import floor
 
@@ -18,7 +18,7 @@ class QueuePolicy(msgspec.Struct, frozen=True):
     flush_period_s: float = 30.0
     """How often the unschedulable pods are checked for that."""
     backoff_flush_period_s: float = 1.0
-    """How often finished backoffs are looked for."""
+    """How often to look for finished backoffs."""
     pop_from_backoff: bool = True
     """Whether an idle scheduler takes the next pod from backoff before its time. If so, backoffs end in windows of
     `BACKOFF_WINDOW_S`, inside which the QueueSort plugin orders the pods as it does in the active queue (KEP-5142)."""
@@ -27,14 +27,14 @@ class QueuePolicy(msgspec.Struct, frozen=True):
     (`MoveRequestQueue`)."""
 
     def backoff_end(self, time: float) -> float:
-        """Return what counts as the end of a backoff that is over at this time: the start of its window."""
+        """Return what counts as the end of a backoff that ends at this time: the start of its window."""
         return floor(time / BACKOFF_WINDOW_S) * BACKOFF_WINDOW_S if self.pop_from_backoff else time
 
     def backoff_s(self, attempts: int) -> float:
         """Return the backoff after a number of failed attempts: it doubles from the initial to the maximum."""
         if attempts <= 0:
             return 0.0
-        # Bounded before it is used: a float has no 2**1024.
+        # Bounded first: a float cannot hold 2**1024.
         return float(min(self.initial_backoff_s * 2.0 ** min(attempts - 1, 1000), self.max_backoff_s))
 
 

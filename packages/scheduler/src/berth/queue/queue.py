@@ -7,12 +7,12 @@
        │          └───── event, no backoff ───┤       └──→ unschedulable ──┐
        └── gated by PreEnqueue ──→ unschedulable ─────── event or age ─────┘
 
-PreEnqueue is asked whenever a pod enters active or backoff from elsewhere; pods in backoff have passed it, so an
-idle scheduler may pop from there. Errors and rejections back off apart: only rejected pods are popped before their
-time, and of these only such as an event has given a new chance. A pod that was rejected after a node had been found for
-it, or whose victims may not be evicted, would end in the same way again at once, so it waits like one with an error.
-Called by the core with the time; decides nothing about nodes. Every pod is in at most one place.
-Source: pkg/scheduler/backend/queue of release-1.36.
+PreEnqueue is asked whenever a pod enters active or backoff from elsewhere; pods in backoff have passed it, so an idle
+scheduler may pop from there. Errors and rejections back off separately: only rejected pods are popped before their
+time, and only those that an event has given a new chance. A pod that was rejected after a node had been found for it,
+or whose victims may not be evicted, would end the same way if tried at once, so it waits like one with an error. Called
+by the core with the time; decides nothing about nodes. Every pod is in at most one place. Source:
+pkg/scheduler/backend/queue of release-1.36.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ IncomingObserver = Callable[[str, str, QueuedPod], None]
 
 
 class QueueMark(NamedTuple):
-    """What a queue remembered at some moment, of pods that nobody else changes."""
+    """What a queue remembered at some moment."""
 
     heaps: tuple[tuple[QueuedPod, ...], ...]
     """The pods that are active, in backoff, and in backoff after an error, as they would be popped."""
@@ -61,7 +61,7 @@ class SchedulingQueue:
     """Pending pods. Times are seconds on the core's clock."""
 
     pod_add, pod_update = "UnschedulablePodAdd", "UnschedulablePodUpdate"
-    """The events of a pod that has come, or is first heard of when it changes."""
+    """The events of a pod that is new, or first heard of when it changes."""
 
     def __init__(
         self,
@@ -75,7 +75,9 @@ class SchedulingQueue:
         on_left: Callable[[QueuedPod], None] = lambda _queued: None,
         tenants: TenantSortPlugin | None = None,
     ) -> None:
-        """`tenants` says, where pods are shared fairly, whose pod is popped next; else the first by key is."""
+        """`tenants` says whose pod is popped next, if the queue is shared fairly; otherwise the first by key is
+        popped.
+        """
 
         # Backoffs end with windows, so all pods of a window have the same end, and are in the order of the active queue
         # (KEP-5142).
@@ -98,7 +100,7 @@ class SchedulingQueue:
         elif tenants is None:
             self.backoff = PodHeap(by_window, tokens, order)
         else:
-            # What an idle scheduler takes from backoff is shared as well: there most pods wait where room is short.
+            # What an idle scheduler takes from backoff is shared as well: most pods wait there when room is short.
             self.backoff = TenantHeap(by_window, tenants, tokens, order)
         self.error_backoff = PodHeap(by_end, tokens)
         self._heaps = (self.active, self.backoff, self.error_backoff)
@@ -118,9 +120,9 @@ class SchedulingQueue:
         self._heard: dict[ClusterEvent, bool] = {}
         self._heard_at = 0
         self._alarms: dict[str, float] = {}
-        """When pods are to be tried again on a plugin's word, by their uid."""
+        """When to try pods again at a plugin's request, by uid."""
         self._next_alarm: float | None = None
-        """The first of these, or before it."""
+        """The earliest of these, or an earlier time."""
 
     def __len__(self) -> int:
         return len(self.active) + len(self.backoff) + len(self.error_backoff) + len(self.unschedulable)
@@ -139,7 +141,7 @@ class SchedulingQueue:
         return any(uid in heap for heap in self._heaps)
 
     def add(self, pod: PodInfo, now: float, event: str = "") -> None:
-        """Take in a new pod; PreEnqueue decides whether it may be tried. `event` is what brought it ("": it came)."""
+        """Take in a new pod; PreEnqueue decides whether it may be tried. `event` is what brought it ("": it is new)."""
         self._take(pod.uid)
         queued = QueuedPod(pod, now)
         self._to_active(queued, event or self.pod_add, now)
@@ -157,7 +159,8 @@ class SchedulingQueue:
                 self.add(pod, now, self.pod_update)
             return
         old, queued.pod = queued.pod, pod
-        # A nomination that the status has had and lost was taken away. One that it has not had yet is on its way there.
+        # A nomination that has disappeared from the status was revoked. One that has not appeared there yet is still on
+        # its way.
         if old.status.nominated_node_name and not pod.status.nominated_node_name:
             self.nominator.withdraw(pod.uid)
         if self.reserves_room(queued):
@@ -171,10 +174,10 @@ class SchedulingQueue:
             self._wake_by_own_change(queued, events, now)
 
     def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
-        """Take over what another queue remembers of the pods that both have: attempts, errors, backoffs under way.
+        """Take over what another queue remembers about the pods that both have: attempts, errors, current backoffs.
 
-        A pod that backs off goes on doing so. Whatever else the other queue has it wait for, it is tried here: other
-        plugins may let it pass.
+        A pod in backoff stays there. Whatever else it waits for in the other queue, it is tried here: these plugins may
+        let it pass.
         """
         for other in others:
             queued = self.find(other.pod.uid)
@@ -195,7 +198,7 @@ class SchedulingQueue:
                 self.active.push(queued)  # its place may depend on what was taken over
 
     def remember(self) -> QueueMark:
-        """Note what there is, with nothing in flight."""
+        """Note the contents, with nothing in flight."""
         return QueueMark(
             tuple(tuple(queued.copied(queued.pod) for queued in heap.ordered()) for heap in self._heaps),
             tuple(queued.copied(queued.pod) for queued in self.unschedulable.values()),
@@ -206,9 +209,9 @@ class SchedulingQueue:
         )
 
     def rewind(self, mark: QueueMark, now: float, later_s: float) -> None:
-        """Let what was noted be true again of the same pods, so much later; nothing is in flight. Nobody is told.
+        """Restore what was noted about the same pods, so much later, with nothing in flight. No observer is told.
 
-        Pods of which nothing was noted are taken in as new.
+        Pods about which nothing was noted are taken in as new.
         """
         pods = {queued.pod.uid: queued.pod for queued in self}
         for uid in pods:
@@ -235,14 +238,13 @@ class SchedulingQueue:
         self.nominator.withdraw(uid)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Take the next pod to be tried; the caller must say `done` or `add_unschedulable` later."""
+        """Take the next pod to be tried; the caller must call `done` or `add_unschedulable` later."""
         queued = self.active.pop()
-        # Should a pod be queued that is in flight, it is dropped: a pod that is tried twice at once could be bound
-        # twice.
+        # A queued pod that is already in flight is dropped: a pod tried twice at once could be bound twice.
         while queued is not None and queued.pod.uid in self.in_flight:
             queued = self.active.pop()
         if queued is None and self.policy.pop_from_backoff:
-            # Never from `error_backoff`: what has failed may be overloaded, and trying it at once would not help it.
+            # Never from `error_backoff`: whatever failed may be overloaded, and trying again at once would not help.
             queued = self.backoff.pop()
             if queued is not None:
                 self._on_incoming("active", "PopFromBackoffQ", queued)
@@ -252,14 +254,14 @@ class SchedulingQueue:
         return queued
 
     def peek(self) -> QueuedPod | None:
-        """Return the pod that comes next as it stands, as far as nobody's share counts; it stays where it is."""
+        """Return the pod that currently comes next, disregarding tenants' shares; it stays in the queue."""
         first = self.active.peek()
         return self.backoff.peek() if first is None and self.policy.pop_from_backoff else first
 
     def pop_with(self, first: QueuedPod, others: Iterable[str], now: float) -> list[QueuedPod]:
-        """Take the pods that are to be tried with a popped one from wherever they lie; return all, `first` included.
+        """Take the pods to be tried together with a popped one, wherever they are; return all, `first` included.
 
-        PreEnqueue is asked about each of them anew: those it keeps out, be it the first, are left behind as gated.
+        PreEnqueue is asked again about each of them: those that it keeps out, even the first, are left behind as gated.
         """
         together: list[QueuedPod] = []
         for uid in others:
@@ -272,7 +274,7 @@ class SchedulingQueue:
                     self._take(uid)
                     self._gate(queued, "PopWithGroup")
                 else:
-                    # Put in once more, since it is filed by its gate, and another plugin may gate it now.
+                    # Filed again, since pods are filed by their gate, and a different plugin may gate it now.
                     self.unschedulable[uid] = queued
                 continue
             self.take(uid)
@@ -280,20 +282,20 @@ class SchedulingQueue:
         if self._passes_pre_enqueue(first):
             return [first, *together]
         self.in_flight.done(first.pod.uid)
-        # `pop` has counted an attempt that is not made.
+        # `pop` has counted an attempt that does not take place.
         first.attempts -= 1
         self._gate(first, "PopWithGroup")
         return together
 
     def take(self, uid: str) -> QueuedPod | None:
-        """Take a certain pod to be tried from wherever it lies, as `pop` takes the next; None where it is not."""
+        """Take a certain pod to be tried, wherever it is, as `pop` takes the next; None if it is not here."""
         queued = self._take(uid)
         if queued is not None:
             self._start(queued)
         return queued
 
     def done(self, uid: str) -> None:
-        """Note that a popped pod needs no wake-ups any more."""
+        """Note that a popped pod needs no more wake-ups."""
         self.in_flight.done(uid)
         self._wait_out.discard(uid)
 
@@ -306,11 +308,11 @@ class SchedulingQueue:
         *,
         waits_out: bool = False,
     ) -> None:
-        """Take back a popped pod that was not placed; without rejecting plugins it was an error.
+        """Take back a popped pod that was not placed; if no plugin rejected it, it was an error.
 
-        With `waits_out` the pod is not popped before its backoff is over, if it backs off.
+        With `waits_out` the pod, if it backs off, is not popped before its backoff is over.
 
-        What happened since it was popped may already be what it waits for.
+        Something that happened since it was popped may already be what it waits for.
         """
         uid = queued.pod.uid
         if self.find(uid) is not None:
@@ -330,19 +332,20 @@ class SchedulingQueue:
         self._requeue(queued, how, "ScheduleAttemptFailure", now)
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: float, *, except_uid: str = "") -> None:
-        """Note that something happened, and wake the pods that it may help (but for one that caused it itself).
+        """Note that something happened, and wake the pods that it may help (except the one that caused it).
 
-        An event that no plugin registered for is neither kept nor held against any pod.
+        An event that no plugin registered for is neither kept nor compared with any pod.
         """
-        # So it is while the cluster is read at the start: there is nobody to wake, and nobody who could miss the event.
+        # So it is while the cluster is being read at the start: there is no pod to wake, and none that could miss the
+        # event.
         if not len(self.in_flight) and not self._is_heard(event):
             return
         if not is_of_interest(event, self.tables):
             return
         happened = InFlightEvent(event, old, new)
         self.in_flight.note(happened)
-        # All answers first, as nothing may be taken out while they are asked for. Then in the order in which the pods
-        # came, which they do not come in by shape.
+        # All answers first, since nothing may be removed meanwhile. Then in the order in which the pods arrived, which
+        # is not the order by shape.
         woken = list(strategies(self.unschedulable, happened, self.tables, except_uid))
         woken.sort(key=lambda one: self.unschedulable.number(one[0]))
         for queued, how in woken:
@@ -350,7 +353,7 @@ class SchedulingQueue:
             self._requeue(queued, how, event.label, now)
 
     def _is_heard(self, event: ClusterEvent) -> bool:
-        """Say whether an event may wake anybody; worked out once as long as pods wait for the same reasons."""
+        """Say whether an event may wake any pod; worked out once while pods wait for the same reasons."""
         if not len(self.unschedulable):
             return False
         if self._heard_at != self.unschedulable.rejections:
@@ -361,7 +364,9 @@ class SchedulingQueue:
         return found
 
     def activate(self, uid: str, now: float) -> None:
-        """Move a pending pod to the active queue at once, on a plugin's word; one in flight comes back to backoff."""
+        """Move a pending pod to the active queue at once, at a plugin's request; one in flight comes back to
+        backoff.
+        """
         queued = self.find(uid)
         if queued is None:
             self.in_flight.note_for(uid, FORCE_ACTIVATE)
@@ -373,19 +378,21 @@ class SchedulingQueue:
             self._out_of_backoff(queued, FORCE_ACTIVATE.label, now)
 
     def wake_at(self, uid: str, at: float) -> None:
-        """Try a pod again at a time, or at the one that was said before if it is earlier, on a plugin's word."""
+        """Try a pod again at a time, at a plugin's request; if an earlier time was requested before, that one
+        counts.
+        """
         self._alarms[uid] = at = min(at, self._alarms.get(uid, at))
         self._next_alarm = at if self._next_alarm is None else min(at, self._next_alarm)
 
     def alarm_of(self, uid: str) -> float | None:
-        """Return when a plugin has asked to have a pod tried again; None where none has."""
+        """Return when a plugin has asked for a pod to be tried again; None if none has."""
         return self._alarms.get(uid)
 
     def retry(self, uid: str, now: float, *, after_error: bool = False) -> None:
-        """Try a pod again once its backoff is over, on the core's word; PreEnqueue is asked anew.
+        """Try a pod again once its backoff is over, at the core's request; PreEnqueue is asked again.
 
-        With `after_error` something that was begun for the pod went wrong, which makes of its last attempt one that
-        ended with an error: the backoff starts now, and not even an idle scheduler takes the pod before it is over.
+        With `after_error` something begun for the pod went wrong, so its last attempt counts as an error: the backoff
+        starts now, and not even an idle scheduler takes the pod before it is over.
         """
         queued = self.unschedulable.pop(uid, None)
         if after_error and queued is None and uid in self.in_flight:
@@ -400,15 +407,15 @@ class SchedulingQueue:
             self.in_flight.note_for(uid, RETRY)
 
     def reserves_room(self, queued: QueuedPod) -> bool:
-        """Say whether a nomination of a pod counts: one that is gated keeps room only while that is being made for it.
+        """Say whether a nomination of a pod counts: a gated pod keeps room only while that room is being made for it.
 
-        A gated pod cannot use the room, and nobody knows for how long.
+        A gated pod cannot use the room, for nobody knows how long.
         """
         table = self.tables.get(queued.pod.profile_name)
         return not queued.is_gated or (table is not None and queued.gating_plugin in table.makes_room)
 
     def flush(self, now: float) -> None:
-        """Move on what has waited long enough: backoffs that are over, and very old unschedulable pods."""
+        """Move the pods that have waited long enough: those whose backoff is over, and very old unschedulable ones."""
         self.flush_backoff(now)
         if self._next_alarm is not None and self._next_alarm <= now:
             self._wake_on_time(now)
@@ -417,7 +424,7 @@ class SchedulingQueue:
             self._flush_unschedulable(now)
 
     def flush_backoff(self, now: float) -> None:
-        """Move on the pods whose backoff is over: in windows at once, else every so often."""
+        """Move the pods whose backoff is over: at the end of a window, or else periodically."""
         if not self.policy.pop_from_backoff:
             is_due, self._next_backoff_flush = _tick(
                 self._next_backoff_flush, self.policy.backoff_flush_period_s, now, at_first=True
@@ -464,7 +471,7 @@ class SchedulingQueue:
             self._move(old, happened, now)
 
     def _move(self, pods: Iterable[QueuedPod], happened: InFlightEvent, now: float) -> None:
-        """Wake those of these unschedulable pods that an event may help."""
+        """Wake those unschedulable pods, out of these, that an event may help."""
         for queued in pods:
             if is_kept_gated(queued, happened.event, self.tables):
                 continue
@@ -480,15 +487,15 @@ class SchedulingQueue:
                 continue
             del self.unschedulable[queued.pod.uid]
             self._requeue(queued, found, happened.event.label, now)
-            # It may have been gated again at once. Then the next event of the same change may open that gate.
+            # It may have been gated again at once; the next event of the same change may then open that gate.
             if queued.pod.uid not in self.unschedulable:
                 return
 
     def _after_attempt(self, queued: QueuedPod) -> Strategy:
-        """Say what becomes of a pod that was not placed, by what happened while it was in flight."""
+        """Decide where a pod that was not placed goes, by what happened while it was in flight."""
         uid = queued.pod.uid
-        # After an error nobody can say what would help. Of a pod that was `done` before, and then failed in PreBind or
-        # Bind, nobody knows what it missed. Both are tried again after their backoff.
+        # After an error it is unknown what would help. For a pod that was `done` and then failed in PreBind or Bind, it
+        # is unknown what it missed. Both are tried again after their backoff.
         if not queued.rejectors or uid not in self.in_flight:
             return Strategy.AFTER_BACKOFF
         events = self.in_flight.events_since_start(uid)
@@ -505,7 +512,7 @@ class SchedulingQueue:
 
     def _backs_off(self, queued: QueuedPod, now: float) -> bool:
         """Work out when a pod's backoff ends; say whether it still lasts."""
-        # Errors in a row back off by their own count; a rejection ends the row, and then the rejections count.
+        # Consecutive errors back off by their own count; a rejection ends the sequence, and then the rejections count.
         failures = queued.consecutive_errors or queued.unschedulable_count
         if not failures:
             return False
@@ -513,7 +520,7 @@ class SchedulingQueue:
         return self._is_backing_off(queued, now)
 
     def _is_backing_off(self, queued: QueuedPod, now: float) -> bool:
-        """Say whether a backoff still lasts. One that ends in the present window does, until the window is over."""
+        """Say whether a backoff still lasts. One that ends in the current window lasts until that window is over."""
         return queued.backoff_until is not None and queued.backoff_until >= self.policy.backoff_end(now)
 
     def _to_backoff(self, queued: QueuedPod, event: str) -> None:
@@ -524,7 +531,7 @@ class SchedulingQueue:
         self._on_incoming("backoff", event, queued)
 
     def _out_of_backoff(self, queued: QueuedPod, event: str, now: float) -> None:
-        """Make a pod active that was in backoff: if it could have been popped there, PreEnqueue has let it pass."""
+        """Move a pod from backoff to active. If it could have been popped there, PreEnqueue has already let it pass."""
         if self.policy.pop_from_backoff:
             self._push_active(queued, event, now)
         else:
@@ -544,12 +551,12 @@ class SchedulingQueue:
         self._on_incoming("active", event, queued)
 
     def _passes_pre_enqueue(self, queued: QueuedPod) -> bool:
-        """Ask PreEnqueue, first the plugin that kept the pod out before; note which one does so now."""
+        """Ask PreEnqueue, first the plugin that last kept the pod out; note which one does so now."""
         before = queued.gating_plugin
         gate = self._pre_enqueue(queued.pod, before)
         if gate is None and not before:  # so it is for most pods, and by far the most often
             return True
-        # As it was, before the gate changes below, which this reads: a nomination begins to count when the gate opens.
+        # Evaluated before the gate changes below, which this reads: a nomination begins to count when the gate opens.
         reserved = self.reserves_room(queued)
         queued.gating_plugin = "" if gate is None else gate.plugin
         queued.gating_reasons = () if gate is None else gate.reasons
@@ -587,9 +594,9 @@ class SchedulingQueue:
 
 
 def _tick(due: float | None, period_s: float, now: float, *, at_first: bool = False) -> tuple[bool, float]:
-    """Say whether something that is done at every tick of a period is due, and when the next tick is.
+    """Say whether a periodic task is due, and when its next tick is.
 
-    The first tick is when it is first asked for, and counts where `at_first`; late calls do not shift the others.
+    The first tick is the first call, and counts if `at_first`; late calls do not shift later ticks.
     """
     if due is None:
         return at_first, now + period_s

@@ -1,12 +1,13 @@
-"""The order of the queue: keys out of a QueueSort plugin, whichever of `sort_key` and `less` it has.
+"""The order of the queue: keys from a QueueSort plugin, whether it has `sort_key` or `less`.
 
-Other people's plugins may raise, and return keys that do not compare. Comparing two `PodKey`s never raises, since a
-heap whose comparison does can lose the pod that it was moving. Instead one of the two pods is marked as having no place
-in the order. It comes before all others, so that it is popped soon, and the core ends its attempt with what was raised.
+Out-of-tree plugins may raise, or return keys that do not compare. Comparing two `PodKey`s never raises, since a heap
+whose comparison does can lose the pod that it was moving. Instead one of the two pods is marked as having no place in
+the order. That pod comes before all others, so that it is popped soon, and the core ends its attempt with the
+exception.
 
-Invariant: what two keys compare to changes only together with `QueueOrder.revision`, and a heap that was built under
-another revision is built again before anything is read off it (`PodHeap`). Each pod is marked at most once for each
-time that it is queued, so this ends.
+Invariant: the result of comparing two keys changes only together with `QueueOrder.revision`, and a heap that was built
+under another revision is rebuilt before anything is read from it (`PodHeap`). Each pod is marked at most once each time
+it is queued, so this ends.
 """
 
 from collections.abc import Callable
@@ -17,18 +18,18 @@ from berth.framework.loaded import LoadedPlugin
 from berth.state.queued_pod import QueuedPod
 
 Report = Callable[[str, str, Exception], None]
-"""`report(plugin, method, bug)`: a plugin broke in a way that the guard of its methods does not see."""
+"""`report(plugin, method, bug)`: a plugin failed in a way that the guard around its methods cannot see."""
 
 
 def sort_key_of(plugin: LoadedPlugin, report: Report = lambda _plugin, _method, _bug: None) -> Callable[..., Any]:
-    """Return what makes keys that sort pods in the plugin's order, a `QueueOrder` unless the plugin is in-tree."""
+    """Return a function that makes keys in the plugin's order: a `QueueOrder`, unless the plugin is in-tree."""
     if plugin.sort_key is not None and is_in_tree(type(plugin.plugin).__module__):
         return plugin.sort_key.sort_key
     return QueueOrder(plugin, report)
 
 
 class QueueOrder:
-    """The order of a plugin that may break."""
+    """The order of a plugin that may raise."""
 
     __slots__ = ("_key", "_less", "_report", "name", "revision")
 
@@ -42,21 +43,21 @@ class QueueOrder:
         self._report = report
 
     def __call__(self, queued: QueuedPod) -> "PodKey":
-        """Return the key of a pod under its present token; one without a place in the order is marked."""
+        """Return the key of a pod under its current token; a pod without a place in the order is marked."""
         queued.sort_error = None
         key = PodKey(self, queued)
         try:
             if self._key is not None:
                 key.value = self._key(queued)
             else:
-                # Who cannot be compared with himself is at fault, and not the pod that he would be compared with.
+                # A pod that cannot be compared with itself is at fault, not the one it is compared with.
                 self._less(queued, queued)
         except BaseException as raised:
             self._mark(key, contained(raised))
         return key
 
     def is_before(self, a: "PodKey", b: "PodKey") -> bool:
-        """Say whether `a` comes before `b`. Never raises, but marks one of them where the plugin does."""
+        """Say whether `a` comes before `b`. Never raises; if the plugin does, one of the pods is marked."""
         if a.is_broken or b.is_broken:
             return (not a.is_broken, a.token) < (not b.is_broken, b.token)
         try:
@@ -65,7 +66,7 @@ class QueueOrder:
             return a.token < b.token if a.value == b.value else bool(a.value < b.value)
         except BaseException as raised:
             bug = contained(raised)
-            # Of two, the one that is not in the heap any more, or the one that came later: the others do go together.
+            # Of the two, the one that has left the heap, or the later one: the others compare well.
             culprit = a if a.is_stale or (a.token > b.token and not b.is_stale) else b
             if self._key is not None:
                 bug = self._incomparable(culprit, b if culprit is a else a, bug)
@@ -79,7 +80,7 @@ class QueueOrder:
             key.queued.sort_error = PluginBrokenError("QueueSort", self.name, bug)
 
     def _incomparable(self, one: "PodKey", other: "PodKey", raised: Exception) -> Exception:
-        """Return the bug that two keys do not compare, which is told where the plugin makes them."""
+        """Return the bug that two keys do not compare, located where the plugin makes them."""
         place = place_of(raised) or (place_of_function(self._key) if self._key is not None else "")
         pods = f"what sort_key returns of pod {one.queued.pod.key} does not compare with that of {other.queued.pod.key}"
         bug = TypeError(f"{raised}: {pods}" + (f" ({place})" if place else ""))
@@ -88,7 +89,7 @@ class QueueOrder:
 
 
 class PodKey:
-    """Where one pod stands in the order, from when it was queued. Equal keys go by their tokens."""
+    """One pod's position in the order, fixed when it is queued. Ties are broken by token."""
 
     __slots__ = ("_order", "is_broken", "queued", "token", "value")
 

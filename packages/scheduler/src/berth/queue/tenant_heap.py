@@ -1,8 +1,8 @@
-"""A heap of queued pods of several tenants, for QueueSort plugins that say which tenant's turn it is.
+"""A heap of the queued pods of several tenants, for QueueSort plugins that say which tenant's turn it is.
 
-A static order cannot share fairly, since whose turn it is changes with each pod that gets a node. So the heap knows the
-first pod of each tenant beside the order over all of them, and asks the plugin at each pop. All else (peeking at what
-is over first, taking pods out, the order that people are shown) goes by the keys, as in any `PodHeap`.
+A static order cannot share fairly, since the turn changes with each pod that gets a node. So the heap knows the first
+pod of each tenant besides the order of all pods, and asks the plugin at each pop. Everything else (peeking, removing
+pods, the order shown to people) goes by the keys, as in any `PodHeap`.
 """
 
 import heapq
@@ -32,12 +32,12 @@ class TenantHeap(PodHeap):
         super().__init__(key, tokens, order)
         self._plugin = plugin
         self._entries_of: dict[Hashable, list[Entry]] = {}
-        """The entries of the heap once more, by tenant, each list a heap. Stale ones are dropped as they come up."""
+        """The entries of the heap again, by tenant, each list a heap. Stale ones are dropped when they come up."""
         self._filed = 0
         """How many entries there are by tenant, stale ones included."""
 
     def pop(self) -> QueuedPod | None:
-        """Take the first pod of the tenant whose turn it is; one without a place in the order comes before all."""
+        """Take the first pod of the tenant whose turn it is; a pod without a place in the order comes before all."""
         first = self.peek()
         if first is not None and first.sort_error is not None:
             return super().pop()

@@ -1,8 +1,8 @@
-"""The pods that wait for something to happen, filed by what decides whether an event may help them.
+"""The pods that wait for something to happen, filed by whatever decides whether an event may help them.
 
-An event is weighed against what waits alike, not against each pod: pods that the same plugins rejected, and among them
-pods of one shape. A crowd of twenty thousand pods of fifty shapes costs an event fifty questions, or none where no
-plugin that rejected them is interested. Pods come out in the order in which they came in, as from a dictionary.
+An event is checked against groups of pods, not against each pod: those that the same plugins rejected, and among them
+those of one shape. With twenty thousand pods of fifty shapes an event costs fifty questions, or none if no plugin that
+rejected them is interested. Pods come out in the order in which they came in, as from a dictionary.
 """
 
 from collections.abc import Iterator, Mapping, ValuesView
@@ -15,7 +15,7 @@ Pods = Mapping[str, QueuedPod]
 
 
 class RejectedBy(NamedTuple):
-    """Why pods wait: what `berth.queue.hints` asks of a pod beside the pod itself."""
+    """Why pods wait: what `berth.queue.hints` looks at besides the pod itself."""
 
     profile_name: str
     unschedulable_plugins: frozenset[str]
@@ -36,7 +36,7 @@ class RejectedBy(NamedTuple):
 
 
 class _Filed(NamedTuple):
-    """Where a pod is filed, and when it came: the least number came first."""
+    """Where a pod is filed, and when it arrived: the lowest number came first."""
 
     rejection: RejectedBy
     shape: PodShape
@@ -44,7 +44,7 @@ class _Filed(NamedTuple):
 
 
 class UnschedulablePods:
-    """Pods by uid. One that has changed while it waits is filed anew by putting it in once more."""
+    """Pods by uid. One that changes while it waits is filed anew by putting it in again."""
 
     __slots__ = ("_alike", "_came", "_filed", "_pods", "rejections")
 
@@ -55,7 +55,7 @@ class UnschedulablePods:
         self._alike: dict[RejectedBy, dict[PodShape, dict[str, QueuedPod]]] = {}
         self._came = 0
         self.rejections = 0
-        """Grows whenever pods wait for a reason for which none did, and when the last that waits for one goes."""
+        """Grows whenever a reason to wait appears that no other pod had, and when the last pod with a reason goes."""
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -71,7 +71,7 @@ class UnschedulablePods:
 
     def __setitem__(self, uid: str, queued: QueuedPod) -> None:
         rejection, shape, known = RejectedBy.of(queued), queued.pod.shape, self._filed.get(uid)
-        # Out of the place that it was filed under: what decides that may have changed since. It keeps its turn.
+        # Removed from where it was filed: what decides that may have changed since. It keeps its turn.
         if known is not None:
             self._take_out(uid, known)
         self._came += 1
@@ -95,18 +95,18 @@ class UnschedulablePods:
         return self._pods.get(uid)
 
     def pop(self, uid: str, default: None = None) -> QueuedPod | None:
-        """Take a pod out; return it, or None where it is not here."""
+        """Take a pod out; return it, or None if it is not here."""
         queued = self._pods.get(uid)
         if queued is not None:
             del self[uid]
         return queued
 
     def alike(self) -> Iterator[tuple[RejectedBy, Mapping[PodShape, Pods]]]:
-        """Yield why pods wait, with the pods by their shapes; nothing may be put in or taken out meanwhile."""
+        """Yield why pods wait, with the pods by shape; nothing may be added or removed meanwhile."""
         yield from self._alike.items()
 
     def number(self, queued: QueuedPod) -> int:
-        """Return what orders the pods: the one that came first has the least."""
+        """Return what orders the pods: the one that came first has the lowest."""
         return self._filed[queued.pod.uid].number
 
     def _take_out(self, uid: str, filed: _Filed) -> None:

@@ -284,7 +284,7 @@ class WritableNodeTable(NodeTable):
         self._renew_version(row)
 
     def note_order(self) -> TableOrder:
-        """Return what stands where, and note from now on of each row that changes in which order its pods stood.
+        """Return the current order, and from now on record, for each row that changes, the order its pods were in.
 
         `put_in_order` or `keep_order` ends that; one may begin inside another.
         """
@@ -294,18 +294,18 @@ class WritableNodeTable(NodeTable):
         return self._order
 
     def keep_order(self) -> None:
-        """Let everything stand as it does."""
+        """Commit the recorded order."""
         self._orders.pop()
 
     def _note_order(self, row: int) -> None:
-        # What the innermost has noted, those around it have noted before.
+        # Whatever the innermost record has noted, those around it have noted before.
         for known in reversed(self._orders):
             if row in known:
                 return
             known[row] = tuple(self.pods[row])
 
     def reserve_rows(self, order: TableOrder) -> None:
-        """Let the names of an earlier order that have no row have their old ones, which are free, when they come."""
+        """Reserve the old rows, which are free, for names of an earlier order that have no row now."""
         if order is self._order:  # no row was taken or given up since
             return
         self._order = None
