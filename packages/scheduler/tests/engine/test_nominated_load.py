@@ -78,3 +78,16 @@ def test_priorities_that_nobody_has_any_more_are_forgotten():
         nominator.nominate(pod_of(0, priority), "a")
         assert load.against(pod_of(1, -1)).pods[row] == 1
     assert len(load._by_priority) <= 65
+
+
+def test_more_nominations_than_the_log_still_knows_are_counted_anew():
+    cache, nominator = Cache(), Nominator()
+    row = cache.put_node(make_node("a").build())
+    load = NominatedLoad(cache.table, nominator)
+    nominator.nominate(pod_of(0, 0), "a")
+    assert load.against(pod_of(9, 0)).pods[row] == 1
+    for _ in range(5000):
+        nominator.withdraw("default/p1")
+        nominator.nominate(pod_of(1, 0), "a")
+    assert nominator.changes.since(0) is None
+    assert load.against(pod_of(9, 0)).pods[row] == 2

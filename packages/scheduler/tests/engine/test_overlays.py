@@ -124,3 +124,12 @@ def test_an_error_is_for_once():
     found.kept.learn(broken, [RejectedNodes(error("broken"), broken)])
     assert len(found.kept.rejected(found.rows)) == 2
     assert found.unknown() == "c"
+
+
+def test_nothing_is_known_of_a_table_that_has_grown():
+    found = Rows()
+    assert found.unknown() == ""
+    for index in range(found.table.capacity):
+        found.table.row_for(f"without-a-node-{index}")  # as a pod on a node that is not there takes one
+    assert found.unknown() == "abcd"
+    assert found.kept.unknown(np.array([found.table.capacity - 1])).size == 1

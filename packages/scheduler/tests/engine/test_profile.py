@@ -97,6 +97,8 @@ def test_what_is_settled_for_a_shape_is_asked_again_for_other_labels_unless_thes
 
     assert asked() == ["Never settled"]
     assert asked(whatever_labels=True) == ["Looks", "Never settled"]
+    found.put(make_service("s", {}))
+    assert profile.to_ask(Point.PRE_FILTER, pod) is None, "a plugin that skips while no object changes may skip no more"
 
 
 @pytest.mark.parametrize(
