@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import force_setattr
 
 from berth.config.types import ExtensionPoint as Point
 from berth.core.builders import make_namespace, make_node, make_pod, make_service
@@ -120,7 +121,9 @@ def test_pre_filter_turns_a_pod_away(status, reason, plugins):
 
 def test_an_optional_plugin_that_is_taken_out_is_asked_at_no_point():
     """As if it had skipped the pod in PreFilter (docs/living-with-plugins.md)."""
-    made = plugin("One", optional=True, pre_filter=lambda *_: unschedulable("no"), filter=lambda *_: None)
+    methods = {"filter": lambda *_: None, "pre_score": lambda *_: None, "score": lambda *_: 1}
+    promises = {"pre_filter_is_pure": True, "pre_score_is_pure": True}
+    made = plugin("One", optional=True, pre_filter=lambda *_: unschedulable("no"), **methods, **promises)
     found = run(made)
     assert made.calls == ["pre_filter"]
     (health,) = found.core.health
@@ -128,8 +131,9 @@ def test_an_optional_plugin_that_is_taken_out_is_asked_at_no_point():
         found.core.health.rounds.number += 1
         health.called("attempts")
         health.failed("attempts", "a test says so")
-    found.put(make_pod("b").request(cpu="1"))
-    assert found.run().nodes_of()["b"]
+    for name in "bcd":  # what pure plugins say is kept once pods of a shape come again
+        found.put(make_pod(name).request(cpu="1"))
+        assert found.run().nodes_of()[name]
     assert made.calls == ["pre_filter"]
 
 
@@ -241,8 +245,26 @@ def test_what_filters_say_beside_nominated_pods_holds_on_one_basis():
     assert profile.basis(state, pod) == before
     found.put(make_service("s", {}))
     assert profile.basis(state, pod) != before
+    skipping = CycleState()
+    force_setattr(skipping, "skip_filter", state.skip_filter | {"NodeResourcesFit"})
+    assert profile.basis(skipping, pod) not in (None, profile.basis(state, pod)), "others are asked"
     with found.core.memos.switched(on=False):
         assert profile.basis(state, pod) is None
+    unsaid = run(plugin("One", filter=lambda *_: None))
+    profile, pod = unsaid.core.profiles["default-scheduler"], unsaid.core.intake.pod("default/a")
+    assert profile.basis(CycleState(), pod) is None, "who knows on what that stands"
+
+
+def test_the_attempts_own_state_does_not_follow_pods_of_a_what_if():
+    followed = []
+    follows = {"pre_filter": lambda *_: None, "remove_pod": lambda *_: None, "filter": lambda *_: None}
+    found = run(plugin("One", **follows, add_pod=lambda state, pod, added, node: followed.append((state, added.name))))
+    profile, state, pod = found.core.profiles["default-scheduler"], CycleState(), make_pod("b").info()
+    profile.run_pre_filter(state, pod)
+    others = [make_pod(name).info() for name in "cd"]
+    assert profile.run_filter_with(others, state, pod, found.core.cache.table.view(0)) is None
+    assert [name for _, name in followed] == ["c", "d"]
+    assert followed[0][0] is followed[1][0] is not state
 
 
 @pytest.mark.parametrize("answer", [None, Status(Code.SUCCESS), error("lost count")], ids=["none", "success", "error"])
@@ -259,6 +281,9 @@ def test_the_first_plugin_that_cannot_follow_a_pod_ends_the_what_if(what, answer
     status = follow(state, pod, make_pod("c").info(), found.core.cache.table.view(0))
     assert status == (None if answer is None or answer.code is Code.SUCCESS else answer.by("One"))
     assert (what in two.calls) == (status is None) and what not in skips.calls
+    if what == "add_pod":
+        beside = profile.run_filter_with([make_pod("c").info()], state, pod, found.core.cache.table.view(0))
+        assert beside == status, "whether it fits beside that pod is not known"
 
 
 # -- Score -----------------------------------------------------------------------------------------------------------
