@@ -7,6 +7,7 @@ from msgspec.structs import force_setattr
 from berth.config.types import ExtensionPoint as Point
 from berth.core.builders import make_namespace, make_node, make_pod, make_service
 from berth.core.virtual_cluster import VirtualCluster
+from berth.engine.profile import searched_rows
 from berth.framework.cycle_state import CycleState
 from berth.framework.health import FAILURES
 from berth.framework.interface import FilterColumn, PreFilterResult
@@ -14,7 +15,7 @@ from berth.framework.promises import UNKNOWN, Dependency, Objects
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from berth.state.pod_info import LABELS
 from berth.testing.invariants import check, check_memos
-from packages.scheduler.tests.support import document, once, plugin
+from packages.scheduler.tests.support import document, once, plugin, with_profiles
 
 
 def nodes(count=3, cpu="4"):
@@ -253,6 +254,27 @@ def test_what_filters_say_beside_nominated_pods_holds_on_one_basis():
     unsaid = run(plugin("One", filter=lambda *_: None))
     profile, pod = unsaid.core.profiles["default-scheduler"], unsaid.core.intake.pod("default/a")
     assert profile.basis(CycleState(), pod) is None, "who knows on what that stands"
+
+
+def test_profiles_have_plans_of_their_own_for_one_shape():
+    """A canary takes pods of another profile's shapes."""
+    found = VirtualCluster(*nodes(), config=with_profiles(*[{"schedulerName": name} for name in ("first", "second")]))
+    pod = found.core.intake.info(make_pod("a").build())
+    bases = []
+    for profile in found.core.profiles.values():
+        state = CycleState()
+        profile.run_pre_filter(state, pod)
+        bases.append(profile.basis(state, pod))
+    assert None not in bases and bases[0] != bases[1]
+
+
+def test_only_rows_that_hold_nodes_are_searched():
+    found = run(plugin("One", filter=lambda *_: None))
+    found.put(make_pod("elsewhere").node("gone"))
+    table = found.core.cache.table
+    assert "gone" in table.row_of
+    assert searched_rows(table, frozenset({"n1", "gone", "unheard of"})).nonzero()[0].tolist() == [table.row_of["n1"]]
+    assert searched_rows(table, None) is table.valid
 
 
 def test_the_attempts_own_state_does_not_follow_pods_of_a_what_if():

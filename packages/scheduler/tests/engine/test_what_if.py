@@ -114,5 +114,6 @@ def test_a_filter_without_columns_is_asked_by_column_where_its_answers_are_kept(
     plain = type("F", (), {"name": "F", "promises": promises, "filter": lambda *_: None, **members})()
     info = make_pod().info()
     plan = FilterPlan([FilterRunner(loaded(plain))], "default", frozenset(), info)
-    memos = SimpleNamespace(table=None, enabled=True)
-    assert WhatIf(plan, memos, CycleState(), info).is_possible is possible
+    what_if = WhatIf(plan, SimpleNamespace(table=None, enabled=True), CycleState(), info)
+    assert what_if.is_possible is possible
+    assert (what_if.answers_key is not None) is possible, "then two pods of one key are told the same"
