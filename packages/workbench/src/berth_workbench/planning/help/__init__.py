@@ -1,9 +1,10 @@
-"""What would have to change for pending pods to fit: the least changes, each proven by the filters and then tried.
+"""What would have to change for pending pods to fit: the least changes, each carried out before it is offered.
 
 A pod and a cluster in memory go in (`what_would_help`), `Help` comes out, for the whole workload where there is one.
-The filters say of one pod what lets it in, which is fast. What they agree to is then carried out on the cluster, taken
-back, and offered only where all pods of the workload have a place and nobody as important has lost his.
-How it works, in the order of the modules:
+What may help is proposed from what the filters say of one pod, kind by kind and the least first: a single edit, more
+nodes, another object, a pod that goes, moves, a priority, fewer replicas. Each proposal is carried out on the whole
+group, counted and taken back in one place (`consequences`), and offered only where all pods of the workload have a
+place and nobody as important has lost his. How it works, in the order of the modules:
 
 | module | does |
 | --- | --- |

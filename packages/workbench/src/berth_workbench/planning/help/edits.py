@@ -1,8 +1,8 @@
 """Single edits: of the pod, each way to give one of its needs up; of nodes, what they lack, where that is one thing.
 
-Each is proven on the whole pod. Amounts are the largest with which it still fits; for a workload, about the largest
-with which all of its pods have a place. The same edit of several nodes is one change: it says on which others it does
-as well, and is made on as many as the workload needs.
+Amounts are the largest with which the pod still fits; for a workload, about the largest with which all of its pods
+have a place. The same edit of several nodes is one change: it says on which others it does as well, and is made on as
+many as the workload needs.
 """
 
 from collections.abc import Hashable, Iterator, Sequence

@@ -3,7 +3,7 @@
 A source (`berth_workbench.planning.help.sources`) looks at what one group of plugins reads of a pod. For each single
 thing that can rule nodes out, say one label that is asked for, it yields a `Need`: the rows where that thing alone is
 not met, found by asking the filters about a pod that has nothing but it, with the edits that would take it away. So the
-search for edits knows no plugin. Whatever comes out of it is still proven on the whole pod: plugins may look at several
+search for edits knows no plugin. Whatever comes out of it is still tried on the whole pod: plugins may look at several
 things together.
 """
 

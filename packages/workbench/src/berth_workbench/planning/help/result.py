@@ -21,7 +21,7 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Change(msgspec.Struct, frozen=True, rename="camel"):
-    """A change after which the pod fits, as the filters have confirmed."""
+    """A change after which all pods of the workload have a place: it was carried out, and taken back."""
 
     on: Target
     what: str
@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
     target: str
     """`Kind/name` or `Kind/namespace/name` of the object to patch; empty where there is none."""
     kind: str
-    """`toleration`, `requests`, `podsGone`, …; several joined by `+`."""
+    """`toleration`, `requests`, `podsGone`, …"""
     cost: float
     """How much is to be touched; changes are sorted by it."""
     command: str
@@ -46,7 +46,7 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
     untried: int = 0
     """How many further nodes look the same but were not tried."""
     with_: tuple[Part, ...] = msgspec.field(default=(), name="with")
-    """What has to be done besides, where one object is not enough."""
+    """What has to be done besides: the same on more nodes, or what lets a rollout go on."""
     replaces: int = 0
     """How many running pods of the pod's own workload are made anew."""
     moves: tuple[str, ...] = ()
