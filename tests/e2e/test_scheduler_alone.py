@@ -71,7 +71,6 @@ def test_help_lists_what_is_there(alone):
         "new-plugin",
         "version",
         "completion",
-        "man",
     ]
     assert "there is no command 'up'" in said(alone, "up", code=2)
     assert "--what-would-help" not in said(alone, "explain", "--help")
