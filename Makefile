@@ -62,11 +62,21 @@ types: setup
 contracts: setup
 	$(BIN)/lint-imports
 
+# House by house, and at last what takes several; what fails does not keep the rest from being tested.
+PARTS := $(HOUSES:%=packages/%/tests) packages/plugins/tests tests
 unit: setup
-	$(BIN)/pytest -n 2 --dist worksteal --histories 300 --share -m "not long" --ignore tests/soak packages tests
+	@failed=; for part in $(PARTS); do \
+	  echo "==> $$part"; $(BIN)/pytest -n 2 --dist worksteal -m "not long" --ignore tests/soak $$part || failed="$$failed $$part"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
+# Each house in an environment of its own, with nothing of the houses above it; what takes several in that of all.
 unit-all: setup browser
-	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak packages tests
+	@failed=; for house in $(HOUSES) plugins; do \
+	  echo "==> packages/$$house, alone"; $(MAKE) --no-print-directory -C packages/$$house test-all || failed="$$failed $$house"; \
+	done; \
+	echo "==> tests"; HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests \
+	  || failed="$$failed tests"; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # Draws the pictures of the documents anew.
 pictures: setup browser

@@ -2,8 +2,7 @@
 
 `HYPOTHESIS_PROFILE=all` (what `make test-all` sets) has them look at three times as much, and
 `HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time. Histories of faults
-(tests/faults) have fresh seeds in each run: `BERTH_FAULTS_SEED` repeats those of another, `--seed` lives one alone.
-`--share` (what `make test` sets) makes every sixth case of a test that has many.
+have fresh seeds there alone: `BERTH_FAULTS_SEED` repeats those of another run, and `--seed` lives one by itself.
 Random what-ifs are the same in each run; `--questions 1000` asks more of them, and `--seed` asks one alone.
 """
 
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import api_server, namespace_name, scheduled_cluster, unscheduled_cluster
-from tests.effort import examples, shared_out
+from tests.effort import examples
 
 __all__ = ["api_server", "namespace_name", "scheduled_cluster", "unscheduled_cluster"]
 
@@ -35,25 +34,16 @@ def pytest_addoption(parser):
     """Options of histories of faults (tests/faults), and of random what-ifs (packages/workbench/tests/planning)."""
     parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
     parser.addoption("--histories", type=int, default=100, help="how many histories of faults to live")
-    parser.addoption("--share", action="store_true", help="of a test with many cases, make every sixth")
     parser.addoption("--questions", type=int, default=20, help="how many random what-ifs to hold against the oracle")
 
 
 def pytest_configure(config):
-    """Choose where the fresh seeds of this run begin; the processes of xdist inherit the choice."""
+    """Choose where the fresh seeds of `make soak` begin; the processes of xdist inherit the choice."""
     fresh = os.environ.setdefault("BERTH_FAULTS_SEED", str(random.randrange(10_000, 1_000_000_000)))
     config.fresh_seed = int(fresh)
     # Schedulers that tests start keep their decision logs where they are in nobody's way.
     config.state_home = tempfile.TemporaryDirectory(prefix="berth-tests-")
     os.environ["XDG_STATE_HOME"] = config.state_home.name
-
-
-def pytest_collection_modifyitems(config, items):
-    """Leave out what `make test` leaves to `make test-all`."""
-    if config.getoption("--share"):
-        out = shared_out(item.nodeid for item in items)
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
-        items[:] = [item for item in items if item.nodeid not in out]
 
 
 @pytest.fixture(params=["libcurl", "aiohttp"])
@@ -75,5 +65,5 @@ def pytest_unconfigure(config):
 def pytest_terminal_summary(terminalreporter, config):
     """Say which seeds were chosen, so that the run can be repeated."""
     reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
-    if any("test_histories" in report.nodeid for report in reports):
+    if any("test_long_faults" in report.nodeid for report in reports):
         terminalreporter.write_line(f"histories of faults: fresh seeds from BERTH_FAULTS_SEED={config.fresh_seed}")

@@ -5,13 +5,10 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 SHARE = 3
-CASES_SHARE = 6
-MANY_CASES = 4
-"""A test that has as many cases is one of many."""
 
 
 def looks_everywhere():
@@ -26,14 +23,6 @@ def worlds_of(count, in_all):
 def examples(count):
     """So many examples in `make test-all`, and a third of them in `make test`."""
     return count if looks_everywhere() else max(1, count // SHARE)
-
-
-def shared_out(names: Iterable[str]) -> set[str]:
-    """Which of these cases of tests `make test` leaves out: of a test that has many, all but every sixth."""
-    cases: dict[str, list[str]] = {}
-    for name in names:
-        cases.setdefault(name.partition("[")[0], []).append(name)
-    return {name for of in cases.values() if len(of) >= MANY_CASES for at, name in enumerate(of) if at % CASES_SHARE}
 
 
 def instructions(does: Callable[[], object]) -> int:

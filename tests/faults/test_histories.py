@@ -1,8 +1,8 @@
 """Histories of faults, a hundred in `make test`: whole schedulers on an API server to which everything happens.
 
 After each, every pod that can run is bound exactly once, no node holds more than it has, nothing is assumed, nominated
-or held back for ever, and nobody worked without an end. Some seeds are the same in every run, the others are new each
-time. A seed that fails prints its story; `pytest tests/faults --seed N` lives it again.
+or held back for ever, and nobody worked without an end. The seeds are the same in every run; `make soak` has new ones.
+A seed that fails prints its story; `pytest tests/faults --seed N` lives it again.
 """
 
 import pytest
@@ -12,22 +12,15 @@ from tests.faults.plan import FAULTS, plan_of
 from tests.faults.shrinking import shrunk
 
 BATCH = 10
-FIXED = 0.3
-"""The part of the histories that is the same in every run."""
 
 
 def pytest_generate_tests(metafunc):
-    """The seed that was asked for, else the fixed ones and fresh ones, in batches."""
+    """The seed that was asked for, else the first ones, in batches."""
     if "seeds" not in metafunc.fixturenames:
         return
-    config = metafunc.config
-    wanted, count, first = config.getoption("--seed"), config.getoption("--histories"), config.fresh_seed
-    if wanted is not None:
-        batches = [range(wanted, wanted + 1)]
-    else:
-        fixed = int(count * FIXED)
-        starts = (*range(0, fixed, BATCH), *range(first, first + count - fixed, BATCH))
-        batches = [range(start, start + BATCH) for start in starts]
+    wanted, count = metafunc.config.getoption("--seed"), metafunc.config.getoption("--histories")
+    starts = range(0, count, BATCH)
+    batches = [range(start, start + BATCH) for start in starts] if wanted is None else [range(wanted, wanted + 1)]
     metafunc.parametrize("seeds", batches, ids=[f"{seeds[0]}-{seeds[-1]}" for seeds in batches])
 
 
