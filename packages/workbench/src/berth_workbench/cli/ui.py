@@ -13,13 +13,13 @@ import click
 
 from berth.api.user_error import UserError
 from berth.cli.option_rules import never_with, only_with
+from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse, load, scheduler_options
 from berth.cli.setup import config_option, gates_option, plugin_option
 
 if TYPE_CHECKING:
     import ssl
 
     from berth.cli.local_record import ServedLocally
-    from berth.cli.scheduler_in_use import SchedulerAddress
     from berth_workbench.comparison.configurations import ConfigurationSource
     from berth_workbench.page.access import Access
     from berth_workbench.page.recorded import RecordedHistory
@@ -45,33 +45,11 @@ def source_options(command: Command) -> Command:
     """What is looked at, received as `files`, and `given`: where the scheduler is, and the configuration for trials."""
     in_a_file = "which is all that is shown"
     for decorate in (
-        only_with(certificate_authority="server"),
-        never_with("server", "lease", because="which says whom to ask"),
         never_with("files", "server", "certificate_authority", "lease", "kubeconfig", "context", because=in_a_file),
         gates_option,
         plugin_option,
         config_option,
-        click.option("--lease", default="", metavar="NAMESPACE/NAME", help="The lease whose holder to ask."),
-        click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use."),
-        click.option(
-            "--kubeconfig",
-            default="",
-            metavar="FILE",
-            help="The cluster, and the credentials to ask with; by default those that kubectl would use.",
-        ),
-        click.option(
-            "--certificate-authority",
-            default="",
-            metavar="FILE",
-            help="With an https:// --server: the certificate, or its authority's, that is expected there.",
-        ),
-        click.option(
-            "--server",
-            default="",
-            envvar="BERTH_SCHEDULER",
-            metavar="URL",
-            help="Where the scheduler serves; by default it is looked for on this machine, then in the cluster.",
-        ),
+        scheduler_options,
         click.option(
             "--cluster",
             "files",
@@ -198,7 +176,7 @@ class Looked(NamedTuple):
     """What is looked at."""
 
     files: tuple[str, ...]
-    address: "SchedulerAddress"
+    address: SchedulerAddress
     configuration: "ConfigurationSource | None"
     """For trials; None for the one in use."""
     recording: str = ""
@@ -207,7 +185,6 @@ class Looked(NamedTuple):
     @classmethod
     def of(cls, files: tuple[str, ...], given: dict[str, Any], recording: str = "") -> "Looked":
         """Take what `source_options` has received. Raises `BadConfigurationError`."""
-        from berth.cli.scheduler_in_use import SchedulerAddress
         from berth_workbench.cli.load_input import read_configuration
         from berth_workbench.comparison.configurations import DEFAULT
 
@@ -279,7 +256,6 @@ async def _scheduler_at(looked: Looked) -> "Source":
     """The scheduler at work, once it has answered."""
     from berth.api.redaction import redact_url
     from berth.cli.connection import UnreachableError
-    from berth.cli.scheduler_in_use import SchedulerInUse, load
     from berth_workbench.page.live import LiveSource
     from berth_workbench.page.source import SourceError
 
@@ -350,9 +326,8 @@ def _certificates(tls: TlsFiles, host: str) -> "ssl.SSLContext":
     return made.context()
 
 
-def _access(address: "SchedulerAddress", token: str, *, is_local: bool) -> "Access":
+def _access(address: SchedulerAddress, token: str, *, is_local: bool) -> "Access":
     """Who may see the page: with a token given, or on loopback, its holder; else whom the cluster lets."""
-    from berth.cli.scheduler_in_use import load
     from berth.kube.http.client import HttpTransport
     from berth_workbench.page.access import OwnToken, ReviewedTokens
 
