@@ -47,7 +47,7 @@ COMMANDS = {
 NOT_HERE = {"top"}
 """It reads a configuration as `ui` does, but not before it has seen that it is in a terminal."""
 
-FROM_GUESTS = f"it comes with {DISTRIBUTION}: pip install {DISTRIBUTION}, or ./plugins in a clone of Berth"
+FROM_GUESTS = f"it comes with {DISTRIBUTION}: pip install {DISTRIBUTION}, or ./packages/plugins in a clone of Berth"
 KIND = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from berth.api.near_names import alike, meant
 
 DISTRIBUTION = "berth-scheduler-plugins"
-FROM_GUESTS = f"comes with {DISTRIBUTION}: pip install {DISTRIBUTION}, or ./plugins in a clone of Berth"
+FROM_GUESTS = f"comes with {DISTRIBUTION}: pip install {DISTRIBUTION}, or ./packages/plugins in a clone of Berth"
 GUESTS = frozenset(
     {
         "BudgetSafePreemption", "CapacityScheduling", "Coscheduling", "FairShares", "GpuFragmentation",
