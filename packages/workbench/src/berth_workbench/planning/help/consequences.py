@@ -209,6 +209,7 @@ class Consequences:
                     if not fits_on:
                         return None
                 self._let_wait(self.group.waiting)
+                evictions = len(cluster.evictions)
                 if lot:
                     cluster.rng.seed(lot)
                     self._come_last()
@@ -218,12 +219,20 @@ class Consequences:
                     if not fits_on or (nodes and nodes[0] not in fits_on):
                         return None
                 self._site.settle()
+                if proposal.kind not in NOT_ASKED and not fits_on and self._has_evicted(evictions):
+                    return None  # the filters were not asked, and it is preemption that makes room
                 return self._outcome(rehearsal, proposal, fits_on)
         except (ManifestError, ChangeError, ObjectError, StuckError, UnknownPriorityClassError):
             return None
         finally:
             self._site.replicas.clear()
             self._site.replicas.update(replicas)
+
+    def _has_evicted(self, before: int) -> bool:
+        """Say whether pods of the group have evicted others since there were so many evictions."""
+        cluster = self._site.cluster
+        preemptors = {each.by for each in cluster.evictions[before:]}
+        return any(self._is_own(cluster.objects.get(("Pod", key))) for key in preemptors)
 
     def _come_last(self) -> None:
         """Have the pods of the group that wait come behind all others."""
