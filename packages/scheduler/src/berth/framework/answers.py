@@ -1,6 +1,6 @@
-"""Checks a plugin's answers against the contract, and puts what is wrong with one into words.
+"""Checks a plugin's answers against the contract, and says what is wrong with them.
 
-These sentences are for the plugin's author: they name the class, the method, where it comes from, what came and what is
+These sentences are for the plugin's author: they name the class, the method, its origin, the answer, and what was
 expected.
 """
 
@@ -18,7 +18,9 @@ FOLLOWED = (WILDCARD, "UnscheduledPod", *KINDS)
 
 
 def _has_events(resource: str) -> bool:
-    """Say whether this names objects: a kind, or a followed resource such as `foos.v1.example.com` or `pods.v1`."""
+    """Say whether this is the name of objects: a kind, or a followed resource such as `foos.v1.example.com` or
+    `pods.v1`.
+    """
     parts = resource.split(".")
     is_of_core = len(parts) == 2 and parts[1][:1] == "v" and parts[1][1:2].isdigit()
     return resource in FOLLOWED or (all(parts) and (len(parts) > 2 or is_of_core))

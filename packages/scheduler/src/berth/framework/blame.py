@@ -27,7 +27,7 @@ def is_in_tree(module: str) -> bool:
 
 
 class Named(Protocol):
-    """A plugin, or what stands for one."""
+    """A plugin, or a stand-in for one."""
 
     @property
     def name(self) -> str: ...
@@ -43,13 +43,13 @@ class PluginBrokenError(UserError, RuntimeError):
 
 
 def out_of_budget(bug: BaseException) -> OutOfBudgetError | None:
-    """Return the end of the attempt's budget where an exception is that and no bug, whichever plugin met it."""
+    """Return the `OutOfBudgetError` behind an exception, if it is not a bug but the end of the attempt's budget."""
     cause = bug.bug if isinstance(bug, PluginBrokenError) else bug
     return cause if isinstance(cause, OutOfBudgetError) else None
 
 
 def status_of(bug: Exception) -> Status:
-    """Return as an error status what ended an attempt: a bug, most likely a plugin's, or the end of its budget."""
+    """Return what ended an attempt as an error status: a bug, most likely a plugin's, or the end of its budget."""
     used_up = out_of_budget(bug)
     if used_up is not None:
         return error(str(used_up))
@@ -57,7 +57,8 @@ def status_of(bug: Exception) -> Status:
 
 
 class Escaped(RuntimeError):  # noqa: N818 - messages name what it stands for
-    """A plugin raised what is no `Exception` (SystemExit, CancelledError, GeneratorExit); that is this one's cause.
+    """A plugin raised something that is not an `Exception` (SystemExit, CancelledError, GeneratorExit), which is the
+    cause of this one.
 
     It is a bug like any other, and must not end the process, or the task or generator that the plugin was called from.
     """
@@ -68,10 +69,10 @@ class Escaped(RuntimeError):  # noqa: N818 - messages name what it stands for
 
 
 def contained(raised: BaseException, passing: tuple[type[BaseException], ...] = ()) -> Exception:
-    """Return what was raised where a plugin was called as an `Exception`.
+    """Return whatever a call of a plugin raised as an `Exception`.
 
-    Raises it as it is where it is of a type in `passing`, and where it is the Ctrl-C of somebody at a terminal: Python
-    raises that in the main thread, wherever that is at the time. A live scheduler's plugins run on another.
+    Raises it unchanged if its type is in `passing`, or if it is a Ctrl-C at a terminal: Python raises that in the main
+    thread, wherever that is at the time. A live scheduler's plugins run on another.
     """
     if isinstance(raised, Exception):
         return raised
@@ -82,21 +83,21 @@ def contained(raised: BaseException, passing: tuple[type[BaseException], ...] = 
 
 
 def raise_again(bug: Exception, raised: BaseException) -> NoReturn:
-    """Raise what `contained` returned for `raised`: the same, with what it came of, or an `Escaped` that it caused."""
+    """Raise what `contained` returned for `raised`: the same exception with its cause, or an `Escaped` caused by it."""
     if bug is raised:
         raise bug
     raise bug from raised
 
 
 def prefix(point: str, plugin: str) -> str:
-    """Return what an error of a plugin begins with."""
+    """Return the prefix of a plugin's error."""
     if point == "PreBindPreFlight":
         return f'running {point} "{plugin}": '
     return f'running {point} plugin "{plugin}": '
 
 
 def ask(point: str, plugin: Named, method: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
-    """Call a plugin; what it raises comes out as `PluginBrokenError`."""
+    """Call a plugin; whatever it raises becomes a `PluginBrokenError`."""
     try:
         return method(*args)
     except BaseException as raised:
@@ -105,23 +106,23 @@ def ask(point: str, plugin: Named, method: Callable[[*Arguments], Result], *args
 
 
 def blamed(point: str, plugin: str, status: Status) -> Status:
-    """Mark a failure with its plugin; an error says at which point it happened."""
+    """Mark a failure with its plugin; an error also says at which point it happened."""
     if status.code.is_rejection:
         return status.by(plugin)
     return Status(status.code, (f"{prefix(point, plugin)}{status.message}",), plugin)
 
 
 def described(bug: BaseException) -> str:
-    """Return an exception in one line: its type, what it says, and where in the plugin's own code it was raised."""
+    """Return an exception in one line: its type, its message, and where in the plugin's own code it was raised."""
     bug = bug.__cause__ if isinstance(bug, Escaped) and bug.__cause__ is not None else bug
     place = place_of(bug)
     return f"{type(bug).__name__}: {bug}" + (f" ({place})" if place else "")
 
 
 def origin_of(bug: BaseException) -> Hashable:
-    """Return what tells apart where exceptions come from: their type, and the line that raised them.
+    """Return what identifies the origin of an exception: its type, and the line that raised it.
 
-    Unlike `described` it costs next to nothing, for plugins that break on every node.
+    Unlike `described` it costs next to nothing, for plugins that raise on every node.
     """
     traceback = bug.__traceback__
     while traceback is not None and traceback.tb_next is not None:
@@ -130,9 +131,10 @@ def origin_of(bug: BaseException) -> Hashable:
 
 
 def place_of(bug: BaseException) -> str:
-    """Return file and line of the innermost frame in the plugin's own code, `quiet_rack/plugin.py:12`; empty for none.
+    """Return file and line of the innermost frame in the plugin's own code, `quiet_rack/plugin.py:12`; empty if there
+    is none.
 
-    There is none where the plugin could not even be called.
+    There is none if the plugin could not even be called.
     """
     if isinstance(bug, Escaped) and bug.__cause__ is not None:
         bug = bug.__cause__
@@ -149,7 +151,7 @@ def place_of_function(method: Callable[..., object]) -> str:
 
 
 def place_among(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Return where the plugin's own code stands among these frames, the outermost first, each with its line.
+    """Return the place of the plugin's own code among these frames, outermost first, each with its line.
 
     The framework calls plugins, so the first frame that is not Berth's is the plugin's, and with it the whole package
     that this frame is in.

@@ -1,8 +1,8 @@
-"""The resources that plugins ask for beside those that the scheduler reads anyway, and how plugins look at them.
+"""The resources that plugins follow besides those that the scheduler reads anyway, and how plugins look at them.
 
-A plugin calls `Handle.follow`, or `Handle.poll` for a document from elsewhere, when it is made. What feeds the core
-then follows the resource: the live scheduler with an informer, or by asking again and again, `VirtualCluster` and
-`berth.Scheduler` with what they are given.
+A plugin calls `Handle.follow`, or `Handle.poll` for a document from elsewhere, when it is made. Whatever feeds the core
+then follows the resource: the live scheduler with an informer or by polling, `VirtualCluster` and `berth.Scheduler`
+with what they are given.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from berth.state.objects import ObjectStore, key_of
 
 KeysOf = Callable[[Any], Iterable[str]]
 NodeOf = Callable[[Any], str]
-"""Which node an object tells of, by name; empty for none."""
+"""Returns the name of the node that an object is about; empty for none."""
 
 
 class CustomObjects:
-    """What is known of one resource. Plugins only read it, and from it: nothing here is to be changed."""
+    """The known objects of one resource. Plugins only read them; nothing here may be changed."""
 
     __slots__ = ("_indexes", "_objects", "name")
 
@@ -39,18 +39,18 @@ class CustomObjects:
 
     @property
     def version(self) -> int:
-        """How often objects have changed; answers may be kept as long as it is the same."""
+        """How often objects have changed; answers may be kept while it stays the same."""
         return self._objects.version(self.name)
 
     def changed_since(self, version: int) -> Sequence[str] | None:
-        """Return which objects have changed since a version, as `namespace/name`; None where that is too long ago.
+        """Return which objects have changed since a version, as `namespace/name`; None if that is too long ago.
 
-        Those without a namespace are told by name alone, and one that has changed twice may be told twice.
+        Those without a namespace are given by name alone; one that has changed twice may occur twice.
         """
         return self._objects.changed_since(self.name, version)
 
     def add_index(self, index: str, keys_of: KeysOf) -> None:
-        """Have objects found by the keys that a function gives for each."""
+        """Index objects by the keys that a function gives for each."""
         if index in self._indexes:
             raise ValueError(f"{self.name} has an index {index!r} already")
         self._indexes[index] = _Index(keys_of)
@@ -62,7 +62,7 @@ class CustomObjects:
 
 
 class WebDocument:
-    """What is known of one document from elsewhere. Plugins only read it."""
+    """One document from outside the API server. Plugins only read it."""
 
     __slots__ = ("_name", "_objects")
 
@@ -78,12 +78,12 @@ class WebDocument:
 
     @property
     def version(self) -> int:
-        """How often it has changed; answers may be kept as long as it is the same."""
+        """How often it has changed; answers may be kept while it stays the same."""
         return self._objects.version(self._name)
 
 
 class _Index:
-    """Names of objects by key, brought up to date when somebody asks."""
+    """Names of objects by key, brought up to date on demand."""
 
     __slots__ = ("_keys", "_keys_of", "_names", "_version")
 
@@ -120,12 +120,12 @@ class CustomResources:
     __slots__ = ("_declared", "_name_of", "_node_changed", "_objects", "_polled")
 
     def __init__(self, objects: ObjectStore, node_changed: Callable[[str], None] = lambda _node_name: None) -> None:
-        """`node_changed` is told of the nodes of which something else than their objects and pods has changed."""
+        """`node_changed` is called with nodes about which something other than their objects and pods has changed."""
         self._objects = objects
         self._node_changed = node_changed
         self._declared: dict[str, CustomResource] = {}
         self._name_of: dict[type, str] = {}
-        """What events call the objects of each struct that somebody follows."""
+        """The name in events of each followed struct."""
         self._polled: dict[str, WebResource] = {}
 
     def __iter__(self) -> Iterator[CustomResource]:
@@ -134,9 +134,9 @@ class CustomResources:
     def declare(self, resource: CustomResource, node_of: NodeOf | None = None) -> CustomObjects:
         """Follow a resource; several plugins may ask for the same, each for a view of its own with its own indexes.
 
-        `node_of` is for objects each of which tells of one node: when one changes, what is kept of its node's pods is
-        worked out again (`Dependency.PODS_ON_NODE`), and nothing else. Raises ValueError where two plugins want a
-        resource differently.
+        `node_of` is for objects that are each about one node: when one changes, answers that depend on its node's pods
+        are recomputed (`Dependency.PODS_ON_NODE`), and nothing else. Raises ValueError if two plugins follow a resource
+        differently.
         """
         name = resource.name
         if self._declared.setdefault(name, resource) != resource:
@@ -152,7 +152,7 @@ class CustomResources:
             self._node_changed(node_name)
 
     def poll(self, resource: WebResource) -> WebDocument:
-        """Ask for a document; several plugins may ask for the same. Raises ValueError where they want two."""
+        """Ask for a document; several plugins may ask for the same. Raises ValueError if they differ."""
         if self._polled.setdefault(resource.name, resource) != resource:
             raise ValueError(f"two plugins want {resource.name} from different places: agree on one WebResource")
         return WebDocument(resource.name, self._objects)
@@ -163,15 +163,15 @@ class CustomResources:
         return self._polled.values()
 
     def name_of(self, obj: Any) -> str:
-        """Return what events call an object: the name of its custom resource, or its kind."""
+        """Return an object's name in events: that of its custom resource, or its kind."""
         if isinstance(obj, CustomObject):
             return obj.resource
         return self._name_of.get(type(obj)) or type(obj).__name__
 
     def resource_of(self, kind: str) -> Resource | None:
-        """Return the resource that calls mean by a kind: one of Kubernetes' own, or one that a plugin follows.
+        """Return the resource that API calls mean by a kind: one of Kubernetes' own, or one that a plugin follows.
 
-        The latter goes by its name, as in events, or by its kind where that is nobody else's. None where there is none.
+        The latter goes by its name, as in events, or by its kind if that is unambiguous. None if there is none.
         """
         if kind in RESOURCES:
             return RESOURCES[kind]
@@ -179,7 +179,7 @@ class CustomResources:
         return found[0].resource if len(found) == 1 else None
 
     def unknown(self, kind: str) -> str:
-        """Say of a kind that `resource_of` does not find what to do about it."""
+        """Say what to do about a kind that `resource_of` does not find."""
         followed = ", ".join(each.name for each in self)
         return (
             f"an ApiCall names the kind {kind!r}, which is none of the scheduler's, nor of a resource that a plugin "
@@ -187,6 +187,6 @@ class CustomResources:
         )
 
     def of_manifest(self, manifest: Mapping[str, Any]) -> CustomResource | None:
-        """Return the resource that a manifest is one of, by its apiVersion and kind."""
+        """Return the resource of a manifest, by its apiVersion and kind."""
         said = manifest.get("apiVersion"), manifest.get("kind")
         return next((each for each in self if said == (each.resource.api_version, each.kind)), None)

@@ -7,14 +7,14 @@ import msgspec
 
 
 class CyclePolicy(msgspec.Struct, frozen=True):
-    """How one pod is scheduled where kube-scheduler's releases disagree."""
+    """How a pod is scheduled where kube-scheduler's releases differ."""
 
     nominated_node_first: bool = True
     """Whether the node that a pod is nominated to is tried before all others."""
     one_node_without_scores: bool = True
-    """Whether a search for part of the nodes ends at the first that fits where nothing would choose among them."""
+    """Whether a partial search ends at the first node that fits if nothing would choose among several."""
     error_ends_search: bool = False
-    """Whether a filter that errs on any node fails the attempt, or only where no other node fits."""
+    """Whether a filter error on any node fails the attempt, or only if no other node fits."""
     pre_filter_counts_nodes: bool = False
     """Whether the message of a PreFilter rejection counts all nodes, as if each had rejected the pod."""
     tells_post_filter: bool = True

@@ -11,9 +11,9 @@ from berth.framework.work_budget import WorkBudget
 class CycleState(msgspec.Struct, frozen=True, eq=False):
     """Data by key, and which plugins skip this pod.
 
-    A value with a `clone()` method is cloned with the state, which happens where nominated pods or preemption victims
-    are tried out; others are shared and must not be changed after PreFilter. What is not data by key is read by
-    plugins, and set by the engine alone, with `force_setattr`.
+    A value with a `clone()` method is cloned with the state, which happens when nominated pods or preemption victims
+    are tried out; others are shared and must not be changed after PreFilter. Plugins may read all other fields; only
+    the engine sets them, with `force_setattr`.
     """
 
     work: WorkBudget = msgspec.field(default_factory=WorkBudget)
@@ -21,24 +21,24 @@ class CycleState(msgspec.Struct, frozen=True, eq=False):
     asked: ReadOnlyList[Any] = msgspec.field(default_factory=ReadOnlyList)
     """The calls to extenders so far (`berth.framework.extenders.ExtenderCallRecord`), shared by clones."""
     is_timed: bool = False
-    """Whether an observer is told how long each plugin takes in this attempt."""
+    """Whether plugins are timed for an observer in this attempt."""
     skip_filter: frozenset[str] = frozenset()
     skip_score: frozenset[str] = frozenset()
     skip_pre_bind: frozenset[str] = frozenset()
     taken_out: frozenset[str] = frozenset()
-    """The plugins that are left out of this attempt, since they fail again and again."""
+    """The plugins that are left out of this attempt because they fail again and again."""
     parallel_pre_bind: frozenset[str] = frozenset()
-    """The plugins whose PreBind may run beside that of others."""
+    """The plugins whose PreBind may run in parallel with others."""
     skip_post_filter: bool = False
-    """Whether this attempt only asks where the pod fits, and no room is to be made for it."""
+    """Whether this attempt only asks where the pod fits, so that no room is made for it."""
     _data: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def write(self, key: str, value: Any) -> None:
-        """Keep `value` under `key`; plugins use their own name as key, or start it with that."""
+        """Keep `value` under `key`; plugins use their own name as the key, or as its prefix."""
         self._data[key] = value
 
     def read(self, key: str) -> Any:
-        """Return what was written under `key`; raises `KeyError` where nothing was."""
+        """Return what was written under `key`; raises `KeyError` if nothing was."""
         return self._data[key]
 
     def get(self, key: str) -> Any | None:

@@ -1,10 +1,10 @@
 """Why a pod fits nowhere: what each node was rejected for, and the message made of it.
 
-Made by the search for nodes of the groups that `berth.engine.verdicts.rejected_rows` yields; read by PostFilter, by the
-queue, which asks the plugins named here whether an event may help, and by people. Nodes rejected for the same reason
-are one group of rows, so that 5,000 of them cost as little as one until node by node reasons are asked for.
-Source of the message: pkg/scheduler/framework/types.go, FitError. That has every distinct reason, and so grows with the
-nodes where a reason names one; ours goes into a condition, an event and the log at each attempt, and is bounded.
+Made by the search for nodes from the groups that `berth.engine.verdicts.rejected_rows` yields; read by PostFilter, by
+the queue, which asks the plugins named here whether an event may help, and by people. Nodes rejected for the same
+reason form one group of rows, so that 5,000 of them cost as little as one until reasons by node are asked for. Source
+of the message: pkg/scheduler/framework/types.go, FitError. That lists every distinct reason, and so grows with the
+nodes if reasons name them; ours goes into a condition, an event and the log at each attempt, and is bounded.
 """
 
 from collections import Counter
@@ -18,22 +18,22 @@ from berth.framework.status import Code, Status
 from berth.state.lazy import lazy
 
 NODES_NAMED = 16
-"""Where more nodes than this are rejected for reasons that name them, the reasons are told without the names."""
+"""If more nodes than this are rejected for reasons that name them, the reasons are given without the names."""
 MAX_CHARS = 2048
-"""When all reasons together are longer than this, those are told that hold for most nodes, and the others counted."""
+"""If all reasons together are longer than this, those that hold for most nodes are given, and the others counted."""
 
 
 class RejectedNodes(NamedTuple):
     """Nodes that were rejected with the same status."""
 
     status: Status
-    """The status that counts, with the name of the plugin that gave it; an extender's or no name where none did."""
+    """The status that counts, with the name of the plugin that gave it; an extender's name or none if no plugin did."""
     rows: NDArray[np.intp]
     """Their rows in the node table, ascending, at least one."""
 
 
 def overruled(groups: Iterable[RejectedNodes], last_word: Sequence[RejectedNodes]) -> list[RejectedNodes]:
-    """Return the groups with those of `last_word` in their place wherever both hold the same row.
+    """Return the groups, with those of `last_word` taking precedence wherever both hold the same row.
 
     Extenders have the last word. They are asked about nodes that pass all plugins, but may name others as well.
     """
@@ -45,15 +45,15 @@ def overruled(groups: Iterable[RejectedNodes], last_word: Sequence[RejectedNodes
 
 
 class CountedRejections:
-    """Why all nodes are rejected, for as long as none of it changes: pods that are alike share one, and its words.
+    """Why all nodes are rejected, until any of it changes; pods that are alike share one, with its message.
 
-    What is computed from it is kept with it, and nothing of it is ever changed.
+    What is computed from it is kept with it, and it is never changed.
     """
 
     def __init__(self, statuses: Mapping[int, Status], counts: Sequence[int], numbers: NDArray[np.int32]) -> None:
         """`numbers` says which status counts for each row of the table, `counts` how many rows have each number.
 
-        Each status has one row at least. Rows that hold no node have a number without a status.
+        Each status has at least one row. Rows that hold no node have a number without a status.
         """
         self._by_number = statuses
         self._counts = counts
@@ -61,7 +61,7 @@ class CountedRejections:
 
     @lazy
     def statuses(self) -> tuple[Status, ...]:
-        """What is said of the nodes, by the plugins in their order."""
+        """The statuses of the nodes, in the order of the plugins."""
         return tuple(self._by_number.values())
 
     @lazy
@@ -71,12 +71,12 @@ class CountedRejections:
 
     @lazy
     def errors(self) -> tuple[RejectedNodes, ...]:
-        """The nodes on which a plugin broke."""
+        """The nodes on which a plugin failed."""
         return tuple([self._group(n) for n, status in self._by_number.items() if status.code is Code.ERROR])
 
     @lazy
     def words(self) -> str:
-        """The reasons with how many nodes they hold for, as a message shows them."""
+        """The reasons, each with its number of nodes, as a message shows them."""
         return _in_words((status, self._counts[number]) for number, status in self._by_number.items())
 
     @lazy
@@ -91,7 +91,7 @@ class CountedRejections:
 
     @lazy
     def rejectors(self) -> frozenset[str]:
-        """The plugins that rejected nodes, but for those that are waited for."""
+        """The plugins that rejected nodes, except those in `waited_for`."""
         named = (status for status in self.statuses if status.plugin and status.code is not Code.PENDING)
         return frozenset(status.plugin for status in named if status.code.is_rejection)
 
@@ -107,24 +107,24 @@ class Diagnosis:
     def __init__(
         self, node_count: int, name_of: Callable[[int], str], counted: CountedRejections | None = None
     ) -> None:
-        """`counted`, where it is known, is what was said of every node that was looked at."""
+        """`counted`, if known, is what was said about every node that was looked at."""
         self.node_count = node_count
         self.counted = counted
-        """What was said as one value that is shared with other attempts, as long as nothing was added to it."""
+        """The rejections as a value shared with other attempts, as long as nothing was added."""
         self.absent_status: Status | None = None
         """The status of all other nodes: those that PreFilter left out."""
         self.pre_filter_status: Status | None = None
-        """Set where PreFilter rejected the pod outright, so that its message is shown without a count of nodes."""
+        """Set if PreFilter rejected the pod outright, so that its message is shown without a count of nodes."""
         self.unschedulable_plugins: set[str] = set() if counted is None else set(counted.rejectors)
-        """The plugins whose events may help: each one that is named by a group, by PreFilter, or by extenders."""
+        """The plugins whose events may help: each one named by a group, by PreFilter, or by extenders."""
         self.pending_plugins: set[str] = set() if counted is None else set(counted.waited_for)
-        """Those that rejected with Pending: the pod waits for what they themselves have set in motion."""
+        """Those that rejected with Pending: the pod waits for something that they themselves have started."""
         self.post_filter_message = ""
         self._name_of = name_of
 
     @lazy
     def groups(self) -> list[RejectedNodes]:
-        """What was said of the nodes that were looked at."""
+        """The statuses of the nodes that were looked at, in groups."""
         return [] if self.counted is None else list(self.counted.groups)
 
     @property
@@ -139,7 +139,7 @@ class Diagnosis:
         self.note_plugin(status)
 
     def overrule(self, last_word: Sequence[RejectedNodes]) -> None:
-        """Put these groups in the place of what was said of the same nodes before; who said that stays noted."""
+        """Replace what was said about the same nodes by these groups; the plugins behind it stay noted."""
         self.groups[:] = overruled(self.groups, last_word)
         self.counted = None
 
@@ -153,7 +153,7 @@ class Diagnosis:
             self.unschedulable_plugins.add(status.plugin)
 
     def status_counts(self) -> Iterator[tuple[Status, int]]:
-        """Yield each status with how many nodes it holds for, those left out by PreFilter included."""
+        """Yield each status with its number of nodes, those left out by PreFilter included."""
         looked_at = 0
         for group in self.groups:
             looked_at += len(group.rows)
@@ -175,14 +175,14 @@ class Diagnosis:
 
 
 def _in_words(counts: Iterable[tuple[Status, int]]) -> str:
-    """Return each reason with how many nodes it holds for."""
+    """Return each reason with its number of nodes."""
     counts = without_many_names(counts)
     parts = histogram((reason, count) for status, count in counts for reason in status.reasons)
     return f" {', '.join(parts)}." if parts else ""
 
 
 def without_many_names(counts: Iterable[tuple[Status, int]]) -> Sequence[tuple[Status, int]]:
-    """Return statuses and how many nodes have each, in general words where theirs would name many nodes."""
+    """Return statuses with their numbers of nodes, in general terms if they would name many nodes."""
     counts = list(counts)
     if sum(count for status, count in counts if status.in_general) <= NODES_NAMED:
         return counts
@@ -190,7 +190,7 @@ def without_many_names(counts: Iterable[tuple[Status, int]]) -> Sequence[tuple[S
 
 
 def histogram(reasons: Iterable[tuple[str, int]]) -> list[str]:
-    """Return `count reason` texts, sorted as texts; where they would be too long, the last counts what is left out."""
+    """Return `count reason` texts, sorted as texts; if they would be too long, the last one counts what is left out."""
     counts: Counter[str] = Counter()
     for reason, count in reasons:
         counts[reason] += count

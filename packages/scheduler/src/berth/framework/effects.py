@@ -1,4 +1,4 @@
-"""What the core asks the outside to do, as frozen values. `runtime/` carries them out, simulators answer at once.
+"""What the core asks the outside to do, as frozen values. `runtime/` carries these out; simulators answer at once.
 
 An effect that nobody waits for is returned bare. One that a cycle waits for comes as a `Request`; its ticket comes
 back with the `Answer`.
@@ -22,7 +22,7 @@ else:
 
 
 class Answerable(msgspec.Struct, Generic[Answered], frozen=True):
-    """An effect that can be waited for; what it is answered with is of the type that it names."""
+    """An effect that can be waited for; the type parameter is that of its answer."""
 
 
 class PodRef(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class PodRef(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, pod: PodInfo) -> "PodRef":
-        """Return what names a pod."""
+        """Return the reference to a pod."""
         return cls(pod.namespace, pod.name, pod.uid)
 
 
@@ -51,7 +51,7 @@ class Bind(Answerable[None], frozen=True):
 
 
 class PatchPodStatus(msgspec.Struct, frozen=True):
-    """Set the PodScheduled condition and, where it is not None, status.nominatedNodeName ("" clears it)."""
+    """Set the PodScheduled condition and, unless it is None, status.nominatedNodeName ("" clears it)."""
 
     pod: PodRef
     condition_status: str | None = None
@@ -59,11 +59,11 @@ class PatchPodStatus(msgspec.Struct, frozen=True):
     message: str = ""
     nominated_node_name: str | None = None
     observed_generation: int = 0
-    """The generation of the pod that the condition is about; 0 where that is not known."""
+    """The generation of the pod that the condition is about; 0 if unknown."""
 
 
 class SetPodGroupCondition(msgspec.Struct, frozen=True):
-    """Set the PodGroupScheduled condition of a pod group; `has_changed` says that its status is not what it was."""
+    """Set the PodGroupScheduled condition of a pod group; `has_changed` says that its status differs from before."""
 
     namespace: str
     name: str
@@ -93,17 +93,17 @@ class EvictPod(Answerable[None], frozen=True):
     message: str
     preemptor: PodRef
     observed_generation: int = 0
-    """The generation of the pod that is evicted; 0 where that is not known."""
+    """The generation of the evicted pod; 0 if unknown."""
 
 
 class PodRead(msgspec.Struct, frozen=True):
-    """What the API server says of a pod: gone, on a node, or on none."""
+    """What the API server says about a pod: gone, on a node, or on none."""
 
     is_gone: bool = False
     """Whether there is no such pod, or another of the same name."""
     node_name: str = ""
     pod: Pod | None = None
-    """The pod itself; None where it is gone or cannot be read in full."""
+    """The pod itself; None if it is gone or cannot be read in full."""
 
 
 class ReadPod(Answerable[PodRead], frozen=True):
@@ -120,29 +120,29 @@ class ApiCall(Answerable[Any], frozen=True):
 
     verb: ApiVerb
     kind: str
-    """As in manifests, `Pod`; that of a resource which a plugin follows is its name, `QUOTAS.name`."""
+    """As in manifests, `Pod`; for a resource that a plugin follows it is its name, `QUOTAS.name`."""
     namespace: str
-    """Empty where the kind has none."""
+    """Empty if the kind has none."""
     name: str
     """Empty for `create`, whose body has the name."""
     body: Mapping[str, Any] = {}
-    """What is created, the whole object for `update`, a merge patch for `patch`; nothing for the others."""
+    """The new object for `create`, the whole object for `update`, a merge patch for `patch`; None otherwise."""
     subresource: str = ""
-    """`status`, say; empty for the object itself."""
+    """For example `status`; empty for the object itself."""
 
 
 class CallExtender(msgspec.Struct, frozen=True):
-    """One call to an extender: its place in the configuration, the verb it is asked for, and the document, as JSON."""
+    """One call to an extender: its index in the configuration, the verb, and the document, as JSON."""
 
     extender: int
     verb: str
     body: bytes
     writes_in: str = ""
-    """The namespace of the pod that the call is to bind; empty for calls that only ask."""
+    """The namespace of the pod that the call binds; empty for calls that only ask."""
 
 
 class ExtenderAnswer(msgspec.Struct, frozen=True):
-    """What an extender answered, as it came, or why there is no answer.
+    """An extender's raw answer, or why there is none.
 
     `is_unknown` says that the call may have had its effect although there is no answer.
     """
@@ -153,7 +153,7 @@ class ExtenderAnswer(msgspec.Struct, frozen=True):
 
 
 class CallExtenders(Answerable[tuple[ExtenderAnswer, ...]], frozen=True):
-    """Call extenders, all at the same time. There is an answer to each call, in their order."""
+    """Call extenders, all at the same time. There is one answer per call, in order."""
 
     calls: tuple[CallExtender, ...]
 
@@ -173,7 +173,7 @@ class Request(msgspec.Struct, Generic[Answered], frozen=True):
 
 
 class Answer(msgspec.Struct, Generic[Answered], frozen=True):
-    """What came of a request: a result, or an error in words (then the result means nothing)."""
+    """The answer to a request: a result, or an error message (and then the result is meaningless)."""
 
     ticket: int
     result: Answered = None  # type: ignore[assignment]  # where nothing is answered, or an error
@@ -188,7 +188,7 @@ Awaited = Answerable | WaitUntil
 """What a cycle, or a plugin's method in progress, may wait for."""
 
 Steps = Generator[Awaited, Any, Result]
-"""A method in progress: it yields what it waits for, is sent what came of that, and returns its result.
+"""A method in progress: it yields what it waits for, is sent the answer, and returns its result.
 
 A call is answered with an `Answer`, a `WaitUntil` with whether its condition holds. What is sent depends on what was
 yielded, which a generator's type cannot say; `call` and `wait_until` can.

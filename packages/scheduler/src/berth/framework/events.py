@@ -1,7 +1,7 @@
 """Cluster events and queueing hints: which changes may make a rejected pod schedulable.
 
-A plugin registers the events that can cure what it rejects, each with an optional hint that looks at the pod and at
-the object before and after, and says Queue or Skip. Names are upstream's.
+A plugin registers the events that may lift its rejections, each with an optional hint that looks at the pod and at the
+object before and after, and says Queue or Skip. Names are upstream's.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from berth.state.pod_info import PodInfo
 
 
 class Action(IntFlag):
-    """What happened to an object. Several may be combined in what a plugin registers for."""
+    """What happened to an object. A plugin may register for several combined."""
 
     ADD = 1
     DELETE = 2
@@ -61,7 +61,7 @@ _GROUPS = MappingProxyType(
         "ResourceSlice": "resource.k8s.io/",
     }
 )
-"""The API groups that upstream's names of resources begin with; nodes, pods and volumes stand without."""
+"""The API groups with which upstream's names of resources begin; those of nodes, pods and volumes have none."""
 
 
 def label_of(resource: str, action: Action) -> str:
@@ -74,14 +74,14 @@ def label_of(resource: str, action: Action) -> str:
 
 
 class ClusterEvent(NamedTuple):
-    """Something that happened: to what kind of object, what, and its name in metrics and traces."""
+    """Something that happened: the kind of object, the action, and the name in metrics and traces."""
 
     resource: str
     action: Action
     label: str = ""
 
     def matches(self, happened: "ClusterEvent") -> bool:
-        """Say whether what is registered here covers what happened."""
+        """Say whether this registration covers an event."""
         same_resource = self.resource in (WILDCARD, happened.resource) or happened.resource == WILDCARD
         return same_resource and bool(self.action & happened.action)
 
@@ -99,11 +99,11 @@ def queue_if(may_help: bool) -> QueueingHint:
 
 
 HintFunction = Callable[[PodInfo, Any, Any], QueueingHint]
-"""`hint(pod, old, new)`: pods are `PodInfo`, other objects their structs; None where there is no old or new."""
+"""`hint(pod, old, new)`: pods are `PodInfo`, other objects their structs; None if there is no old or new object."""
 
 
 class ClusterEventWithHint(NamedTuple):
-    """An event a plugin registers for; without a hint every such event wakes the pod."""
+    """An event that a plugin registers for; without a hint, every such event wakes the pod."""
 
     event: ClusterEvent
     hint: HintFunction | None = None
@@ -115,8 +115,8 @@ RETRY = ClusterEvent(WILDCARD, Action.ALL, "Retry")
 ASSIGNED_POD_ADD = ClusterEvent("Pod", Action.ADD, "AssignedPodAdd")
 ASSIGNED_POD_DELETE = ClusterEvent("Pod", Action.DELETE, "AssignedPodDelete")
 UNSCHEDULED_POD_ADD = ClusterEvent("UnscheduledPod", Action.ADD, "UnschedulablePodAdd")
-"""A member of a pod group has come that has no node yet: news for nobody but the others of its group."""
+"""A member of a pod group without a node has come: of interest only to the others of its group."""
 UNSCHEDULED_POD_DELETE = ClusterEvent("UnscheduledPod", Action.DELETE, "UnschedulablePodDelete")
-"""A member of a pod group has gone that had no node."""
+"""A member of a pod group without a node has gone."""
 NODE_ADD = ClusterEvent("Node", Action.ADD, "NodeAdd")
 NODE_DELETE = ClusterEvent("Node", Action.DELETE, "NodeDelete")

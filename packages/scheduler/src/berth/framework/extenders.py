@@ -1,8 +1,9 @@
-"""What the cycle knows of extenders: processes outside that filter, prioritise, preempt and bind beside the plugins.
+"""What the cycle knows about extenders: outside processes that filter, prioritise, preempt and bind besides the
+plugins.
 
-`berth.extender` implements `Extender` for what the configuration lists; a profile holds them in the order in which they
-are asked. An extender makes the calls (`…_call`) and reads the answers (`read_…`); carrying a call out is the runtime's
-business. `consult` does the three together; what came of it is noted in the pod's CycleState, for the trace.
+`berth.extender` implements `Extender` for those that the configuration lists; a profile holds them in the order in
+which they are called. An `Extender` makes the calls (`…_call`) and reads the answers (`read_…`); the runtime carries
+calls out. `consult` does all three; the result is noted in the pod's CycleState, for the trace.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,11 +24,11 @@ MAX_EXTENDER_PRIORITY = 10
 
 
 class ExtenderError(Exception):
-    """An extender's answer says that it failed, or cannot be used; the message is for people."""
+    """An extender's answer says that it failed, or is unusable; the message is for people."""
 
 
 class Filtered(NamedTuple):
-    """The nodes that an extender left of those it was given, and why not the others, as far as it says."""
+    """The nodes that an extender left of those it was given, and why not the others, if it says so."""
 
     kept: tuple[str, ...]
     failed: Mapping[str, str]
@@ -43,7 +44,7 @@ class NodeVictims(NamedTuple):
 
 
 class VictimIds(NamedTuple):
-    """The same as an extender says it: pods by uid."""
+    """The same as an extender gives it: pods by uid."""
 
     uids: tuple[str, ...]
     violations: int
@@ -83,7 +84,7 @@ class Extender(Protocol):
 
 
 class ExtenderCallRecord(msgspec.Struct, frozen=True):
-    """One call to an extender and what came of it, for the trace. `problem` is empty where all went well."""
+    """One call to an extender and its result, for the trace. `problem` is empty if all went well."""
 
     extender: str
     verb: Verb
@@ -103,7 +104,7 @@ class ExtenderReply(NamedTuple):
 
 
 def interested(extenders: Iterable[Extender], verb: Verb, pod: PodInfo) -> list[Extender]:
-    """Return those that have this verb and look after the pod, in order."""
+    """Return the extenders that have this verb and are interested in the pod, in order."""
     return [extender for extender in extenders if extender.does(verb) and extender.is_interested(pod)]
 
 
@@ -136,5 +137,5 @@ def _consulted(answer: ExtenderAnswer, read: Callable[[bytes], Any]) -> Extender
 
 
 def note(state: CycleState, asked: ExtenderCallRecord) -> None:
-    """Keep what came of a call for the trace of the attempt."""
+    """Keep the result of a call for the trace of the attempt."""
     list.append(state.asked, asked)

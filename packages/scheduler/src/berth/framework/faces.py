@@ -1,9 +1,9 @@
-"""What other people's plugins are shown of objects that the scheduler keeps and goes on changing.
+"""Read-only faces of the objects that the scheduler keeps changing, for out-of-tree plugins.
 
-Most of what a plugin is given is data that nobody can change: frozen structs, read-only maps and lists. The rest has a
-keeper: the columns of the node table, a queued pod, a diagnosis. Of each of these a plugin gets a face, which is read
-like the object, always as it is now, and has no other names than those that read. What is read by a face is shown in
-the same way. The guard puts faces in the place of arguments, and `berth.engine.build` in that of the handle.
+Most of what a plugin is given is immutable: frozen structs, read-only maps and lists. The rest belongs to the
+scheduler: the columns of the node table, a queued pod, a diagnosis. For each of these a plugin gets a face, which reads
+like the object in its current state but has only the names that read. Values read through a face are shown in the same
+way. The guard replaces arguments by faces, and `berth.engine.build` does so with the handle.
 
 Berth's own plugins get the objects themselves, so that the main path pays nothing: the type checker holds them to the
 Protocols of `berth.framework.readers`.
@@ -52,13 +52,13 @@ from berth.state.topology import DomainSums, RowCounts
 
 
 def shown(value: Any) -> Any:
-    """Return what stands for a value before other people's plugins: itself, unless it can be changed."""
+    """Return what out-of-tree plugins are given for a value: the value itself, unless it can be changed."""
     show = _way_to_show(value.__class__)
     return value if show is None else show(value)
 
 
 def each_shown(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a map whose values are shown, too, as it is now."""
+    """Return a live map whose values are shown, too."""
     return MappingProxyType({key: shown(value) for key, value in values.items()})
 
 
@@ -67,7 +67,7 @@ class Face(msgspec.Struct, frozen=True, eq=False):
 
     _of: Any
     _seen: dict[str, tuple[Any, Any]] = msgspec.field(default_factory=dict)
-    """What was read by its names, and what was shown of it."""
+    """What was read by name, and the faces that were shown for it."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Face) and bool(self._of == other._of)
@@ -81,7 +81,7 @@ class Face(msgspec.Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=1024)
 def _way_to_show(kind: Any) -> Any:
-    """Return what is called with objects of a class to show them; None where they are shown as they are."""
+    """Return a function that shows objects of a class; None if they are shown as they are."""
     if kind not in _READ:
         return _SHOWN.get(kind)
     body = {name: _forwarding(kind, name) for name in _READ[kind]}
@@ -123,7 +123,7 @@ def _lasting(face: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _public(kind: type, *but: str) -> Iterable[str]:
-    """Return the public names of a class, but for some."""
+    """Return the public names of a class, except some."""
     return [name for name in dir(kind) if not name.startswith("_") and name not in but]
 
 
@@ -133,7 +133,7 @@ def _declared(protocol: type) -> Iterable[str]:
 
 
 def _sequence(values: Any) -> Any:
-    """Return a list or tuple whose items are shown, where they are of a type that can be changed."""
+    """Return a list or tuple whose items are shown, if their type can be changed."""
     items = map(shown, values) if values and _way_to_show(values[0].__class__) else values
     return ReadOnlyList(items) if type(values) is list else tuple(items)
 
@@ -148,7 +148,9 @@ _AS_IT_IS = frozenset(
         "position", "taint_sets", "timestamp",
     }
 )  # fmt: skip
-"""What is data already, and what plugins do change: what they assume of objects, or derive from the table and share."""
+"""Types that are data already, and those that plugins may change: their assumptions about objects, and what they derive
+from the table and share.
+"""
 _COLUMNS = (
     "allocatable", "allowed_pods", "capacity", "derived", "images", "label", "names", "node", "node_count", "node_log",
     "nodes", "pod_count", "pod_log", "pods", "pods_by_priority", "requested", "resource_index", "row_of", "rows",
@@ -186,7 +188,7 @@ _READ: Mapping[type, Iterable[str]] = MappingProxyType(
     }
 )
 _LASTING = frozenset({LabelColumn, WritableNodeTable})
-"""What is shown by the same face each time, since plugins note which one they have seen."""
+"""Types shown by the same face each time, since plugins remember which one they have seen."""
 _SHOWN: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
     {
         np.ndarray: read_only_array,

@@ -1,9 +1,9 @@
 """Guards out-of-tree plugins: every answer is checked, and a bug is reported once with its traceback.
 
-`guarded` gives a plugin that was just made a class of its own, which overrides the methods of the contract: each calls
-the plugin's with faces of what the engine goes on with (`berth.framework.faces`), and passes the answer on if it is one
-that the contract allows. An answer that is not becomes a `WrongAnswer`, which the engine treats like any exception of a
-plugin, and which says who answered what.
+`guarded` gives a newly made plugin a class of its own, which overrides the methods of the contract: each calls the
+plugin's method with faces of what the engine keeps using (`berth.framework.faces`), and passes the answer on if the
+contract allows it. Any other answer becomes a `WrongAnswer`, which the engine treats like any exception of a plugin,
+and which says which plugin answered what.
 
 Berth's own plugins are not guarded, so that the main path pays nothing: the type checker holds them to the contract.
 """
@@ -41,26 +41,26 @@ from berth.framework.telling import Figure, Remedy
 from berth.framework.work_budget import OutOfBudgetError
 
 Report = Callable[[str, str, Exception], None]
-"""`report(plugin, method, bug)`: a plugin raised something, at a place where it has not before."""
+"""`report(plugin, method, bug)`: a plugin raised something, at a place where it has not raised before."""
 
 Fault = str | None
-"""What was expected instead of an answer; None where the answer is fine."""
+"""What was expected instead of an answer; None if the answer is fine."""
 
 Check = Callable[[Any, tuple[Any, ...]], Fault]
-"""`check(answer, arguments)`; the arguments are those that the method was called with, but for `self`."""
+"""`check(answer, arguments)`; the arguments are those of the call, without `self`."""
 
 
 class WrongAnswer(TypeError):  # noqa: N818 - messages show people this name
-    """A plugin answered what the contract does not allow: who, what, and what was expected."""
+    """A plugin gave an answer that the contract does not allow: which plugin, which answer, and what was expected."""
 
 
 def guarded(plugin: Any, origin: str, report: Report, health: PluginHealth | None = None) -> Any:
     """Return the plugin itself, now of a class that checks each of its answers; `origin` says where it comes from.
 
-    `health`, where there is one, is told of each call and each failure, and says when the plugin is left out.
+    `health`, if given, is told of each call and each failure, and says when the plugin is left out.
 
-    The class promises what the plugin's own does, and adds no state, which is why an object can change over to it.
-    Where a class does not allow that (a tuple's, a `msgspec.Struct`'s), the plugin works unchecked.
+    The new class makes the same promises as the plugin's own and adds no state, which is why an object can switch to
+    it. If a class does not allow that (a tuple, a `msgspec.Struct`), the plugin runs unchecked.
     """
     own = type(plugin)
     seen: set[tuple[str, str]] = set()
@@ -70,7 +70,7 @@ def guarded(plugin: Any, origin: str, report: Report, health: PluginHealth | Non
         if health is not None and method not in _NO_WORK:
             health.raised(_lane(method), bug)
         origin = method, origin_of(bug)
-        if origin in told:  # cheaper than to work out the place, for a plugin that breaks on every node
+        if origin in told:  # cheaper than working out the place, for a plugin that raises on every node
             return
         told.add(origin)
         place = method, place_of(bug)
@@ -104,8 +104,7 @@ def _guard(
         return _look_into(answer, where) if method in _WITH_FUNCTIONS else answer
 
     def stepwise(steps: Generator[Any, Any, Any], arguments: tuple[Any, ...]) -> Generator[Any, Any, Any]:
-        # Not `yield from`: what is thrown in by the caller that drives this must be told from what the plugin raises
-        # itself.
+        # Not `yield from`: what the driving caller throws in must be distinguished from what the plugin itself raises.
         value: Any = None
         thrown: BaseException | None = None
         while True:
@@ -154,7 +153,7 @@ def _guard(
                 raise
             bug = contained(raised)
             tell(method, bug)
-            if is_handler:  # nobody waits for an answer, so the report is all that comes of it
+            if is_handler:  # nobody waits for an answer, so reporting it is all there is to do
                 return None
             raise_again(bug, raised)
         # Most answers are one of these, and some methods are called for each node.
@@ -176,11 +175,11 @@ _KEPT: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "heads": faces.each_shown,
     }
 )
-"""What stands for an argument, by the parameter's name in the contract. All others are data that nobody can change."""
+"""What replaces an argument, by the parameter's name in the contract. All other arguments are immutable data."""
 
 
 def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a guarded method that counts its calls, and is not called while its plugin is out, where that may be."""
+    """Return a guarded method that counts its calls and, if that is allowed, is not called while its plugin is out."""
     may_be_left_out, while_out, has_state = name in _WHILE_OUT, _WHILE_OUT.get(name), name != "pre_enqueue"
     lane = _lane(name)
     tally, rounds = health.tally(lane), health.rounds
@@ -189,7 +188,7 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
     @functools.wraps(guard)
     def watched(self: Any, *arguments: Any) -> Any:
         if may_be_left_out:
-            # An attempt that has begun without the plugin goes on without it, even where its pause is over by now.
+            # An attempt that has begun without the plugin goes on without it, even if its pause has ended by now.
             is_out = health.state == "out" or health.name in arguments[0].taken_out if has_state else health.is_out()
             if is_out:
                 return while_out
@@ -203,7 +202,7 @@ def _watched(health: PluginHealth, name: str, guard: Callable[..., Any]) -> Call
 _NO_WORK = frozenset(
     {"figures", "explain_rejection", "explain_score", "remedies", "lesser_requests", "events_to_register"}
 )
-"""The methods on which no attempt depends: what they raise says nothing about how the plugin does its work."""
+"""The methods on which no attempt depends: what they raise says nothing about the plugin's health."""
 
 
 def _lane(method: str) -> Lane:
@@ -224,8 +223,9 @@ _WHILE_OUT: Mapping[str, Any] = MappingProxyType(
         "post_bind": None,
     }
 )
-"""What is taken for the answer of a plugin that is out. What is not here is asked of it even then (`pod_added`,
-`unreserve`: it must know what there is once it is back), or not asked at all: see `Profile.run_pre_filter`."""
+"""The answers assumed for a plugin that is out. Methods that are not here are called even then (`pod_added`,
+`unreserve`: it must know the state once it is back), or not at all: see `Profile.run_pre_filter`.
+"""
 
 _LARGE = 1 << 62
 _MAY_BE_NONE = frozenset(
@@ -244,7 +244,7 @@ def _home(own: type, method: str) -> type:
 
 
 def _look_into(answer: Any, where: str) -> Any:
-    """Return an answer with the functions in it guarded as well: what describes codes, and hints."""
+    """Return an answer with the functions in it guarded as well: descriptions of codes, and hints."""
     if isinstance(answer, FilterColumn):
         return FilterColumn(answer.codes, _guarded_describe(answer.describe, where))
     if isinstance(answer, list | tuple):
@@ -323,7 +323,7 @@ def _place_of_yield(steps: Generator[Any, Any, Any]) -> str:
 
 
 def _status(*allowed: Code) -> Check:
-    """Return the check of an answer that is a Status or None; Skip and Wait only where they mean something."""
+    """Return the check of an answer that is a Status or None; Skip and Wait only where they have a meaning."""
     odd = {Code.SKIP, Code.WAIT} - set(allowed)
 
     def check(answer: Any, _arguments: tuple[Any, ...]) -> Fault:

@@ -1,4 +1,4 @@
-"""What a plugin may reach: the cluster's state to read, waiting pods to settle, features, the time."""
+"""What a plugin has access to: the cluster's state to read, waiting pods to settle, features, the time."""
 
 import copy
 import random
@@ -75,7 +75,7 @@ class PluginActions:
 
 
 class Handle:
-    """Given to every plugin when it is made. What it gives out of the state is typed to be read only."""
+    """Given to every plugin when it is made. The parts of the state that it exposes are typed as read-only."""
 
     __slots__ = (
         "_preempting",
@@ -125,7 +125,9 @@ class Handle:
         self.now = now
         """The time of the event or step under way, in seconds; never the wall clock."""
         self.wall_clock = wall_clock
-        """Seconds since the epoch, for timestamps of objects and nothing else; a replay gives what was read before."""
+        """Seconds since the epoch, only for comparison with timestamps of objects; a replay gives the recorded
+        readings.
+        """
         self.rng = rng if rng is not None else random.Random(0)
         """The source of randomness; the same seed gives the same decisions."""
         self.activate = actions.activate
@@ -171,10 +173,9 @@ class Handle:
     ) -> Preemption:
         """Return preemption by a plugin's own rules, for its `post_filter`; to be called when the plugin is made.
 
-        The numbers say on how many nodes it is tried out, as the args of DefaultPreemption do, and `cost` which of the
-        nodes that can be freed is, where that is not DefaultPreemption's choice. With `basis`, nodes that were found to
-        have no potential victims are not asked about again until something changes; with `refusal_basis` as well, no
-        node is.
+        The numbers say on how many nodes it is tried, like the args of DefaultPreemption, and `cost` decides which of
+        the possible nodes is freed, if that is not DefaultPreemption's choice. With `basis`, nodes found to have no
+        potential victims are not asked about again until something changes; with `refusal_basis` as well, no node is.
         """
         if self._preempting is None:
             raise LookupError("this plugin was made where nobody can be preempted")
@@ -183,9 +184,9 @@ class Handle:
         )
 
     def that_changes_nothing(self) -> "Handle":
-        """Return the handle of plugins whose profile only watches: what they do by it has no effect.
+        """Return the handle of plugins whose profile only watches: what they do through it has no effect.
 
-        Their randomness is their own, so that the decisions that count are those that there would be without them.
+        They have their own randomness, so that the decisions that count are the same as without them.
         """
         own = copy.copy(self)
         nothing = PluginActions()
@@ -196,7 +197,7 @@ class Handle:
         return own
 
     def within(self, profile: Callable[[], ProfileView]) -> "Handle":
-        """Return the handle that the plugins of one profile get."""
+        """Return the handle for the plugins of one profile."""
         own = copy.copy(self)
         own.profile = profile
         return own
@@ -205,7 +206,7 @@ class Handle:
 Preempting = Callable[
     [Handle, VictimRules, int, int, VictimCost | None, VictimBasis | None, VictimBasis | None], Preemption
 ]
-"""Makes preemption by rules: the core's own, since it is above what plugins import."""
+"""Makes preemption by rules; injected by the core, since it lives above what plugins import."""
 
 
 def _no_profile() -> ProfileView:

@@ -1,10 +1,10 @@
-"""How other people's plugins are doing: how often they were called and have failed, and who is taken out for a while.
+"""The health of out-of-tree plugins: how often they were called and failed, and which are taken out for a while.
 
-A `PluginHealth` is kept of each plugin that is optional. `guarded` tells it of calls and of what they raise, the core
-of attempts whose budget the plugin has used up. Calls are counted by attempt: a plugin that is asked about five
-thousand nodes and raises on one of them has broken the attempt, not one call of many.
+Each optional plugin has a `PluginHealth`. `guarded` tells it of calls and of what they raise, the core of attempts
+whose budget the plugin has used up. Calls are counted per attempt: a plugin that is asked about five thousand nodes and
+raises on one of them has failed the attempt, not one call of many.
 
-An optional plugin is one that the cluster can do without for a while, by its author's word (`optional = True` in its
+An optional plugin is one that the cluster can do without for a while, according to its author (`optional = True` in its
 class). One that fails again and again is taken out: attempts treat it as if it had skipped the pod, so its Filter
 passes and its Score counts nothing, and the methods that are called elsewhere are not called (`Unreserve` always is).
 After a pause it is tried again, and goes out at once, for longer, if that fails too:
@@ -19,22 +19,23 @@ from typing import Any, Literal
 from berth.framework.blame import described
 
 WINDOW_S = 60.0
-"""Failures are counted for so long; then counting begins anew."""
+"""How long failures are counted before counting starts over."""
 FAILURES = 5
-"""So many failing attempts within the window take an optional plugin out…"""
+"""This many failing attempts within the window take an optional plugin out…"""
 SHARE = 0.1
 """…if they are more than this share of the attempts that called it."""
 PAUSE_S = 30.0
-"""How long it stays out at first; each time in a row it is twice as long."""
+"""How long it stays out at first; each consecutive time is twice as long."""
 LONGEST_PAUSE_S = 900.0
 TRIAL_ATTEMPTS = 10
-"""In so many attempts it has to work before it counts as in again."""
+"""In how many attempts it must work before it counts as in again."""
 
 HealthState = Literal["in", "out", "on trial"]
 
 Lane = Literal["attempts", "queueing", "events"]
-"""What a plugin is called for: attempts, PreEnqueue, or pods that come and go. Each is counted apart, since thousands
-of pods that are told of without trouble say nothing about attempts."""
+"""What a plugin is called for: attempts, PreEnqueue, or pods that come and go. Each is counted separately, since
+thousands of pod events without trouble say nothing about attempts.
+"""
 
 
 class Rounds:
@@ -47,7 +48,7 @@ class Rounds:
 
 
 class Tally:
-    """How often a plugin was called for one sort of thing, and how often that failed."""
+    """How often a plugin was called for one purpose, and how often that failed."""
 
     __slots__ = ("calls", "calls_before", "failures", "failures_before", "in_round", "is_failed")
 
@@ -56,7 +57,7 @@ class Tally:
         self.calls_before = self.failures_before = 0
         """What they were when the window began."""
         self.in_round = -1
-        """The round that was counted last; what is in no round is counted each time."""
+        """The round that was counted last; calls outside any round are all counted."""
         self.is_failed = False
         """Whether the latest of the calls has failed."""
 
@@ -66,12 +67,12 @@ class Tally:
         return self.failures / self.calls if self.calls else 0.0
 
     def begin_window(self, *, but: int = 0) -> None:
-        """Count anew, with the latest failures counted in."""
+        """Start counting anew, including the latest failures."""
         self.calls_before, self.failures_before = self.calls - but, self.failures - but
 
 
 class PluginHealth:
-    """How one plugin of one profile is doing."""
+    """The health of one plugin of one profile."""
 
     __slots__ = (
         "_now", "_pause_s", "_tallies", "_tell", "_trouble", "_window_begins", "last_failure", "name", "profile",
@@ -86,26 +87,26 @@ class PluginHealth:
         now: Callable[[], float],
         tell: Callable[["PluginHealth"], None] = lambda _health: None,
     ) -> None:
-        """`tell` hears of each change of the state."""
+        """`tell` is called at each change of state."""
         self.name, self.profile = name, profile
         self.rounds, self._now, self._tell = rounds, now, tell
         self._tallies: dict[Lane, Tally] = {"attempts": Tally(), "queueing": Tally(), "events": Tally()}
         self._trouble: Lane = "attempts"
-        """At what it failed when it was taken out."""
+        """What it failed at when it was taken out."""
         self.last_failure = ""
-        """What it raised last, and where, in words."""
+        """What it last raised, and where, in words."""
         self.state: HealthState = "in"
         self.until = 0.0
         """When its pause is over, on the core's clock."""
         self.times_out = 0
         """How often it was taken out."""
         self.worked = 0
-        """In how many calls it has worked since it is on trial, of those at which it had failed."""
+        """How many calls, of the kind at which it had failed, have worked since it is on trial."""
         self._pause_s = PAUSE_S
         self._window_begins = now()
 
     def tally(self, lane: Lane) -> Tally:
-        """Return what is counted of one sort of calls."""
+        """Return the tally of one kind of call."""
         return self._tallies[lane]
 
     def called(self, lane: Lane) -> None:
@@ -115,7 +116,7 @@ class PluginHealth:
             if tally.in_round == self.rounds.number:
                 return
             tally.in_round = self.rounds.number
-        # What it was called for last is over by now, and has failed or not.
+        # Its last call is over by now, and has failed or not.
         if self.state == "on trial" and lane == self._trouble:
             self._on_trial()
         tally.calls += 1
@@ -140,13 +141,13 @@ class PluginHealth:
             return False
         if self._now() < self.until:
             return True
-        self.worked = -1  # the call that is about to come has yet to work
+        self.worked = -1  # the coming call has yet to succeed
         self._change("on trial")
         return False
 
     @property
     def worst(self) -> Tally:
-        """What it fails at most."""
+        """What it fails at most often."""
         return max(self._tallies.values(), key=lambda tally: (tally.failures >= FAILURES, tally.share, tally.calls))
 
     def _on_trial(self) -> None:
@@ -159,8 +160,8 @@ class PluginHealth:
             self._change("in")
 
     def _judge(self, lane: Lane, tally: Tally) -> None:
-        """Take the plugin out where it has failed often enough."""
-        if self.state == "out":  # called where it must be called in any case, such as Unreserve
+        """Take the plugin out if it has failed often enough."""
+        if self.state == "out":  # a call that has to be made in any case, such as Unreserve
             return
         if self.state == "on trial":
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
@@ -202,7 +203,7 @@ class HealthBook:
         return bool(self._kept)
 
     def of(self, plugin_class: Any, name: str, profile: str) -> PluginHealth | None:
-        """Return the record of a plugin that is being made; None where it is not optional."""
+        """Return the record of a plugin that is being made; None if it is not optional."""
         if not is_optional(plugin_class):
             return None
         made = PluginHealth(name, profile, self.rounds, self._now, self._tell)
@@ -218,5 +219,5 @@ class HealthBook:
 
 
 def is_optional(plugin_class: Any) -> bool:
-    """Say whether a plugin's author allows that it is left out; what a base class says does not count."""
+    """Say whether a plugin's author allows it to be left out; what a base class says does not count."""
     return isinstance(plugin_class, type) and vars(plugin_class).get("optional", False) is True

@@ -1,17 +1,16 @@
-"""The contract between the framework and its plugins: one Protocol for each extension point, and for each form of it.
+"""The contract between the framework and its plugins: one Protocol for each extension point, and for each of its forms.
 
 A plugin is a class with a `name`, made as `plugin(args, handle)`, that implements any of these. It may inherit those
-that it implements, as all of Berth's do, so that the type checker holds it to them (`docs/plugin-forms.md`). Which
-points it takes part in follows from the methods it has; those that it inherits from a Protocol alone do not count. The
-framework's duties: calls come in the order given here, once per attempt unless stated, in one thread; a plugin's: never
+that it implements, as all of Berth's do, so that the type checker holds it to them (`docs/plugin-forms.md`). Its
+methods determine which points it takes part in; methods inherited only from a Protocol do not count. The framework's
+duties: calls come in the order given here, once per attempt unless stated, in one thread. A plugin's duties: never
 change what it is given, never block, say "does not fit" with a Status. A method that must wait for the outside
 (`post_filter`, `pre_bind`, `bind`) may be a generator that yields effects and returns its answer.
 
 Filter and Score come in several forms. The plain one answers for one node, and is the specification: the others must
-agree with it. The column form answers for many rows at once, the row form for one row without arrays. What the plain
-form or the column form has said is kept from pod to pod where the plugin promises what it depends on. Forms that the
-engine cannot trust without being told are used only where the plugin's class makes the promise that goes with them
-(`berth.framework.promises`).
+agree with it. The column form answers for many rows at once, the row form for one row without arrays. Answers of the
+plain or the column form are kept from pod to pod if the plugin promises what they depend on. Forms that need such trust
+are used only if the plugin's class makes the promise that goes with them (`berth.framework.promises`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -52,7 +51,9 @@ class Plugin(Protocol):
 
 
 class PreEnqueuePlugin(Plugin, Protocol):
-    """Says whether a pod may enter the active queue; a rejection keeps it out until an event of the plugin's."""
+    """Says whether a pod may enter the active queue; a rejection keeps it out until an event that the plugin registered
+    for.
+    """
 
     __slots__ = ()
 
@@ -68,7 +69,7 @@ class QueueSortPlugin(Plugin, Protocol):
 
 
 class SortKeyPlugin(Plugin, Protocol):
-    """A QueueSort plugin that gives a key to sort by, which is faster. It must order as `less` does."""
+    """A QueueSort plugin that gives a key to sort by, which is faster. It must give the same order as `less`."""
 
     __slots__ = ()
 
@@ -78,10 +79,10 @@ class SortKeyPlugin(Plugin, Protocol):
 class TenantSortPlugin(Plugin, Protocol):
     """A QueueSort plugin that shares the queue among tenants: `less` orders the pods of each.
 
-    `tenant_of` says whose a pod is, when it is queued. `next_tenant` is asked each time a pod is to be tried, with the
-    first pod of every tenant that has any, at least one; the pod of the tenant that it names is tried now. What a
-    tenant's share is may change with every pod that gets a node, which the plugin hears of by Reserve and as a
-    `PodEventHandlerPlugin`.
+    `tenant_of` says which tenant a pod belongs to, when it is queued. `next_tenant` is asked each time a pod is about
+    to be tried, with the first pod of every tenant that has any (at least one); the pod of the tenant that it names is
+    tried next. A tenant's share may change with every pod that gets a node, which the plugin learns from Reserve and as
+    a `PodEventHandlerPlugin`.
     """
 
     __slots__ = ()
@@ -92,7 +93,7 @@ class TenantSortPlugin(Plugin, Protocol):
 
 
 class EventsPlugin(Plugin, Protocol):
-    """Says which events may cure its rejections."""
+    """Says which events may lift its rejections."""
 
     __slots__ = ()
 
@@ -100,17 +101,17 @@ class EventsPlugin(Plugin, Protocol):
 
 
 class PodEventHandlerPlugin(Plugin, Protocol):
-    """Hears which pods there are, as a handler of an informer does: what the API server says, those of all schedulers.
+    """Is told which pods there are, like an informer's handler: as the API server has them, those of all schedulers.
 
     The framework calls `pod_added` once in the life of each pod, with or without a node, and `pod_removed` once when it
-    is gone or has finished; a pod of the same name that comes later is another, with another uid. Pods that are there
-    when the scheduler starts, when it takes over as leader, or when a changed configuration makes new plugins are told
-    as added before the first cycle. No cycle is open meanwhile. The cache knows already; PreEnqueue, hints and
+    is gone or has finished; a later pod of the same name is a different one, with a different uid. Pods that exist when
+    the scheduler starts, when it takes over as leader, or when a changed configuration makes new plugins are reported
+    as added before the first cycle. No cycle is open during a call. The cache knows already; PreEnqueue, hints and
     everything else are asked afterwards.
 
-    What this scheduler only intends is told by Reserve and Unreserve alone: a reserved pod has no node here until its
+    Only Reserve and Unreserve report what this scheduler merely intends: here a reserved pod has no node until its
     binding is seen. `pod_removed` of a reserved pod comes before its `unreserve`, and `unreserve` may come for a pod
-    that has been bound, where the answer to the binding was lost.
+    that has been bound, if the answer to the binding was lost.
     """
 
     __slots__ = ()
@@ -121,9 +122,9 @@ class PodEventHandlerPlugin(Plugin, Protocol):
 
 
 class PodUpdateHandlerPlugin(Plugin, Protocol):
-    """Hears of what changes about pods as well: that a pod is bound, above all. Both are the same pod by uid.
+    """Is told of changes to pods as well, above all that a pod is bound. Both arguments are the same pod by uid.
 
-    It may be called although nothing has changed, as the update handler of an informer may.
+    It may be called although nothing has changed, like the update handler of an informer.
     """
 
     __slots__ = ()
@@ -132,9 +133,9 @@ class PodUpdateHandlerPlugin(Plugin, Protocol):
 
 
 class FiguresPlugin(Plugin, Protocol):
-    """Tells in numbers what it has noted by itself, such as what is reserved; what objects say is no part of it.
+    """Reports numbers about its own state, such as what is reserved; not what can be read off objects.
 
-    It is asked whenever metrics are read, between cycles, and after each step that is recorded.
+    It is asked whenever metrics are read, between cycles, and after each recorded step.
     """
 
     __slots__ = ()
@@ -143,11 +144,11 @@ class FiguresPlugin(Plugin, Protocol):
 
 
 class ExplainingPlugin(Plugin, Protocol):
-    """Tells in sentences what stands behind its rejection of a pod, as things are now.
+    """Explains in sentences why it rejects a pod, as things are now.
 
-    It is asked only if somebody wants to know, between cycles, about a pod that it has rejected. With PostFilter it is
-    asked, too, about a pod that it found no node for; where it says which tenant is next, about any that fits nowhere.
-    All that may be over.
+    It is asked only on demand, between cycles, about a pod that it has rejected. A PostFilter plugin is also asked
+    about a pod for which it found no node; a `TenantSortPlugin` about any pod that fits nowhere. The reason may no
+    longer hold.
     """
 
     __slots__ = ()
@@ -156,10 +157,10 @@ class ExplainingPlugin(Plugin, Protocol):
 
 
 class ScoreExplainingPlugin(Plugin, Protocol):
-    """Tells in sentences, with numbers, what stands behind its score of a node for a pod, as things are now.
+    """Explains in sentences, with numbers, its score of a node for a pod, as things are now.
 
-    It is asked only if somebody wants to know, between cycles, about a node that it has scored, or has left when it
-    narrowed the nodes down. The pod may be on that node by then, and is to be left out of what is told of it.
+    It is asked only on demand, between cycles, about a node that it has scored, or has left when it narrowed the nodes
+    down. The pod may be on that node by then, and must not be counted there.
     """
 
     __slots__ = ()
@@ -168,9 +169,9 @@ class ScoreExplainingPlugin(Plugin, Protocol):
 
 
 class RemedyPlugin(Plugin, Protocol):
-    """Says which changes of the objects that it follows would have it let a pod pass; each is tried before it is told.
+    """Proposes changes to the objects that it follows which would let a pod pass; each is tried before it is shown.
 
-    The least come first. Asked only where somebody looks for what would help the pod.
+    The smallest come first. Asked only when looking for what would help the pod.
     """
 
     __slots__ = ()
@@ -179,10 +180,12 @@ class RemedyPlugin(Plugin, Protocol):
 
 
 class LesserRequestsPlugin(Plugin, Protocol):
-    """Says how much less a pod could request to pass on a node that the plugin rejects, where that is all it takes.
+    """Says how much less a pod would have to request to pass on a node that the plugin rejects, if that is all it
+    takes.
 
-    The most that the whole pod may request of each resource that is too much, counted as in `PodInfo.requests`; nothing
-    where no less would do. Asked only where somebody looks for what would help the pod, and tried before it is told.
+    Returns the most that the whole pod may request of each resource of which it requests too much, counted as in
+    `PodInfo.requests`; nothing if requesting less would not help. Asked only when looking for what would help the pod,
+    and tried before it is shown.
     """
 
     __slots__ = ()
@@ -213,7 +216,7 @@ class VersionedPreFilterPlugin(Plugin, Protocol):
 
 
 class PreFilterExtensions(Plugin, Protocol):
-    """How the state that PreFilter prepared changes when a pod comes to or goes from a node in a what-if."""
+    """Updates the state that PreFilter prepared when a pod is added to or removed from a node in a what-if."""
 
     __slots__ = ()
 
@@ -234,20 +237,20 @@ class OverDomains(NamedTuple):
     """Values by topology domain, `values[ids[row]]` being a row's; every node is in one of the domains."""
 
     token: object
-    """Stands for the topology."""
+    """Identifies the topology."""
     ids: NDArray[np.intp]
-    """By row of the table. It is not written to: where the domain of any row changes, there is a new array."""
+    """By row of the table. Not written to: if the domain of any row changes, there is a new array."""
     values: NDArray[np.signedinteger]
-    """By domain, with one element more for rows that hold no node, whose id is -1."""
+    """By domain, with one extra element for rows that hold no node, whose id is -1."""
 
     @classmethod
     def of(cls, topology: Topology, values: NDArray[np.signedinteger]) -> "OverDomains":
-        """Return the values of a topology's domains as they are now."""
+        """Return values for the domains of a topology as it is now."""
         return cls(topology.token, topology.ids, values)
 
 
 class DomainCodes(NamedTuple):
-    """Verdicts for whole domains, as `FilterColumn` has them for rows."""
+    """Verdicts for whole domains, like those of `FilterColumn` for rows."""
 
     codes: OverDomains
     describe: Callable[[int], Status]
@@ -264,15 +267,15 @@ class FilterColumn(NamedTuple):
 
 
 def same_for_all(status: Status, table: NodeTable, rows: Rows) -> FilterColumn:
-    """Return the column of a plugin that says the same of every node."""
+    """Return the column of a plugin that says the same about every node."""
     return FilterColumn(np.ones(len(table.valid[rows]), dtype=np.int32), lambda _code: status)
 
 
 class ColumnFilterPlugin(Plugin, Protocol):
     """Says for many nodes at once whether a pod can run there.
 
-    Columns are kept from pod to pod where the plugin promises what they depend on (`filter_depends_on`), and says what
-    of the pod they depend on (`SignaturePlugin`).
+    Columns are kept from pod to pod if the plugin promises what they depend on (`filter_depends_on`), and says which
+    part of the pod they depend on (`SignaturePlugin`).
     """
 
     __slots__ = ()
@@ -283,7 +286,7 @@ class ColumnFilterPlugin(Plugin, Protocol):
 class RowFilterPlugin(Plugin, Protocol):
     """Gives the code of one row (the promise `filters_by_row`).
 
-    Kept columns are mostly repaired in one row, for which arrays are slow.
+    Usually a single row of a kept column is repaired, for which arrays are slow.
     """
 
     __slots__ = ()
@@ -299,11 +302,11 @@ class RowLoad(NamedTuple):
 
 
 class LoadWhatIfPlugin(Plugin, Protocol):
-    """A column filter that looks at how much all pods of a row take together (the promise `filters_under_load`).
+    """A column filter that looks only at how much all pods of a row take together (the promise `filters_under_load`).
 
-    It can be asked what it would say were that some other load: `load_limits` are the loads of the rows, int64
-    (rows,), up to which, and not beyond, the pod fits; `filter_loaded_columns` is `filter_columns` under the load
-    given. `resources_read` names the resources that a load must tell of for this pod.
+    It can be asked about any other load: `load_limits` are the loads of the rows, int64 (rows,), up to which, and not
+    beyond, the pod fits; `filter_loaded_columns` is `filter_columns` under the given load. `resources_read` names the
+    resources that a load must cover for this pod.
     """
 
     __slots__ = ()
@@ -320,7 +323,7 @@ class LoadWhatIfPlugin(Plugin, Protocol):
 class PodWhatIfPlugin(Plugin, Protocol):
     """A column filter that looks at single pods, and says which matter (the promise `filters_by_affecting_pods`).
 
-    What it says of a node may change when `other` comes there or leaves only if the pod `is_affected_by` it.
+    Its answer for a node may change when `other` comes there or leaves only if the pod `is_affected_by` it.
     """
 
     __slots__ = ()
@@ -329,7 +332,7 @@ class PodWhatIfPlugin(Plugin, Protocol):
 
 
 class DomainFilterPlugin(Plugin, Protocol):
-    """Answers for whole topology domains where all nodes of one get the same code; None where that is not so.
+    """Answers for whole topology domains if all nodes of a domain get the same code; None otherwise.
 
     The codes are those of `filter_columns`, by domain, in an array that is not written to afterwards.
     """
@@ -342,7 +345,7 @@ class DomainFilterPlugin(Plugin, Protocol):
 class PostFilterResult(NamedTuple):
     """Where the pod may go once the room there is free; "" clears an earlier nomination.
 
-    `victims` are pods there, most important first, that must go before: the core evicts them.
+    `victims` are pods there, most important first, that must go first: the core evicts them.
     """
 
     nominated_node_name: str
@@ -350,7 +353,9 @@ class PostFilterResult(NamedTuple):
 
 
 PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
-"""Where the pod may go, if anywhere; None or Success where that makes it schedulable, else why it does not."""
+"""Where the pod may go, if anywhere; with None or Success if that makes it schedulable, otherwise with the reason why
+not.
+"""
 
 
 class PostFilterPlugin(Plugin, Protocol):
@@ -364,7 +369,7 @@ class PostFilterPlugin(Plugin, Protocol):
 
 
 class FeasibleNodes:
-    """The nodes that are left for scoring: a mask over the rows of a table, not to be written to."""
+    """The nodes left for scoring: a mask over the rows of a table, not to be written to."""
 
     __slots__ = ("_rows", "count", "mask", "table")
 
@@ -376,7 +381,7 @@ class FeasibleNodes:
 
     @property
     def rows(self) -> Rows:
-        """The rows, ascending: a slice where there are no gaps, which gives views instead of copies."""
+        """The rows, ascending: a slice if there are no gaps, which gives views instead of copies."""
         if self._rows is None and self.count and self.mask[: self.count].all():
             self._rows = slice(0, self.count)  # the usual case: no gaps from the first row on
         if self._rows is None:
@@ -406,7 +411,7 @@ class NarrowingPlugin(Plugin, Protocol):
     """Keeps some of the nodes that pass all filters: a preference that no score may outweigh.
 
     It is asked once for a pod that fits anywhere, before the nodes to score are sampled and before extenders, and not
-    about a node that was nominated. None keeps all, and so does a mask that would leave no node.
+    about a nominated node. None keeps all, and so does a mask that would leave no node.
     """
 
     __slots__ = ()
@@ -417,7 +422,7 @@ class NarrowingPlugin(Plugin, Protocol):
 class PreScorePlugin(Plugin, Protocol):
     """Prepares scoring of the feasible nodes, or skips the plugin's own Score.
 
-    A plugin that skips gives no score at all, or to every node the one that it promises as `score_when_skipped`.
+    A plugin that skips gives no score at all, or gives every node the one it promises as `score_when_skipped`.
     """
 
     __slots__ = ()
@@ -434,7 +439,7 @@ class VersionedPreScorePlugin(Plugin, Protocol):
 
 
 class ScorePlugin(Plugin, Protocol):
-    """Ranks a node for a pod, in a scale of the plugin's own."""
+    """Ranks a node for a pod, on the plugin's own scale."""
 
     __slots__ = ()
 
@@ -442,9 +447,9 @@ class ScorePlugin(Plugin, Protocol):
 
 
 class ColumnScorePlugin(Plugin, Protocol):
-    """Ranks many nodes at once, int64 (rows,). A status instead, an error, only where answers are never kept.
+    """Ranks many nodes at once, int64 (rows,). An error status is allowed instead, but only if answers are never kept.
 
-    Columns are kept from pod to pod as those of `ColumnFilterPlugin` are; the promise is `score_depends_on`.
+    Columns are kept from pod to pod like those of `ColumnFilterPlugin`; the promise is `score_depends_on`.
     """
 
     __slots__ = ()
@@ -461,11 +466,11 @@ class RowScorePlugin(Plugin, Protocol):
 
 
 class DomainScorePlugin(Plugin, Protocol):
-    """Ranks whole topology domains where all nodes of one get the same score; None where that is not so.
+    """Ranks whole topology domains if all nodes of a domain get the same score; None otherwise.
 
-    The scores are read at once, so they may be an array that the plugin goes on with. Normalizing is then given the
-    score of each domain that has feasible nodes, once: what it makes of a score may depend on which scores there are,
-    but not on how many nodes have them.
+    The scores are read at once, so they may be an array that the plugin keeps using. Normalizing is then given the
+    score of each domain with feasible nodes once: its result may depend on which scores there are, but not on how many
+    nodes have them.
     """
 
     __slots__ = ()
@@ -482,9 +487,9 @@ class NormalizeScorePlugin(Plugin, Protocol):
 
 
 class SignaturePlugin(Plugin, Protocol):
-    """Says what of the pod its filter and score read: pods with equal fragments get equal answers.
+    """Says which part of the pod its filter and score read: pods with equal fragments get equal answers.
 
-    Answers in columns, and those about single nodes, are kept by it. None means that those for this pod must not be.
+    Answers, by column or by node, are kept under it. None means that those for this pod must not be kept.
     """
 
     __slots__ = ()
@@ -493,9 +498,9 @@ class SignaturePlugin(Plugin, Protocol):
 
 
 class NodeSignaturePlugin(Plugin, Protocol):
-    """Says what of a node and its pods its plain filter and score read: nodes with equal fragments get equal answers.
+    """Says what its plain filter and score read of a node and its pods: nodes with equal fragments get equal answers.
 
-    So one of them is asked about for all. It is made from the node alone, whatever the pod.
+    So one of them answers for all. It must depend on the node alone, not on the pod.
     """
 
     __slots__ = ()
@@ -506,7 +511,7 @@ class NodeSignaturePlugin(Plugin, Protocol):
 class ReservePlugin(Plugin, Protocol):
     """Takes what the pod needs on the chosen node, and gives it back.
 
-    `unreserve` may be called for a pod that this plugin has not reserved anything for: another failed before it.
+    `unreserve` may be called for a pod for which this plugin has reserved nothing, because another failed before it.
     """
 
     __slots__ = ()
@@ -528,11 +533,13 @@ class PreBindPreFlightResult(NamedTuple):
     """PreBind has something to do for the pod."""
 
     allow_parallel: bool = False
-    """Whether PreBind may run at the same time as that of the plugins before and after it that allow it, too."""
+    """Whether PreBind may run in parallel with that of neighbouring plugins that also allow it."""
 
 
 class PreBindPreFlightPlugin(Plugin, Protocol):
-    """Says before binding starts whether PreBind will have anything to do (Skip: no), and whether beside others."""
+    """Says before binding starts whether PreBind will have anything to do (Skip: no), and whether in parallel with
+    others.
+    """
 
     __slots__ = ()
 
@@ -558,7 +565,7 @@ class BindPlugin(Plugin, Protocol):
 
 
 class PostBindPlugin(Plugin, Protocol):
-    """Hears that the pod was bound."""
+    """Is told that the pod was bound."""
 
     __slots__ = ()
 
@@ -566,14 +573,14 @@ class PostBindPlugin(Plugin, Protocol):
 
 
 class PodGroupInfo(NamedTuple):
-    """A group in its scheduling cycle: its key, and the members that are to be placed, in the order they are tried."""
+    """A group in its scheduling cycle: its key, and the members to place, in the order in which they are tried."""
 
     key: GroupKey
     pods: tuple[PodInfo, ...]
 
 
 class Placement(NamedTuple):
-    """Some of the nodes, by row, ascending: a group that is placed there is placed nowhere else."""
+    """Some of the nodes, by row, ascending, on which a group is placed as a whole."""
 
     name: str
     rows: NDArray[np.intp]
@@ -587,18 +594,18 @@ class Assignment(NamedTuple):
 
 
 class PodGroupAssignments(NamedTuple):
-    """What a placement has room for."""
+    """Where the members of a group would go in a placement."""
 
     placement: Placement
     proposed: tuple[Assignment, ...]
 
 
 class GroupQuestion(Protocol):
-    """The cluster in a what-if about a group: running pods can be taken off and put back, and the group be tried."""
+    """The cluster in a what-if about a group: running pods can be removed and put back, and the group can be tried."""
 
     @property
     def nodes(self) -> Mapping[str, str]:
-        """Where `schedule` has found places, by the uid of the member."""
+        """Where `schedule` has placed the members, by uid."""
 
     def take(self, pods: Iterable[PodInfo]) -> None: ...
 
@@ -612,8 +619,8 @@ class GroupQuestion(Protocol):
 class PodGroupPostFilterPlugin(Plugin, Protocol):
     """A PostFilter plugin that can also make a whole group schedulable. It is asked once for the group.
 
-    It returns the pods that have to go, most important first, or why that does not help; Pending where pods that were
-    asked to go before are still on their way.
+    It returns the pods that have to go, most important first, or why that does not help; Pending if earlier victims are
+    still on their way out.
     """
 
     __slots__ = ()
@@ -624,10 +631,10 @@ class PodGroupPostFilterPlugin(Plugin, Protocol):
 
 
 class PlacementGeneratePlugin(Plugin, Protocol):
-    """Says which parts of the nodes a group may be placed on as a whole; the parent placement is where it may look.
+    """Proposes the parts of the nodes on which a group may be placed as a whole, within the parent placement.
 
-    The first plugin is given all nodes, each further one every placement of the one before. A rejection, or no
-    placement at all, makes the group unschedulable.
+    The first plugin is given all nodes, each further one every placement that the one before proposed. A rejection, or
+    no placement at all, makes the group unschedulable.
     """
 
     __slots__ = ()
@@ -636,7 +643,7 @@ class PlacementGeneratePlugin(Plugin, Protocol):
 
 
 class PlacementScorePlugin(Plugin, Protocol):
-    """Ranks the placements that have room for a group, in a scale of the plugin's own."""
+    """Ranks the placements that have room for a group, on the plugin's own scale."""
 
     __slots__ = ()
 

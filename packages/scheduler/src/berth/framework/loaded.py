@@ -1,6 +1,6 @@
-"""A plugin that was made, taken apart once: which forms it has, and which of them its promises let the engine use.
+"""Examines a plugin once it is made: which forms it has, and which of them its promises let the engine use.
 
-This is the only place that looks a plugin's methods up. Everybody else holds a `LoadedPlugin`, or sequences of the
+This is the only place that looks up a plugin's methods. All other code holds a `LoadedPlugin`, or sequences of the
 Protocols of `berth.framework.interface`, and calls plain typed methods.
 """
 
@@ -17,24 +17,24 @@ from berth.framework.promises import NEVER_KEPT, Promises, promises_of, wrong_va
 from berth.framework.registry import fills, points_of
 
 Methods = Mapping[str, Callable[..., Any]]
-"""A form's methods by their names, which are those of their points in snake case."""
+"""A form's method names, which are those of their points in snake case."""
 
 
 class Called(NamedTuple):
     """When a form is called."""
 
     point: Point | None = None
-    """Where; None for what holds of the plugin as a whole."""
+    """At which point; None for what concerns the plugin as a whole."""
     promise: str = ""
     """The field of `Promises` that a class must set for the form to count, if any."""
     beside: tuple[str, ...] = ()
-    """The methods of other forms that it goes with; at least one of them must be there."""
+    """The methods of the forms that it complements, at least one of which must be present."""
     answers_as: str = ""
     """The method with which this form must agree."""
 
 
 class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """One plugin of one profile. Each form that counts is the plugin itself, typed as what it is there; else None."""
+    """One plugin of one profile. Each form that counts is the plugin itself, typed as that form; otherwise None."""
 
     name: str
     plugin: interface.Plugin
@@ -118,11 +118,11 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class PluginForm(NamedTuple):
-    """A form that a plugin may have: the Protocol that says how it is called, and what it is no use without."""
+    """A form that a plugin may have: the Protocol that says how it is called, and what it needs to be of use."""
 
     protocol: type
     methods: tuple[str, ...]
-    """What the Protocol asks for."""
+    """The methods that the Protocol asks for."""
     point: Point | None
     promise: str
     beside: tuple[str, ...]
@@ -130,7 +130,7 @@ class PluginForm(NamedTuple):
 
 
 def _forms() -> Iterator[tuple[str, PluginForm]]:
-    """Read the table off the record: an optional field is a form, and says its Protocol and when it is called."""
+    """Derive the table from `LoadedPlugin`: an optional field is a form, with its Protocol and when it is called."""
     for field, hint in get_type_hints(LoadedPlugin, include_extras=True).items():
         form, called = get_args(hint) if get_origin(hint) is Annotated else (hint, Called())
         if type(None) in get_args(form):
@@ -172,7 +172,7 @@ def asked_each_time(plugin_class: type) -> dict[str, tuple[str, ...]]:
 
 
 class ContractError(TypeError):
-    """A plugin's class contradicts itself; `faults` are what is wrong, each as the rest of a sentence about it."""
+    """A plugin's class contradicts itself; `faults` lists how, each as the rest of a sentence about the class."""
 
     def __init__(self, plugin_class: type, faults: Sequence[str]) -> None:
         super().__init__(f"{plugin_class.__qualname__} {'; it '.join(faults)}")
@@ -180,7 +180,7 @@ class ContractError(TypeError):
 
 
 def loaded(plugin: Any) -> LoadedPlugin:
-    """Return the record of a plugin that was made. Raises `ContractError`."""
+    """Return the record of a plugin. Raises `ContractError`."""
     kind = type(plugin)
     faults = tuple(contradictions(kind))
     if faults:
@@ -190,14 +190,14 @@ def loaded(plugin: Any) -> LoadedPlugin:
 
 
 def replaced(plugin: LoadedPlugin, fields: Iterable[str], stand_in: Callable[[Methods], Any]) -> LoadedPlugin:
-    """Return the record with a stand-in for each of these forms that the plugin has, made of the form's methods."""
+    """Return the record with a stand-in, built from the form's methods, for each of these forms that the plugin has."""
     forms = {field: form for field in fields if (form := getattr(plugin, field)) is not None}
     methods = {field: {name: getattr(form, name) for name in FORMS[field].methods} for field, form in forms.items()}
     return msgspec.structs.replace(plugin, **{field: stand_in(found) for field, found in methods.items()})
 
 
 def contradictions(plugin_class: type) -> Iterator[str]:
-    """Yield where a class says one thing and does another, each as the rest of a sentence about it."""
+    """Yield the contradictions in a class, each as the rest of a sentence about it."""
     try:
         promises = promises_of(plugin_class)
     except TypeError as wrong:
@@ -229,9 +229,9 @@ def contradictions(plugin_class: type) -> Iterator[str]:
 
 
 def _outdated(plugin_class: type, form: PluginForm) -> Iterator[str]:
-    """Yield a fault if a class answers anew in the form that counts as the specification, but not in this one.
+    """Yield a fault if a class overrides the form that is the specification, but not this one.
 
-    What it inherits here would go on answering as its base does. (Where it has no such form, nothing is outdated.)
+    The inherited form would keep answering like the base. (If there is no such form, nothing is outdated.)
     """
     if not fills(plugin_class, form.answers_as):
         return

@@ -1,11 +1,11 @@
 """Finds and imports out-of-tree plugins, and checks them against the contract before anything is scheduled.
 
 `installed_plugins` loads what distributions offer by an entry point in the group `berth.plugins` (the plugin's name =
-its class), `plugins_named` what a command line names as `module:Class` or `FILE.py:Class`. Both return a `Registry`.
-A plugin with faults is not in it; the registry remembers it as `Unusable`, since only a profile that enables it has to
-care. All faults of a plugin are reported together, each with its origin, the class and the method.
+its class), `plugins_named` what a command line names as `module:Class` or `FILE.py:Class`. Both return a `Registry`. It
+does not include plugins with faults, but remembers them as `Unusable`, since they only matter to a profile that enables
+them. All faults of a plugin are reported together, each with its origin, the class and the method.
 
-What a method must look like is read off the Protocols of `berth.framework.interface`.
+The Protocols of `berth.framework.interface` define what a method must look like.
 """
 
 import importlib
@@ -34,11 +34,11 @@ STEPWISE = frozenset({"post_filter", "pre_bind", "bind", "pod_group_post_filter"
 """The methods that may be generators: they yield an effect and are sent its answer."""
 
 _ATTRIBUTES = ("args_type", "promises")
-"""The class attributes beside `name` that Berth reads, and that might be misspelt."""
+"""The class attributes besides `name` that Berth reads, and that might be misspelt."""
 
 
 def installed_plugins(found: Iterable[EntryPoint] | None = None) -> Registry:
-    """Load what installed distributions offer. Never raises: what cannot be used is in the registry's `unusable`."""
+    """Load what installed distributions offer. Never raises: unusable plugins are in the registry's `unusable`."""
     registry = Registry({})
     for entry in entry_points(group=ENTRY_POINT_GROUP) if found is None else found:
         registry = registry.beside(_loaded(entry))
@@ -179,7 +179,7 @@ _IMPORTERS = tuple(str(Path(module.__file__).parent) for module in (importlib,) 
 
 
 def misfits(plugin: Any, registered_as: str | None = None) -> list[str]:
-    """Return all that keeps what was loaded from being a plugin, each as the rest of a sentence about it."""
+    """Return everything that keeps a loaded object from being a plugin, each as the rest of a sentence about it."""
     if not isinstance(plugin, type):
         return [f"is {shown(plugin)}, not a class"]
     faults = [*_wrong_name(plugin, registered_as), *_misspelt(plugin), *_wrong_methods(plugin), *_wrong_init(plugin)]
@@ -193,9 +193,9 @@ def misfits(plugin: Any, registered_as: str | None = None) -> list[str]:
 
 
 def _never_kept(plugin: type) -> Iterable[str]:
-    """Say which promise does nothing, since there is no `signature` to keep answers by.
+    """Say which promises have no effect, since there is no `signature` under which to keep answers.
 
-    Berth's own plugins make such promises for what-ifs, which others need not know of.
+    Berth's own plugins make such promises for what-ifs, which other plugins need not know about.
     """
     if fills(plugin, "signature") or is_in_tree(plugin.__module__):
         return
@@ -234,7 +234,7 @@ def _wrong_name(plugin: type, registered_as: str | None) -> Iterable[str]:
 
 
 def _misspelt(plugin: type) -> Iterable[str]:
-    """Methods that look like one of the contract's and are none; a leading underscore marks one as intended."""
+    """Return methods that look like a misspelt one of the contract; a leading underscore marks one as intended."""
     methods = contract()
     for name in sorted(set(dir(plugin)) - set(dir(object)) - set(methods)):
         if name.startswith("_"):

@@ -1,8 +1,8 @@
-"""What a plugin looks at while it answers: lookups through the views and the handle that it was given.
+"""Records what a plugin looks at while it answers: lookups through the views and the handle that it was given.
 
-Where promises are checked (`berth.engine.promise_check`), a plugin gets its handle in a form that notes what is looked
-up, and nodes as `WatchedView`. While nobody checks, nothing is noted. What a plugin has noted itself, or reads in
-columns, is not seen here.
+If promises are checked (`berth.engine.promise_check`), a plugin gets a handle that records lookups, and nodes as
+`WatchedView`. Nothing is recorded outside a check. What a plugin has stored itself, or reads from columns, is not seen
+here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,11 +20,11 @@ Fact = Dependency | Objects
 COVERING = MappingProxyType(
     {Dependency.PODS_ON_NODE: (Dependency.PODS_ON_NODE, Dependency.PODS_ANYWHERE), Dependency.NODE: tuple(Dependency)}
 )
-"""By which promises a lookup is covered, where that is not by the same alone. Node objects always count."""
+"""Which declared dependencies cover a lookup, besides the same one. Node objects are always covered."""
 
 
 class Lookups:
-    """What one plugin has looked up since `noting` began: facts, each with the words for how it was come by."""
+    """What one plugin has looked up since `noting` began: facts, each with a description of the lookup."""
 
     __slots__ = ("_found", "_is_noting")
 
@@ -33,13 +33,13 @@ class Lookups:
         self._is_noting = False
 
     def note(self, fact: Fact, words: str) -> None:
-        """Take note of a lookup."""
+        """Record a lookup."""
         if self._is_noting:
             self._found.setdefault(fact, words)
 
     @contextmanager
     def noting(self) -> Iterator[dict[Fact, str]]:
-        """Note what is looked up from here on; what is yielded fills up."""
+        """Record lookups from here on in the yielded map."""
         self._found, self._is_noting = {}, True
         try:
             yield self._found
@@ -48,14 +48,14 @@ class Lookups:
 
 
 def covered(fact: Fact, promised: Dependencies) -> bool:
-    """Say whether what was promised says that an answer may depend on something that was looked up."""
+    """Say whether the declared dependencies cover something that was looked up."""
     if isinstance(fact, Objects):
         return any(isinstance(each, Objects) and set(fact.kinds) <= set(each.kinds) for each in promised)
     return any(each in promised for each in COVERING.get(fact, (fact,))) or fact is Dependency.NODE
 
 
 class WatchedView(NodeView, frozen=True, eq=False, kw_only=True):
-    """A node that notes that its pods are looked at, by themselves or in what they request together."""
+    """A node that records whether its pods are looked at, singly or by what they request together."""
 
     lookups: Lookups
 
@@ -66,12 +66,12 @@ class WatchedView(NodeView, frozen=True, eq=False, kw_only=True):
 
     @classmethod
     def of(cls, view: NodeView, lookups: Lookups) -> "WatchedView":
-        """Return a view that notes what is read of it."""
+        """Return a view that records what is read."""
         return cls(**msgspec.structs.asdict(view), lookups=lookups)
 
 
 class _Watched:
-    """Something that a handle gives out; whatever is read of it or called is noted first."""
+    """A part of a handle; whatever is read or called is recorded first."""
 
     __slots__ = ("_note", "_of")
 
@@ -101,7 +101,7 @@ class _Watched:
 
 
 class WatchedHandle:
-    """A handle whose owner's lookups are noted."""
+    """A handle that records its owner's lookups."""
 
     __slots__ = ("_lookups", "_of", "_seen")
 
@@ -137,7 +137,7 @@ class WatchedHandle:
         return _Watched(value, noted)
 
     def _followed(self, of: Any, resource: Any, node_of: Any = None) -> _Watched:
-        # What tells of one node is told of in the same way as the pods there.
+        # Objects about one node are treated like the pods there.
         fact = _kind(resource.name) if node_of is None else Dependency.PODS_ON_NODE
         return _Watched(of, lambda _what, _asked: self._lookups.note(fact, resource.name))
 
@@ -157,5 +157,6 @@ _WATCHED: dict[str, tuple[Fact | None, dict[str, Fact]]] = {
     "pod_groups": (_ANYWHERE, {}),
     **dict.fromkeys(("nominator", "evictions", "waiting", "rng"), (Dependency.UNKNOWN, {})),
 }
-"""What is looked up by what a handle gives out: whatever is read of it, and what by single names. Columns are not told
-apart by what is read of them, so the table is no fact of its own."""
+"""What is looked up through the parts of a handle: whatever is read, and by single names. Columns are not distinguished
+by what is read, so the table is no fact of its own.
+"""

@@ -1,4 +1,4 @@
-"""What plugins tell observers: things that only the plugin sees, and that kube-scheduler has metrics for.
+"""What plugins report to observers: things that only they see, and for which kube-scheduler has metrics.
 
 A plugin calls `Handle.observe` with one of these. Nothing comes back, and no decision depends on it.
 """
@@ -19,7 +19,7 @@ class DevicesAwaited(msgspec.Struct, frozen=True):
     drivers: tuple[str, ...]
     """The drivers whose devices have binding conditions, each once."""
     status: DevicesStatus
-    """`failure` where a device failed, `error` where something else ended the wait before its time."""
+    """`failure` if a device failed, `error` if something else ended the wait early."""
     seconds: float
     """How long it waited, by the core's time."""
 

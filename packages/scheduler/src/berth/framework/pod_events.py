@@ -1,8 +1,8 @@
-"""Tells the plugins that want to know it which pods come, change and go.
+"""Tells interested plugins which pods come, change and go.
 
-`Intake` calls it with each pod that it takes in, between the cache and the queue: what a plugin concludes is there when
-PreEnqueue and hints ask it. What a plugin raises is reported, and changes nothing: neither for the other plugins nor
-for the pod.
+`Intake` calls it with each pod that it takes in, between the cache and the queue: a plugin has drawn its conclusions by
+the time PreEnqueue and hints ask it. What a plugin raises is reported, and affects neither the other plugins nor the
+pod.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,34 +14,36 @@ from berth.state.pod_info import PodInfo
 
 
 class PodEventHandlers:
-    """The plugins of all profiles that are told of pods, each in the order of its profile."""
+    """The plugins of all profiles that are told about pods, in the order of each profile."""
 
     __slots__ = ("_changed", "_plugins", "_report")
 
     def __init__(self, plugins: Iterable[LoadedPlugin], report: Report, changed: Callable[[str], None]) -> None:
-        """`report` hears of bugs that `guarded` has not caught; `changed` that a plugin's own state has changed."""
+        """`report` is called with bugs that `guarded` has not caught; `changed` when a plugin's own state has
+        changed.
+        """
         self._plugins = tuple(plugin for plugin in plugins if plugin.pod_events is not None)
         self._report = report
         self._changed = changed
 
     def __bool__(self) -> bool:
-        """Say whether there is anybody to be told."""
+        """Whether there is any plugin to tell."""
         return bool(self._plugins)
 
     def added(self, pod: PodInfo) -> None:
-        """Tell of a pod that has come."""
+        """Report a new pod."""
         for plugin in self._plugins:
             if plugin.pod_events is not None:
                 self._tell(plugin.name, "pod_added", plugin.pod_events.pod_added, pod)
 
     def updated(self, old: PodInfo, new: PodInfo) -> None:
-        """Tell of a pod that may have changed."""
+        """Report a pod that may have changed."""
         for plugin in self._plugins:
             if plugin.pod_updates is not None:
                 self._tell(plugin.name, "pod_updated", plugin.pod_updates.pod_updated, old, new)
 
     def removed(self, pod: PodInfo) -> None:
-        """Tell of a pod that is gone, or has finished."""
+        """Report a pod that is gone or has finished."""
         for plugin in self._plugins:
             if plugin.pod_events is not None:
                 self._tell(plugin.name, "pod_removed", plugin.pod_events.pod_removed, pod)
@@ -51,4 +53,4 @@ class PodEventHandlers:
             tell(*pods)
         except BaseException as raised:
             self._report(name, method, contained(raised))
-        self._changed(name)  # answers that were kept under what the plugin knew before are not asked for again
+        self._changed(name)  # so that answers from before the change are not used again

@@ -1,8 +1,8 @@
-"""Preemption by rules of a plugin's own: what it says about victims, and what it is given in return.
+"""Preemption by a plugin's own rules: what it says about victims, and what it gets in return.
 
-A plugin that preempts otherwise than DefaultPreemption says who may preempt and whom; the search over nodes, disruption
-budgets, reprieves, extenders and the choice among candidates stay those of DefaultPreemption. It asks for them with
-`Handle.preemption` when it is made, and hands on its `post_filter` to what it gets.
+A plugin that preempts differently from DefaultPreemption says which pods may preempt which; the search over nodes,
+disruption budgets, reprieves, extenders and the choice among candidates stay those of DefaultPreemption. It asks for
+them with `Handle.preemption` when it is made, and delegates its `post_filter` to the result.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -21,25 +21,25 @@ VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated no
 
 
 class VictimSets(NamedTuple):
-    """Sets of pods that the pod may preempt on a node, each by itself: the first without which the pod fits counts.
+    """Alternative sets of pods that the pod may preempt on a node: the first whose removal makes the pod fit counts.
 
-    Where which pods may go depends on which others do, no single set holds all that may. The sets are looked at one by
-    one, so that an iterator need not make those that are not needed; each costs a what-if.
+    If whether a pod may go depends on which others go, there is no single set of all that may. The sets are tried one
+    by one, so an iterator need not make those that are not needed; each costs a what-if.
     """
 
     sets: Iterable[Iterable[PodInfo]]
 
 
 class VictimRules(Protocol):
-    """Who may preempt whom."""
+    """Which pods may preempt which."""
 
     __slots__ = ()
 
     def ineligibility(self, pod: PodInfo, nominated: NodeView | None) -> str | None:
-        """Say why a pod may not preempt others at all; None where it may.
+        """Say why a pod may not preempt others at all; None if it may.
 
-        `nominated` is the node that was promised to it, unless filters have said since that nothing helps there. Unless
-        the rules say otherwise, a pod waits for all pods of lower priority that leave that node.
+        `nominated` is the node to which it is nominated, unless filters have since said that nothing helps there.
+        Unless the rules say otherwise, a pod waits for all pods of lower priority that are leaving that node.
         """
         if pod.spec.preemption_policy == "Never":
             return NEVER_PREEMPTS
@@ -53,35 +53,35 @@ class VictimRules(Protocol):
         """Return the pods of a node that the pod may preempt, or why the node cannot be freed."""
 
     def refusal(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Say, beside what the filters say, why the pod does not fit on a node without the pods that are taken off it.
+        """Say, in addition to the filters, why the pod does not fit on a node even without the pods taken off it.
 
-        `state` has followed (`add_pod`, `remove_pod`) which pods these are. Asked whenever the filters let the pod in,
-        and when a pod that they do not spare is off the node again: then only an error counts, and ends the what-if.
-        Unless the rules say otherwise, filters alone say whether the pod fits.
+        `state` has followed (`add_pod`, `remove_pod`) which pods these are. Asked whenever the filters pass the pod,
+        and when a pod that cannot be reprieved is off the node again: then only an error counts, and ends the what-if.
+        Unless the rules say otherwise, filters alone decide whether the pod fits.
         """
         return None
 
 
 VictimCost = Callable[[CycleState, PodInfo, NodeView, Sequence[PodInfo]], float]
-"""What it costs to evict pods of a node, the most important first, and to have the pod there instead.
+"""The cost of evicting pods from a node, given most important first, and having the pod there instead.
 
-The node where it costs least is freed. Broken disruption budgets count before that, and among equals
-DefaultPreemption's criteria decide.
+The node with the least cost is freed. Broken disruption budgets count first, and DefaultPreemption's criteria break
+ties.
 """
 
 
 VictimBasis = Callable[[CycleState, PodInfo], Hashable]
-"""What `potential_victims` goes by beside the node and the pods there. As long as it is equal and nothing changes on a
-node, the answer for the node is the same, whichever pod asks, but for names in the words of a status. None where that
-cannot be said.
+"""What `potential_victims` depends on besides the node and its pods. While it is equal and nothing changes on a node,
+the answer for the node is the same whichever pod asks, except for names in the text of a status. None if that cannot be
+said.
 
-The basis of refusals is the same for what `refusal` and the cost go by, of the pod as well, beside what the filters say
-of it. As long as both bases are equal, what was found on a node is kept until something changes there.
+The basis of refusals says the same for what `refusal` and the cost depend on, the pod included, besides what the
+filters say about it. While both bases are equal, the result for a node is kept until something changes there.
 """
 
 
 class Preemption(Protocol):
-    """Preemption by rules."""
+    """Preemption by a plugin's rules."""
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis

@@ -1,10 +1,10 @@
 """What a plugin promises about its answers, as one value that its class declares.
 
-A promise lets the engine do less: keep a column from pod to pod, not ask about a pod at all, repair one row without
-arrays. Each is safe to leave out and wrong to break, so a class makes its own: `promises` is never inherited. A
-subclass that declares none promises nothing, and the methods that go with a promise (`filter_row`,
-`pre_filter_version`, …) are not called for it. One that keeps every promise of its base says so with
-`promises: ClassVar[Promises] = Base.promises`, or changes some of them with `msgspec.structs.replace`.
+A promise lets the engine do less: keep a column from pod to pod, skip a question, repair one row without arrays.
+Leaving a promise out is always safe, breaking one is always wrong, so each class makes its own: `promises` is never
+inherited. A subclass that declares none promises nothing, and the methods that go with a promise (`filter_row`,
+`pre_filter_version`, …) are not called for it. One that keeps every promise of its base says so with `promises:
+ClassVar[Promises] = Base.promises`, or changes some of them with `msgspec.structs.replace`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 
 
 class Dependency(Enum):
-    """What a plugin's answer for a row is made from, beside the pod's signature."""
+    """What a plugin's answer for a row depends on, besides the pod's signature."""
 
     NODE = "node"
     PODS_ON_NODE = "pods_on_node"
@@ -38,31 +38,35 @@ class Objects(NamedTuple):
 Dependencies = frozenset[Dependency | Objects]
 
 NEVER_KEPT: Dependencies = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
-"""What depends on one of these is worked out anew for each pod."""
+"""Answers that depend on one of these are computed anew for each pod."""
 
 UNKNOWN: Dependencies = frozenset({Dependency.UNKNOWN})
 """The dependencies of a plugin that declares none: its answers are never kept."""
 
 Purity = bool | Callable[[PodInfo], bool]
-"""Whether an answer is pure: for every pod, for none, or for those for which the function returns True."""
+"""Whether an answer is pure: for every pod, for none, or for pods for which the function returns True."""
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """What a plugin promises about its answers; the default of each field promises nothing."""
 
     filter_depends_on: Dependencies = UNKNOWN
-    """What `filter` and `filter_columns` make of a node is made from, beside what `signature` returns for the pod."""
+    """What the answers of `filter` and `filter_columns` for a node depend on, besides what `signature` returns for the
+    pod.
+    """
 
     score_depends_on: Dependencies = UNKNOWN
-    """What `score` and `score_columns` make of a node is made from, beside what `signature` returns for the pod. It may
-    be asked about nodes that the pod does not fit on; what it raises there is no error."""
+    """What the answers of `score` and `score_columns` for a node depend on, besides what `signature` returns for the
+    pod. It may be asked about nodes on which the pod does not fit; whatever it raises there is not an error.
+    """
 
     filters_by_row: bool = False
-    """`filter_row` gives a row the code that `filter_columns` gives it. A code's meaning must not have changed since
-    the column was computed."""
+    """`filter_row` gives a row the same code as `filter_columns`. A code's meaning must not have changed since the
+    column was computed.
+    """
 
     scores_by_row: bool = False
-    """`score_row` gives a row the score that `score_columns` gives it."""
+    """`score_row` gives a row the same score as `score_columns`."""
 
     filters_by_domain: bool = False
     """`filter_domains` gives a domain the code that `filter_columns` gives each of its rows."""
@@ -72,12 +76,14 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     which scores there are, not on how many nodes have them."""
 
     filters_under_load: bool = False
-    """What the filter says of a row depends on the pods there only by how much all of them take together, and it can be
-    asked under any such load (`resources_read`, `load_limits`, `filter_loaded_columns`)."""
+    """The filter's answer for a row depends on the pods there only by how much all of them take together, and it can be
+    asked under any such load (`resources_read`, `load_limits`, `filter_loaded_columns`).
+    """
 
     filters_by_affecting_pods: bool = False
-    """What the filter says of a row changes with a pod that comes or goes only where `is_affected_by` names that pod;
-    with `filters_under_load`, only there or with the load of the row."""
+    """The filter's answer for a row changes with a pod that comes or goes only if `is_affected_by` is true of that pod;
+    with `filters_under_load`, only then or with the load of the row.
+    """
 
     ignores: frozenset[str] = frozenset()
     """What PreFilter and PreScore never look at in a pod: `REQUESTS` (its containers' resources, those of the pod,
@@ -89,15 +95,15 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     CycleState alone: it is asked once for each shape. A function says for which pods this holds."""
 
     pre_score_is_pure: Purity = False
-    """The same of PreScore, whose answer is also the same whichever nodes are left."""
+    """The same for PreScore, whose answer is also the same whichever nodes are left."""
 
     pre_filter_has_version: bool = False
-    """Having skipped a pod, PreFilter skips all of its shape as long as `pre_filter_version(pod)` stays the same, None
-    being a value that promises nothing. It is made from `objects.version(…)` of kinds and `cache.index.terms_version`.
+    """Having skipped a pod, PreFilter skips all of its shape while `pre_filter_version(pod)` stays the same; None
+    promises nothing. It is made from `objects.version(…)` of kinds and `cache.index.terms_version`.
     """
 
     pre_score_has_version: bool = False
-    """The same of PreScore and `pre_score_version(pod)`."""
+    """The same for PreScore and `pre_score_version(pod)`."""
 
     score_when_skipped: int | None = None
     """What every node gets, 0 to 100, when PreScore skips the plugin; None for no score at all."""
@@ -106,23 +112,26 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """Reserve, Unreserve, PreBind and its pre-flight have nothing to do with a pod that PreFilter skipped."""
 
     binds_plainly: bool = False
-    """Bind asks for the pod's Binding, says what came of it, and does nothing else."""
+    """Bind requests the pod's Binding, returns the result, and does nothing else."""
 
     hints_by_shape: bool = False
-    """Whether an event helps a pod depends, beside the event and the cluster's objects, on the pod's shape alone: its
-    queueing hints are asked about one pod of a shape. About the pod that an event itself concerns they are always
-    asked, so `new.uid == pod.uid` is no exception."""
+    """Whether an event helps a pod depends only on the event, the cluster's objects and the pod's shape: queueing hints
+    are asked about one pod of a shape. They are always asked about the pod that the event itself concerns, so testing
+    `new.uid == pod.uid` is allowed.
+    """
 
     permits_groups: bool = False
-    """Permit's Wait means that too few members of the pod's group have a place: in the cycle of a group no member goes
-    on before it approves one."""
+    """Permit's Wait means that too few members of the pod's group have a place: in the cycle of a group, no member goes
+    on until it approves one.
+    """
 
     gates_preemptors: bool = False
-    """PreEnqueue rejects a pod only while room is being made for it: a pod gated so keeps its nomination."""
+    """PreEnqueue rejects a pod only while room is being made for it: a pod gated in this way keeps its nomination."""
 
     points: frozenset[ExtensionPoint] | None = None
-    """The extension points that the plugin takes part in, where they are fewer than its methods suggest: a plugin of
-    an older generation inherits methods that its release did not have."""
+    """The extension points that the plugin takes part in, if fewer than its methods suggest: a plugin of an older
+    generation inherits methods that its release did not have.
+    """
 
 
 NO_PROMISES = Promises()
@@ -131,7 +140,7 @@ NO_PROMISES = Promises()
 def wrong_values(promises: Promises) -> Iterator[str]:
     """Yield what is wrong with the values of promises, each as the rest of a sentence about the class.
 
-    A struct takes what it is given. A name that is misspelt would promise less, or more, than its author means.
+    The struct itself does not check. A misspelt name would promise less, or more, than its author intends.
     """
     values = msgspec.structs.asdict(promises)
     for field in ("filter_depends_on", "score_depends_on"):

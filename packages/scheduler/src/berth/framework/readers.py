@@ -1,6 +1,6 @@
 """What plugins may read of the scheduler's state: the state's own objects, typed without what writes to them.
 
-`Handle` gives these out, so that a type checker stops a plugin that would change what is not its own.
+`Handle` exposes these, so that a type checker stops a plugin from changing what is not its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,9 @@ from berth.state.topology import RowCounts
 
 
 class PodIndexReader(Protocol):
-    """Which rows run pods that something selects, and what terms those pods carry (`berth.state.pod_index`)."""
+    """Which rows run pods that a selector selects, and which affinity terms running pods carry
+    (`berth.state.pod_index`).
+    """
 
     @property
     def version(self) -> int:
@@ -32,7 +34,7 @@ class PodIndexReader(Protocol):
         """The labels of all namespaces that are known."""
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; none where it is not known."""
+        """Return the labels of a namespace; none if it is unknown."""
 
     def group(self, group: SelectorGroup | TermGroup) -> RowCounts:
         """Return, by row and by domain, how many pods of the group run there; not to be changed."""
@@ -69,13 +71,13 @@ class ObjectReader(Protocol):
 
     @property
     def assumed(self) -> Assumptions:
-        """Objects as plugins that reserve them assume them to be."""
+        """Objects as assumed by the plugins that reserve them."""
 
     def get(self, kind: str, name: str, namespace: str = "") -> Any | None:
         """Return an object, or None."""
 
     def latest(self, kind: str, name: str, namespace: str = "") -> Any | None:
-        """Return an object as it is assumed to be, else as it is stored, or None."""
+        """Return an object as it is assumed to be, otherwise as it is stored, or None."""
 
     def list(self, kind: str, namespace: str | None = None) -> Iterator[Any]:
         """Return the objects of a kind, of one namespace or of all."""
@@ -102,7 +104,7 @@ class NodeChanges(Protocol):
 
 
 class NominationReader(Protocol):
-    """Which pods are promised which nodes (`berth.state.nominator`)."""
+    """Which pods are nominated to which nodes (`berth.state.nominator`)."""
 
     @property
     def changes(self) -> NodeChanges:
@@ -124,33 +126,33 @@ class PodGroupReader(Protocol):
     """The members of each pod group (`berth.state.pod_groups`)."""
 
     def members(self, key: GroupKey) -> Mapping[str, PodInfo]:
-        """Return the members of a group by uid, in the order they came; not to be kept."""
+        """Return the members of a group by uid, in the order in which they came; not to be stored."""
 
     def count(self, key: GroupKey) -> int:
-        """Return how many members there are that run or may yet run."""
+        """Return how many members are running or may yet run."""
 
     def placed(self, key: GroupKey) -> Sequence[PodInfo]:
-        """Return the members that have a node, by the API server's word or by this scheduler's decision."""
+        """Return the members that have a node, according to the API server or by this scheduler's decision."""
 
     def placed_count(self, key: GroupKey) -> int:
         """Return how many members have a node."""
 
 
 class EvictionReader(Protocol):
-    """Victims that are not seen to go yet, by preemptor (`berth.framework.evictions`)."""
+    """Victims not yet seen to be going, by preemptor (`berth.framework.evictions`)."""
 
     def note_search(self) -> None:
-        """Note that victims are looked for, found or not: to be called by the plugins that look."""
+        """Note that victims are being searched for, found or not; to be called by plugins that search."""
 
     def is_under_way(self, preemptor_uid: str) -> bool:
-        """Say whether some victim is counted as running that was asked to go, and did not refuse."""
+        """Say whether some victim is still counted as running whose eviction was requested and not refused."""
 
     def is_asked_to_go(self, victim_uid: str) -> bool:
-        """Say whether somebody has a pod evicted, and it has not refused; once the watch shows it going, either."""
+        """Say whether a pod's eviction was requested and not refused, or the watch already shows it going."""
 
 
 class WaitingPodsView(Protocol):
-    """The pods that Permit holds back, as far as plugins may settle them (`berth.framework.waiting_pods`)."""
+    """The pods that Permit holds, with what plugins may do about them (`berth.framework.waiting_pods`)."""
 
     def __len__(self) -> int: ...
 

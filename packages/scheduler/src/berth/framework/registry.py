@@ -1,4 +1,4 @@
-"""Which plugins there are: the class behind each name, and what that class says about itself.
+"""The known plugins: the class behind each name, and what that class says about itself.
 
 A `Registry` is a value: the in-tree one comes from `berth.plugins.registry`, one of out-of-tree plugins from
 `berth.framework.loader`, and `merge` puts them together. The configuration asks it for extension points and args
@@ -53,7 +53,7 @@ class Registration(NamedTuple):
 
 
 class Unusable(NamedTuple):
-    """A plugin that was found and cannot be used: where it comes from, and each fault as the rest of a sentence."""
+    """A plugin that was found but cannot be used: where it comes from, and each fault as the rest of a sentence."""
 
     origin: str
     faults: tuple[str, ...]
@@ -95,7 +95,7 @@ class Registry:
         return tuple(self._registrations)
 
     def factory(self, name: str) -> PluginClass:
-        """Return what makes a plugin; asking for one that is not registered is a bug and a KeyError."""
+        """Return the class of a plugin; asking for an unregistered one is a bug and raises KeyError."""
         return self._registrations[name].plugin_class
 
     def origin(self, name: str) -> str:
@@ -107,7 +107,7 @@ class Registry:
         return self._registrations[name]
 
     def merge(self, other: "Registry") -> "Registry":
-        """Return a registry of both; raises `RegistryError` where both have a name."""
+        """Return a registry of both; raises `RegistryError` if a name is in both."""
         faults = [
             f"plugin {name!r} is registered twice: by {self.origin(name)} and by {other.origin(name)}; "
             "uninstall one of them or rename its plugin"
@@ -120,7 +120,7 @@ class Registry:
         return Registry.of(registrations, {**self.unusable, **other.unusable})
 
     def beside(self, other: "Registry") -> "Registry":
-        """Return a registry of both, in which a name that both have, usable or not, cannot be used."""
+        """Return a registry of both, in which a name that is in both, usable or not, is unusable."""
         twice = {name for name in (*self.names, *self.unusable) if name in other or name in other.unusable}
         registrations = {
             name: each.registration(name) for each in (self, other) for name in each.names if name not in twice
@@ -134,7 +134,7 @@ class Registry:
         return Registry.of(registrations, {**self.unusable, **other.unusable, **shared})
 
     def out_of_tree(self) -> "Registry":
-        """Return the plugins that others have brought."""
+        """Return the plugins that are not Berth's own."""
         theirs = {name: self.registration(name) for name in self.names if self.origin(name) != IN_TREE}
         return Registry.of(theirs, self.unusable)
 
@@ -149,7 +149,7 @@ class Registry:
 
 
 def points_of(plugin_class: PluginClass) -> frozenset[ExtensionPoint]:
-    """Return the extension points that a plugin has methods for, or the fewer that it promises to keep to."""
+    """Return the extension points that a plugin has methods for, or the fewer that it limits itself to."""
     if isinstance(plugin_class, type) and (declared := promises_of(plugin_class).points) is not None:
         return declared
     return frozenset(point for point, names in METHODS.items() if any(fills(plugin_class, name) for name in names))
@@ -158,12 +158,12 @@ def points_of(plugin_class: PluginClass) -> frozenset[ExtensionPoint]:
 def fills(plugin_class: PluginClass, method: str) -> bool:
     """Say whether a class has a method, of its own or of a base.
 
-    What it inherits from a Protocol does not count: there a method is only declared, and would answer None.
+    Methods inherited from a Protocol do not count: they are only declared, and would return None.
     """
     home = next((kind for kind in plugin_class.__mro__ if method in vars(kind)), None)
     return home is not None and not is_protocol(home)
 
 
 def is_protocol(kind: type) -> bool:
-    """Say whether a class is a Protocol itself; one that fills Protocols is not."""
+    """Say whether a class itself is a Protocol, rather than an implementation of one."""
     return bool(vars(kind).get("_is_protocol", False))

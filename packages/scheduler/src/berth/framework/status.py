@@ -7,7 +7,7 @@ import msgspec
 
 
 class Code(IntEnum):
-    """Kinds of statuses; `label` is the name used in messages, metrics and records."""
+    """The kinds of status; `label` is the name used in messages, metrics and records."""
 
     SUCCESS = 0
     ERROR = 1
@@ -47,13 +47,15 @@ class Status(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     plugin: str = ""
     lacking: tuple[str, ...] = ()
-    """The resources of which the node has too little left, where that is among the reasons; `pods` is room for one."""
+    """The resources of which the node has too little left, if that is among the reasons; `pods` is room for another
+    pod.
+    """
     in_general: tuple[str, ...] = ()
-    """The same reasons without the node's name, where they say it: what is told where many nodes are rejected so."""
+    """The same reasons without the node's name, if they contain it: shown when many nodes are rejected like this."""
 
     @property
     def without_names(self) -> "Status":
-        """The same status with reasons that hold for other nodes, too, if there are any."""
+        """The same status with its reasons in general terms, if it has any such."""
         return msgspec.structs.replace(self, reasons=self.in_general, in_general=()) if self.in_general else self
 
     @property
@@ -85,10 +87,10 @@ def error(*reasons: str) -> Status:
 
 
 def merged(statuses: Sequence[Status]) -> Status:
-    """Return what several plugins say of one node as one: an error alone, else all reasons under the gravest code.
+    """Merge what several plugins say about one node: an error alone, otherwise all reasons under the gravest code.
 
-    Source: pkg/scheduler/framework, PluginToStatus.Merge, v1.20. `statuses` holds one at least, the first one's plugin
-    is named.
+    Source: pkg/scheduler/framework, PluginToStatus.Merge, v1.20. `statuses` holds at least one; the result names the
+    first one's plugin.
     """
     broken = next((status for status in statuses if not status.code.is_rejection), None)
     if broken is not None:

@@ -1,6 +1,6 @@
-"""What plugins tell people beside their decisions: figures of what they have noted, and what would cure a rejection.
+"""What plugins tell people besides their decisions: figures about their own state, and remedies for a rejection.
 
-Values only. The Protocols that go with them are in `berth.framework.interface`; `berth.decisions.by_plugins` asks.
+Values only. The matching Protocols are in `berth.framework.interface`; `berth.decisions.by_plugins` asks.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from berth.api.custom import CustomResource
 
 
 class Figure(NamedTuple):
-    """A number that a plugin has noted, for metrics and records.
+    """A number about a plugin's own state, for metrics and records.
 
-    All figures of a name have the same labels, in the same order. Name and labels are in snake_case.
+    All figures with the same name have the same labels, in the same order. Name and labels are in snake_case.
     """
 
     name: str
@@ -21,7 +21,7 @@ class Figure(NamedTuple):
 
 
 class Remedy(NamedTuple):
-    """A change of an object that a plugin follows, after which it would let a pod pass, as far as it can say."""
+    """A change of an object that a plugin follows, after which, as far as it can tell, it would let a pod pass."""
 
     resource: CustomResource
     namespace: str
@@ -29,4 +29,4 @@ class Remedy(NamedTuple):
     patch: Mapping[str, Any]
     """A merge patch of the object."""
     what: str
-    """In words, a phrase that goes on with `of the KIND NAME`: `raise max.cpu from 4 to 5`."""
+    """In words, a phrase that continues with `of the KIND NAME`: `raise max.cpu from 4 to 5`."""

@@ -1,7 +1,7 @@
-"""Pods that Permit holds back: chosen, reserved, not yet bound.
+"""Pods that Permit holds: with a node, reserved, not yet bound.
 
-Each waits for every plugin that said Wait, and for each of them no longer than that plugin asked for. Other plugins
-may list, allow and reject waiting pods (`Handle.waiting`); the core asks `settled(now)` what has become of them.
+Each waits for every plugin that said Wait, and for each of them no longer than that plugin asked for. Other plugins may
+list, allow and reject waiting pods (`Handle.waiting`); the core asks `settled(now)` which waits are over.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,25 +17,25 @@ NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 class PermitWording(NamedTuple):
-    """How a rejection by Reserve or Permit is told.
+    """The wording of a rejection by Reserve or Permit.
 
-    In the templates `{pod}`, `{plugin}` and `{message}` are the pod's name and what was said. Without templates a
-    rejection is told as that of the one node that had been chosen (v1.36, schedule_one.go).
+    In the templates, `{pod}`, `{plugin}` and `{message}` stand for the pod's name, the plugin and its message. Without
+    templates a rejection is worded as one by the only node, the chosen one (v1.36, schedule_one.go).
     """
 
     rejected: str = ""
     while_waiting: str = ""
 
     def of_reserve(self, status: Status) -> Status:
-        """Return what is told of a pod that Reserve turned away; the templates are not for it."""
+        """Return the status of a pod that Reserve rejected; the templates do not apply."""
         return status if self.rejected else of_one_node(status)
 
     def of_rejection(self, status: Status, pod: PodInfo) -> Status:
-        """Return the status of a pod that Permit turned away at once."""
+        """Return the status of a pod that Permit rejected at once."""
         return _told(self.rejected, status, pod)
 
     def of_wait(self, status: Status, pod: PodInfo) -> Status:
-        """Return the status of a pod that was turned away while it waited."""
+        """Return the status of a pod that was rejected while it waited."""
         return _told(self.while_waiting, status, pod)
 
 
@@ -49,7 +49,7 @@ def _told(template: str, status: Status, pod: PodInfo) -> Status:
 
 
 def of_one_node(status: Status) -> Status:
-    """Return a rejection as that of the only node there was to choose from; an error stays as it is."""
+    """Word a rejection as one by the only node there was to choose from; an error stays as it is."""
     if not status.code.is_rejection:
         return status
     reasons = ", ".join(histogram((reason, 1) for reason in status.reasons))
@@ -71,7 +71,7 @@ class WaitingPod:
         self.node_name = node_name
         self.deadlines = deadlines
         self.words = words
-        """What the plugins said when they held the pod."""
+        """The messages with which the plugins held the pod."""
         self.waiting_since = now
         self.verdict: Status | None = None
 
@@ -86,22 +86,22 @@ class WaitingPod:
         return self.verdict is not None or not self.deadlines
 
     def allow(self, plugin: str) -> None:
-        """Say for one plugin that the pod may go; it goes when all have."""
+        """Allow the pod on behalf of one plugin; it goes on once all have allowed it."""
         self.deadlines.pop(plugin, None)
 
     def reject(self, plugin: str, reason: str) -> None:
-        """Turn the pod away; the first rejection counts."""
+        """Reject the pod; the first rejection counts."""
         if not self.is_settled:
             self.verdict = Status(Code.UNSCHEDULABLE, (reason,), plugin)
 
     def preempt(self, plugin: str, reason: str) -> bool:
-        """Turn the pod away so that it backs off, unless it was let through; say whether it was not."""
+        """Reject the pod so that it backs off, unless it was already let through; say whether it was rejected."""
         if not self.is_settled:
             self.verdict = Status(Code.ERROR, (f"waiting on permit for pod: {reason}",), plugin)
         return self.verdict is not None
 
     def time_out(self, now: float) -> None:
-        """Turn the pod away if any plugin's time is up."""
+        """Reject the pod if any plugin's timeout has passed."""
         late = min(self.deadlines, key=self.deadlines.__getitem__, default=None)
         if late is not None and now >= self.deadlines[late]:
             waited = format_duration_s(self.deadlines[late] - self.waiting_since)
@@ -123,11 +123,11 @@ class WaitingPods:
         return iter(tuple(self._pods.values()))
 
     def add(self, waiting: WaitingPod) -> None:
-        """Start to hold a pod."""
+        """Start holding a pod."""
         self._pods[waiting.pod.uid] = waiting
 
     def remove(self, uid: str) -> None:
-        """Hold a pod no longer, whatever it waited for."""
+        """Stop holding a pod, whatever it was waiting for."""
         self._pods.pop(uid, None)
 
     def get(self, uid: str) -> WaitingPod | None:
@@ -151,7 +151,7 @@ class WaitingPods:
         return done
 
     def next_deadline(self) -> float | None:
-        """Return when the first wait runs out, or None; at once if one is settled already."""
+        """Return when the first wait times out, or None; now, if one is already settled."""
         if any(waiting.is_settled for waiting in self._pods.values()):
             return float("-inf")
         return min((deadline for w in self._pods.values() for deadline in w.deadlines.values()), default=None)

@@ -1,16 +1,16 @@
-"""The budget of work of one scheduling attempt: what is expensive spends it, and when it is used up the attempt ends.
+"""The budget of work of one scheduling attempt: expensive work spends it, and when it is used up the attempt ends.
 
-One object, hostile or only unlucky, must not keep the scheduler from all other pods. So whatever may take long because
-of what an object says (a search for devices, an expression, a what-if for each running pod) spends steps of the
-attempt's budget as it goes, over all nodes together. The budget is counted in steps and not in seconds, so the same
+One object, hostile or merely unlucky, must not keep the scheduler from all other pods. So anything that may take long
+because of an object's contents (a search for devices, an expression, a what-if for each running pod) spends steps of
+the attempt's budget as it goes, over all nodes together. The budget is counted in steps and not in seconds, so the same
 attempt ends in the same way on every machine and in every replay.
 
 The cycle makes one budget for each attempt. Plugins find it in `CycleState.work`, what-ifs included:
 
     state.work.spend(self.name, len(candidates), lambda: f"comparing racks for node {node.name}")
 
-`spend` raises `OutOfBudgetError` when nothing is left. A plugin lets it pass: the pod is told which plugin used the
-budget, and on what, and it is tried again after its backoff.
+`spend` raises `OutOfBudgetError` when nothing is left. A plugin lets it propagate: the pod's condition says which
+plugin used the budget, and on what, and the pod is tried again after its backoff.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,19 +22,19 @@ DEFAULT_STEPS = 2_000_000
 """How many steps an attempt may take; a step is about a microsecond's work of one core. See docs/operations.md."""
 
 STEPS_PER_SECOND = 1_000_000
-"""What a limit in seconds counts as, so that it holds at the same place on every machine."""
+"""How a limit in seconds translates into steps, so that it applies at the same point on every machine."""
 
 STEPS_TO_TELL = STEPS_PER_SECOND // 10
-"""What it may take to find out what to tell people, as nothing is scheduled meanwhile."""
+"""The steps for working out an explanation for people, since nothing is scheduled meanwhile."""
 
 STEPS_PER_NODE = 2
 """What the engine spends for a call of a plain form about one node, the view of the node included."""
 
 
 def steps_to_filter(pod: PodInfo) -> int:
-    """Return what asking all filters about one node in their plain forms counts, for this pod.
+    """Return the steps for asking all filters about one node in their plain forms, for this pod.
 
-    The plain forms go through what the pod says, so a pod that says a lot costs more on each node.
+    The plain forms go through the pod's spec, so a large pod costs more on each node.
     """
     found = pod.fragments.get(_STEPS_TO_FILTER)
     if not isinstance(found, int):
@@ -63,7 +63,7 @@ class OutOfBudgetError(Exception):
 
 
 class WorkBudget:
-    """How much work one attempt may still do, and who has done how much."""
+    """How much work one attempt may still do, and which plugin has done how much."""
 
     __slots__ = ("_left", "_limit", "_spent", "_told")
 
@@ -80,7 +80,7 @@ class WorkBudget:
 
     @property
     def spent(self) -> int:
-        """How many steps were taken so far; more than the limit where the last spender asked for more than was left."""
+        """How many steps were taken so far; more than the limit if the last spender asked for more than was left."""
         return self._limit - self._left
 
     @property
@@ -99,7 +99,7 @@ class WorkBudget:
         return max(self._spent, key=lambda name: self._spent[name])
 
     def spend(self, plugin: str, steps: int, on: Callable[[], str] | None = None) -> None:
-        """Note work that is about to be done. Raises `OutOfBudgetError` where it is more than is left.
+        """Spend steps for work that is about to be done. Raises `OutOfBudgetError` if it is more than is left.
 
         `on` says what the plugin is doing, to follow the plugin's name; it is called only when the budget is used up.
         """
@@ -110,7 +110,7 @@ class WorkBudget:
             raise OutOfBudgetError(self._why(plugin, on))
 
     def _why(self, plugin: str, on: Callable[[], str] | None) -> str:
-        """Name the plugin that used most; what is told first stays, whichever plugin asks for more later."""
+        """Name the plugin that used most; the first verdict stays, whichever plugin asks for more later."""
         if not self._told:
             most = self.most
             doing = f", {on()}" if on is not None and most == plugin else ""
