@@ -1,5 +1,5 @@
-"""What plugins tell people beside their decisions: asked for here, for metrics, records, explanations and those who
-look for what would help.
+"""Asks plugins what they tell people besides their decisions: for metrics, records, explanations, and the search for
+what would help.
 
 A plugin's bug costs its own answer and nothing else: the guard has logged it by then.
 """
@@ -39,7 +39,7 @@ class ScoreDetails(msgspec.Struct, frozen=True):
 
 
 class PluginFigure(NamedTuple):
-    """A figure, and whose it is."""
+    """A figure, and the plugin that it comes from."""
 
     profile: str
     plugin: str
@@ -47,7 +47,7 @@ class PluginFigure(NamedTuple):
 
 
 def figures_of(profiles: Iterable[Profile]) -> list[PluginFigure]:
-    """Return what the plugins of some profiles have noted."""
+    """Return the figures of the plugins of some profiles."""
     return [
         PluginFigure(profile.name, plugin.name, figure)
         for profile in profiles
@@ -58,9 +58,9 @@ def figures_of(profiles: Iterable[Profile]) -> list[PluginFigure]:
 
 
 def rejection_details(decision: Decision, profile: Profile | None) -> tuple[RejectionDetails, ...]:
-    """Return what the plugins say that have rejected a pod; nothing of a pod that has a node.
+    """Return what the plugins that rejected a pod say about it; nothing if the pod has a node.
 
-    The plugin that says whose turn it is has a say in every wait, and so has PostFilter where it was asked.
+    The plugin that says whose turn it is concerns every waiting pod, and so does PostFilter if it was asked.
     """
     if profile is None or decision.chosen is not None:
         return ()
@@ -83,9 +83,9 @@ def rejection_details(decision: Decision, profile: Profile | None) -> tuple[Reje
 def score_details(
     pod: PodInfo, profile: Profile, scoring: Container[str], nodes: Iterable[NodeView]
 ) -> tuple[ScoreDetails, ...]:
-    """Return what the plugins say that have scored these nodes for a pod; `scoring` are the names of those.
+    """Return what the plugins that scored these nodes for a pod say; `scoring` has their names.
 
-    Plugins that narrow the nodes down are asked besides: what they leave was chosen, as the best are.
+    Plugins that narrow the nodes down are asked too, since they also influence the choice.
     """
     asked = [
         (plugin.name, plugin.explain_score)
@@ -101,7 +101,7 @@ def score_details(
 
 
 def remedies_for(pod: PodInfo, profile: Profile) -> list[Remedy]:
-    """Return the changes of objects that plugins say would have them let a pod pass, none of them tried yet."""
+    """Return the changes to objects after which, plugins say, they would let a pod pass; none has been tried yet."""
     asked = [plugin.remedies for plugin in profile.plugins if plugin.remedies is not None]
     return [remedy for plugin in asked for remedy in _answer(plugin.remedies, pod)]
 

@@ -1,10 +1,10 @@
-"""Notes what befalls pods, on the scheduler's main path, for the decision log to be written from later.
+"""Records what happens to pods, on the scheduler's main path, so that the decision log can be written later.
 
-`DecisionCollector` is an observer of the core. What it does there has to cost little: it appends a tuple to a queue,
-with whatever object is at hand. `take` hands over what was noted; `step_of` makes a step of it. Of a pod that gets a
-node the details are read at once, while the search's columns are at hand, and no column is held. Of the others they are
-read later, between two cycles (`berth.cycle.decision`), since most are told again what they were told before. Such a
-decision holds columns until then, so only so many wait; the rest are noted in short.
+`DecisionCollector` is an observer of the core. It has to be cheap there: it appends a tuple to a queue, with whatever
+object is at hand. `take` hands over the notes; `step_of` turns one into a step. The details of a pod that gets a node
+are read at once, while the search's columns are at hand, and no column is held. Those of other pods are read later,
+between two cycles (`berth.cycle.decision`), since most get the same answer as before. Until then such a decision holds
+columns, so only a limited number wait; the rest are noted in short.
 """
 
 import time
@@ -24,11 +24,11 @@ from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
 
 NOTES_AT_MOST = 50_000
-"""How much may wait to be written. Where more comes, the oldest is lost, and that is told."""
+"""How much may wait to be written. Beyond that the oldest is lost, and the loss is reported."""
 DETAILS_AT_MOST = 1024
 """How many decisions may wait for their details to be read."""
 EVENTS_AT_MOST = 12
-"""How many events that did not help are told apart for one pod."""
+"""How many different events that did not help are counted for one pod."""
 PODS_AT_MOST = 20_000
 """For how many pods events that did not help are counted at a time."""
 NODES_KEPT = 3
@@ -36,7 +36,7 @@ NODES_KEPT = 3
 NOT_HELPING = "QueueSkip"
 
 Note = tuple[float, str, "PodInfo | KnownPod", Any]
-"""When, what, of which pod, and what else is needed to tell it."""
+"""What happened to which pod, when, and whatever else is needed to tell it."""
 
 
 class KnownPod(NamedTuple):
@@ -47,7 +47,7 @@ class KnownPod(NamedTuple):
 
 
 class DecisionSummary(NamedTuple):
-    """A decision without its columns, and what they said if that was read in time."""
+    """A decision without its columns, with their contents if these were read in time."""
 
     outcome: str
     chosen: str | None
@@ -63,7 +63,7 @@ class DecisionCollector(Instrument):
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since 1970."""
         self.was_full = False
-        """Whether more was noted at some time than fits, so that the oldest of it is lost."""
+        """Whether there were ever more notes than fit, so that the oldest were lost."""
         self._clock = clock
         self._notes: deque[Note] = deque(maxlen=NOTES_AT_MOST)
         self._append = self._notes.append
@@ -77,7 +77,7 @@ class DecisionCollector(Instrument):
         """The names of our profiles."""
 
     def take(self) -> list[Note]:
-        """Hand over what was noted; to be called while the core is between two cycles."""
+        """Hand over the notes; to be called between two cycles of the core."""
         notes, self._undetailed = list(self._notes), 0
         self._notes.clear()
         self.was_full = self.was_full or len(notes) == self._notes.maxlen
@@ -89,7 +89,7 @@ class DecisionCollector(Instrument):
         return len(self._notes)
 
     def not_helping(self, uid: str) -> Mapping[str, int]:
-        """Return how often which events did not help a pod since something last happened to it."""
+        """Return which events did not help a pod, and how often, since something last happened to it."""
         return self._unhelpful.get(uid, {})
 
     def _note(self, what: str, pod: "PodInfo | KnownPod", more: Any) -> None:
@@ -98,18 +98,18 @@ class DecisionCollector(Instrument):
     # -- the observer ------------------------------------------------------------------------------------------------
 
     def attached(self, observed: Observed) -> None:
-        """Learn whose pods are ours."""
+        """Learn which profiles are ours."""
         self._ours = observed.profiles
 
     def pod_heard_of(self, change: str, pod: Pod) -> None:
-        """Note that a pod goes, and on whose word; most changes are none of this."""
+        """Note that a pod is going, and who evicted it; most changes are not about that."""
         if change != "DELETED" and pod.metadata.deletion_timestamp is None:
             return
         if pod.spec.scheduler_name in self._ours:
             self._note_end(change, pod)
 
     def _note_end(self, change: str, pod: Pod) -> None:
-        """Note each end once. Pods that have finished are not followed any more, so that they are `DELETED`, too."""
+        """Note each end once. Finished pods are no longer followed, so they count as `DELETED`, too."""
         known = KnownPod(pod.key, pod.metadata.uid)
         was_going = known.uid in self._going
         if change == "DELETED":
@@ -154,7 +154,7 @@ class DecisionCollector(Instrument):
     def decided(self, decision: Decision, seconds: float) -> None:
         """Note a decision, with its details to be read later if not too many wait for that.
 
-        The pods that it preempts were told before; the story is better told the other way round.
+        The pods that it preempts were noted before; the story reads better the other way round.
         """
         before = self._notes.pop() if self._makes_room and self._notes else None
         details = _at_once(decision)
@@ -196,7 +196,7 @@ class DecisionCollector(Instrument):
             self._going.add(victim.uid)
 
     def conflicted(self, pod: PodInfo, how: str) -> None:
-        """Another scheduler was faster."""
+        """Note that another scheduler was faster."""
         self._note(stories.CONFLICT, pod, how)
 
 
@@ -213,7 +213,7 @@ def shortened(decision: Decision, details: Explanation | None = None) -> Decisio
 
 
 def step_of(note: Note, table: NodeTable | None = None) -> StoryStep:
-    """Return what was noted as a step. Decisions are read in detail, for which the core has to be between cycles."""
+    """Turn a note into a step. Decisions are read in detail, for which the core has to be between cycles."""
     at, what, _, more = note
     match what:
         case stories.QUEUED:
@@ -252,17 +252,17 @@ def _decided(at: float, decision: Decision | DecisionSummary, table: NodeTable |
 
 
 def _at_once(decision: Decision) -> Explanation | None:
-    """Return the details of a pod that has got a node just now.
+    """Return the details of a pod that has just got a node.
 
-    Read now they cost a fraction of what they cost later, and no column has to be held until then. None of other pods,
-    of which most are told what they were told before, and where a plugin cannot describe its codes: whoever reads the
-    decision later will say so.
+    Read now they cost a fraction of what they cost later, and no column has to be held. None for other pods, most of
+    which get the same answer as before, and none if a plugin cannot describe its codes: whoever reads the decision
+    later will report that.
     """
     if decision.fresh is None or decision.chosen is None:
         return None
     try:
         return _details(decision)
-    except Exception:  # a bug in a plugin must not end the attempt that is only told of
+    except Exception:  # a bug in a plugin must not end an attempt that is only being recorded
         return None
 
 

@@ -1,12 +1,13 @@
 """The decision log: the stories of pods on disk, within a bound, for as long as the pods live.
 
-Lines are appended to one file. When that is large it is sealed: sorted by pod and compressed (`segments`). When all
-files together exceed the bound, the oldest segments are merged into one that keeps only what lives (`make_room`), each
-story condensed. So the log holds everything of the latest time, and the story of every pod that lives however old it
-is, unless the living alone exceed half of the bound: then those go that were longest without news, and that is told.
+Lines are appended to one file. Once that is large it is sealed: sorted by pod and compressed (`segments`). When all
+files together exceed the bound, the oldest segments are merged into one that keeps only pods that still exist
+(`make_room`), each story condensed. So the log holds everything recent, and the story of every existing pod however
+old, unless these alone exceed half of the bound: then those that have gone longest without news are dropped, and the
+log says so.
 
-Whatever goes wrong with the files is told once, and is nobody else's problem: nothing here raises. The methods may be
-called from any thread, one at a time goes on, and each may take as long as the disk does.
+Trouble with the files is reported once, and affects nothing else: nothing here raises. The methods may be called from
+any thread; one runs at a time, and each may take as long as the disk does.
 """
 
 import logging
@@ -33,12 +34,12 @@ from berth.decisions.stories import LogEntry, Story, StoryStep, condensed
 DEFAULT_BYTES = 128 * 1024 * 1024
 LEAST_BYTES = 64 * 1024
 SEAL_BYTES = 8 * 1024 * 1024
-"""How large the file that grows becomes, unless the bound is small."""
+"""How large the growing file becomes, unless the bound is small."""
 UNWRITTEN_BYTES = 4 * 1024 * 1024
-"""How much is held back while the file cannot be written."""
+"""How much is held in memory while the file cannot be written."""
 SHARE_OF_THE_LIVING = 0.5
 FILL_TO = 0.9
-"""How full the log is after room was made, so that this need not happen at every segment."""
+"""How full the log is after making room, so that this is not necessary at every segment."""
 
 _log = logging.getLogger("berth.scheduler")
 _entries = msgspec.json.Decoder(LogEntry)
@@ -50,7 +51,7 @@ class DecisionLog:
     __slots__ = ("_lock", "_next", "_problem", "_sealed", "_storage", "_unwritten", "_was_short", "limit", "lost")
 
     def __init__(self, storage: SegmentStorage | None = None, limit_bytes: int = DEFAULT_BYTES) -> None:
-        """Go on with what is in the storage; without one, keep everything in memory."""
+        """Continue with what is in the storage; without one, keep everything in memory."""
         self.limit = max(limit_bytes, LEAST_BYTES)
         self.lost = 0
         """How many lines could not be written."""
@@ -76,7 +77,7 @@ class DecisionLog:
 
     @property
     def seal_bytes(self) -> int:
-        """How large the file that grows may be: a quarter of the bound at most."""
+        """How large the growing file may be: at most a quarter of the bound."""
         return min(SEAL_BYTES, self.limit // 4)
 
     def is_full(self) -> bool:
@@ -88,7 +89,7 @@ class DecisionLog:
             return False
 
     def write(self, entries: Iterable[LogEntry]) -> None:
-        """Append what happened, and seal the file where it has become large."""
+        """Append what happened, and seal the file once it is large."""
         text = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         with self._lock:
             self._unwritten += text
@@ -107,7 +108,7 @@ class DecisionLog:
                 self._hold_back()
 
     def find(self, key: str) -> list[Story]:
-        """Return what is known of a pod, for each of its lives; the latest is the last."""
+        """Return what is known about a pod, for each of its lives, latest last."""
         prefix = b'{"pod":' + msgspec.json.encode(key) + b","
         with self._lock:
             lines = [line for sealed in self._sealed.values() for line in self._lines_in(sealed, prefix)]
@@ -124,7 +125,7 @@ class DecisionLog:
         return sorted(lives, key=lambda story: story.steps[0].at)
 
     def close(self) -> None:
-        """Give the files up."""
+        """Close the files."""
         with self._lock:
             self._storage.close()
 
@@ -143,7 +144,7 @@ class DecisionLog:
             self._unwritten = self._unwritten[cut:]
 
     def _failed(self, error: Exception) -> None:
-        """Tell of a problem, once."""
+        """Report a problem, once."""
         if not self._problem:
             _log.warning("the decision log cannot be used; scheduling goes on without it: %s", error)
         self._problem = str(error)
@@ -159,7 +160,7 @@ class DecisionLog:
         self._next += 1
 
     def make_room(self, living: Set[str]) -> None:
-        """Bring the log below its bound: of the oldest segments only the stories of these pods (by uid) are kept."""
+        """Bring the log below its bound: from the oldest segments, only the stories of these pods (by uid) are kept."""
         with self._lock:
             try:
                 if self.size > self.limit:
@@ -185,7 +186,7 @@ class DecisionLog:
         self._bound_the_living()
 
     def _bound_the_living(self) -> None:
-        """Let those go that had no news for the longest time, where the living alone take too much."""
+        """Drop the pods that have gone longest without news, if existing pods alone take too much."""
         room = self.limit * SHARE_OF_THE_LIVING
         size = self._storage.size(KEPT)
         if size <= room:
@@ -205,7 +206,7 @@ class DecisionLog:
             )
 
     def _drop_damaged(self, error: Exception) -> None:
-        """Leave out a segment that cannot be read, so that it does not stand in the way for ever."""
+        """Drop a segment that cannot be read, so that it is not in the way forever."""
         if not isinstance(error, DamagedSegmentError):
             return
         for suffix, sealed in tuple(self._sealed.items()):
@@ -218,7 +219,7 @@ class DecisionLog:
 
 
 def _oldest(suffixes: list[str], storage: SegmentStorage, excess: float) -> list[str]:
-    """Return as many of the oldest segments as it takes to be rid of so many bytes, were nothing kept of them."""
+    """Return as many of the oldest segments as hold this many bytes."""
     going: list[str] = []
     for suffix in suffixes:
         if excess <= 0:
@@ -229,7 +230,7 @@ def _oldest(suffixes: list[str], storage: SegmentStorage, excess: float) -> list
 
 
 def _kept(lines: Iterable[bytes], living: Set[str]) -> Iterator[bytes]:
-    """Yield one line for each pod that lives, made of all of its lines; damaged lines are left out."""
+    """Yield one line for each existing pod, merged from all of its lines; damaged lines are left out."""
     for head, group in groupby(lines, key=_head):
         uid = head[7].decode("utf-8", "replace") if len(head) > 7 else ""
         if uid not in living:
@@ -246,7 +247,7 @@ def _kept(lines: Iterable[bytes], living: Set[str]) -> Iterator[bytes]:
 
 
 def _head(line: bytes) -> list[bytes]:
-    """Return the beginning of a line cut at quotation marks: the fourth part is the pod, the eighth the uid."""
+    """Split the beginning of a line at quotation marks: the fourth part is the pod, the eighth the uid."""
     return line.split(b'"', 8)[:8]
 
 

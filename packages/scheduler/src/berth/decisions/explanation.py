@@ -28,9 +28,9 @@ from berth.state.table import NodeTable
 TOP_NODES = 10
 """How many of the best nodes are shown with their scores, unless asked otherwise."""
 FEW = 8
-"""For more nodes than this, putting all in order is cheaper than looking for the best one after the other."""
+"""For more nodes than this, sorting all is cheaper than finding the best one by one."""
 SCORES_TOLD = 3
-"""Of so many of the best nodes plugins tell what stands behind their scores."""
+"""For how many of the best nodes plugins explain their scores."""
 NAMES_SHOWN = 20
 """How many node names are listed for one reason."""
 
@@ -44,7 +44,7 @@ class Said(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ScoredNode(msgspec.Struct, frozen=True, rename="camel"):
-    """A node that the pod fits on; scores are weighted, and absent where there was only one such node."""
+    """A node on which the pod fits; scores are weighted, and absent if there was only one such node."""
 
     node: str
     total: int | None
@@ -54,7 +54,7 @@ class ScoredNode(msgspec.Struct, frozen=True, rename="camel"):
 class Rejected(msgspec.Struct, frozen=True, rename="camel"):
     """The nodes that were ruled out for one reason, by the plugin that counts for them; `nodes` are some of them.
 
-    That is the plugin that the pod's condition counts them under; several names, joined by commas, where PreFilter
+    That is the plugin under which the pod's condition counts them; several names, joined by commas, if PreFilter
     plugins ruled them out together.
     """
 
@@ -66,7 +66,7 @@ class Rejected(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, rename="camel"):
-    """One node, plugin by plugin, the one that counts first. `fits` is None where Filter was not asked about it."""
+    """One node, plugin by plugin, the one that counts first. `fits` is None if Filter was not asked about it."""
 
     node: str
     fits: bool | None
@@ -116,9 +116,9 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     nominated_node: str = ""
     """Where room is being made for the pod."""
     details: tuple[RejectionDetails, ...] = ()
-    """What plugins that have rejected the pod say about it as things are now."""
+    """What plugins that rejected the pod say about it, as things are now."""
     score_details: tuple[ScoreDetails, ...] = ()
-    """What plugins say about their scores of the best nodes, and of those that were asked for, as things are now."""
+    """What plugins say about their scores of the best nodes, and of requested ones, as things are now."""
 
 
 def explain(
@@ -134,11 +134,11 @@ def explain(
     profile: Profile | None = None,
     missing: Iterable[NamedInVain] = (),
 ) -> Explanation:
-    """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest.
+    """Explain a decision; `nodes` are shown plugin by plugin, `top` and `names_shown` limit the rest.
 
-    With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
-    `details` are what plugins say besides (`rejection_details`), `missing` is what the pod names and nobody has made.
-    With the profile as well its plugins are asked what stands behind their scores.
+    With the node table, whose rows must not have been reassigned, what nodes lack is given in current numbers.
+    `details` are what plugins add (`rejection_details`), `missing` is what the pod names but does not exist. With the
+    profile as well, its plugins are asked to explain their scores.
     """
     full = _Scored(decision)
     scored: _Fresh | _Scored = _Fresh.of(decision, top) or full
@@ -181,10 +181,10 @@ def explain(
 
 
 class _Fresh:
-    """The best nodes of a decision that was made just now, read off what the search has found.
+    """The best nodes of a decision just made, read off what the search found.
 
-    The same as `_Scored` says of it at any time, for a fraction of the work: the totals are there already, and only the
-    nodes that are shown need their scores plugin by plugin.
+    Gives the same as `_Scored`, which works at any time, for a fraction of the work: the totals exist already, and only
+    the nodes shown need their scores plugin by plugin.
     """
 
     __slots__ = ("_decision", "_leaders", "count", "highest", "weights")
@@ -199,7 +199,7 @@ class _Fresh:
 
     @classmethod
     def of(cls, decision: Decision, top: int) -> "_Fresh | None":
-        """Return it where it can be read; not of pods that have no node, or of searches that were cut short."""
+        """Return it if it can be read: not for pods without a node, or for searches that were cut short."""
         found = decision.fresh
         if found is None or decision.chosen is None or found.scored is None or found.nodes is None:
             return None
@@ -213,7 +213,7 @@ class _Fresh:
 
 
 class _Scored:
-    """The scores of a decision, each worked out when it is first asked for: the decision's properties do that anew."""
+    """The scores of a decision, each computed once on demand: the decision's own properties compute them every time."""
 
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
@@ -235,12 +235,12 @@ class _Scored:
 
     @lazy
     def weights(self) -> dict[str, int]:
-        """The plugins that have scored, with their weights."""
+        """The plugins that scored, with their weights."""
         return {scores.plugin: scores.weight for scores in self.scores}
 
     @lazy
     def total(self) -> NDArray[np.int64] | None:
-        """The sum of all scores; None where nothing had to be scored."""
+        """The sum of all scores; None if nothing had to be scored."""
         if not self.scores:
             return self._decision.total
         total = np.zeros(len(self.rows), dtype=np.int64)
@@ -250,7 +250,7 @@ class _Scored:
 
     @property
     def highest(self) -> tuple[int, int] | None:
-        """The highest total, and how many nodes have it; None where there was nothing to choose from."""
+        """The highest total, and how many nodes have it; None if there was nothing to choose from."""
         if self.total is None or self.count < 2:
             return None
         best = int(self.total.max())
@@ -264,8 +264,7 @@ class _Scored:
         if total is None:
             order = np.arange(len(rows))[:top]
         else:
-            # Only those need be put in order that may be among the best: what is above the last of them, and its
-            # equals.
+            # Only those that may be among the best need sorting: what is above the last of them, and its equals.
             least = int(np.partition(total, -top)[-top]) if len(total) > top else int(total.min())
             places = np.flatnonzero(total >= least)
             is_other = rows[places] != (-1 if decision.chosen_row is None else decision.chosen_row)
@@ -274,7 +273,7 @@ class _Scored:
             yield ScoredNode(decision.names[int(rows[place])], *self.at(place))
 
     def at(self, place: int) -> tuple[int | None, dict[str, int]]:
-        """Return the total and each plugin's share, at a place among the feasible rows."""
+        """Return the total and each plugin's share, by index among the feasible rows."""
         return None if self.total is None else int(self.total[place]), {
             scores.plugin: int(scores.weighted if isinstance(scores.weighted, int) else scores.weighted[place])
             for scores in self.scores
@@ -282,7 +281,7 @@ class _Scored:
 
 
 def summary(decision: Decision) -> str:
-    """One sentence: where the pod went and why, or that it went nowhere."""
+    """Return one sentence: where the pod went and why, or that it went nowhere."""
     return _summary(decision, _Scored(decision), ())
 
 
@@ -312,7 +311,7 @@ def _why_chosen(decision: Decision, scored: "_Fresh | _Scored") -> str:
 
 
 def rejected_nodes(decision: Decision, names_shown: int = NAMES_SHOWN) -> Iterator[Rejected]:
-    """The nodes that were ruled out, as the pod's condition counts them; the largest group first."""
+    """Return the nodes that were ruled out, as the pod's condition counts them, largest group first."""
     rows_of: dict[Status, list[NDArray[np.intp]]] = {}
     rejected = decision.rejected
     told = without_many_names((status, len(rows)) for status, rows in rejected)
@@ -337,7 +336,7 @@ def _said(status: Status) -> Said:
 
 
 def _node(decision: Decision, scored: _Scored, name: str) -> NodeExplanation:
-    """One node, whichever way it went."""
+    """Explain one node, whether the pod fits on it or not."""
     row = decision.names.index(name) if name and name in decision.names else -1
     if row < 0 or not decision.looked_at[row]:
         counts = next((status for status, rows in decision.rejected if row in rows), None)

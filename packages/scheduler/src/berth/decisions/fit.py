@@ -1,7 +1,7 @@
 """Whether a pod or workload fits now: on which nodes, or why on none. Nothing is changed by asking.
 
-The answer is that of the next scheduling cycle, as `berth explain` would tell it afterwards, but for three things. Of
-equal nodes the first is named and no lot is drawn, extenders are not asked, and nobody is preempted. Asked by the
+The answer is that of the next scheduling cycle, as `berth explain` would give it afterwards, except that the first of
+equally good nodes is named instead of a random one, extenders are not asked, and no pod is preempted. Used by the
 scheduler's endpoint `/fit`, the page, and the library.
 """
 
@@ -25,7 +25,7 @@ from berth.state.pod_info import PodInfo
 
 MAX_REPLICAS = 1000
 REPLICAS_S = 0.2
-"""How long replicas are placed one after the other while cycles wait; a pod takes about a millisecond."""
+"""How long to place replicas one after another while cycles wait; a pod takes about a millisecond."""
 
 
 class FittingReplicas(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,23 +34,23 @@ class FittingReplicas(msgspec.Struct, frozen=True, rename="camel"):
     wanted: int
     placed: int
     is_complete: bool
-    """False where it was not tried to the end: there was no time for more, or so many are never tried."""
+    """False if not all were tried: there was no time for more, or there are too many."""
     nodes: dict[str, int]
-    """How many of them on which node."""
+    """How many of them go to which node."""
     message: str = ""
     """Why the next one has no place, in the words of its condition."""
 
 
 class Fit(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether a pod fits, and of a workload how many do."""
+    """Whether a pod fits, and, for a workload, how many do."""
 
     kind: str
     name: str
     """`namespace/name`."""
     fits: bool
-    """Whether all do that were asked about; of a workload all replicas, where these were counted to the end."""
+    """Whether all pods in question fit: for a workload all replicas, if these were counted to the end."""
     decision: Explanation
-    """About one pod. Its node is one of the best, the first of equals."""
+    """The decision about one pod. Its node is the first of the best."""
     replicas: FittingReplicas | None = None
     notes: tuple[str, ...] = ()
     """What the answer leaves out, in sentences."""
@@ -66,7 +66,7 @@ def fit(
 ) -> Fit:
     """Answer from the cluster as it is; no cycle of the core may be open.
 
-    Tells TOP_NODES of the nodes that fit unless `all_nodes` are wanted. Replicas are counted for `replicas_s` at most.
+    Lists TOP_NODES of the nodes that fit, unless `all_nodes` are wanted. Replicas are counted for at most `replicas_s`.
     Raises `FitManifestError` for a pod of another scheduler.
     """
     until = clock() + replicas_s
@@ -97,7 +97,7 @@ def fit(
 
 
 def _attempt(core: Core, pod: PodInfo, search: Search) -> Attempt:
-    """A plugin's bug is told as the outcome, as that of a cycle is."""
+    """A plugin's bug becomes the outcome, as in a cycle."""
     return choose(core, pod, search=search, on_bug=lambda raised: described(contained(raised)))
 
 
@@ -119,7 +119,7 @@ def _explained(core: Core, attempt: Attempt, *, all_nodes: bool) -> Explanation:
 
 
 def _not_counted(attempt: Attempt, question: FitQuestion) -> str:
-    """Why placing replicas one after the other would not tell what becomes of them; empty where it does."""
+    """Return why placing replicas one after another would not give the right count; empty if it does."""
     if question.pod.spec.scheduling_group is not None:
         return "it is one of a pod group, which is placed as a whole"
     if any(plugin.name not in attempt.profile.plugins_that_permit_groups for plugin in attempt.profile.permit):
@@ -132,15 +132,15 @@ def _place(
 ) -> FittingReplicas:
     """Assume pods one after the other, and take them back.
 
-    None of them passes Reserve, so that no plugin ever hears of them, and the cache forgets them the last first, which
-    leaves the nodes' pods in the order in which they were.
+    None of them passes Reserve, so no plugin ever hears of them, and the cache forgets them last first, which leaves
+    the pods of each node in their order.
     """
     assumed: list[str] = []
     nodes: Counter[str] = Counter()
     message, is_stopped = "", False
     try:
         while len(assumed) < wanted and not message:
-            # The one that was asked about first has a place, so one is placed however late it is.
+            # The first one is known to have a place, so one is placed however late it is.
             if assumed and (is_stopped := len(assumed) >= MAX_REPLICAS or is_late()):
                 break
             pod = core.intake.info(_replica(question, len(assumed)))

@@ -1,7 +1,8 @@
 """The question whether a manifest fits: a pod or a workload, as JSON or YAML, read and checked.
 
-Nothing of it has passed an API server, so what one would fill in is filled in here (`berth.api.pod_defaults`), and what
-says where the pod runs already is left out: it is asked about as one more.
+It has not been through an API server, so the defaults that one would fill in are filled in here
+(`berth.api.pod_defaults`), and whatever says where the pod already runs is left out: the question is about one more
+such pod.
 """
 
 import re
@@ -31,16 +32,16 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "CronJob": "spec.jobTemplate.spec.template",
     "PodTemplate": "template",
 }
-"""Where the manifests of workloads have their pods' template."""
+"""Where the manifests of workloads have their pod template."""
 MAX_VALUES = 50_000
-"""What a document may stand for once its aliases are followed; far more than any pod has."""
+"""How many values a document may have once its aliases are expanded; far more than any pod has."""
 
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 _LEADING = re.compile(r"((?:metadata|spec|status)\.[A-Za-z0-9.\[\]/-]+): ")
 
 
 class FitManifestError(UserError, ValueError):
-    """A manifest that cannot be asked about; `field` is the path of what is wrong, empty where it is the whole."""
+    """A manifest that cannot be asked about; `field` is the path of what is wrong, empty if it is the whole."""
 
     def __init__(self, reason: str, field: str = "") -> None:
         super().__init__(f"{field}: {reason}" if field else reason)
@@ -48,20 +49,20 @@ class FitManifestError(UserError, ValueError):
 
 
 class FitQuestion(msgspec.Struct, frozen=True):
-    """What is asked: whether this pod fits, and of a workload how many like it."""
+    """The question: does this pod fit and, for a workload, how many like it."""
 
     kind: str
     name: str
     """`namespace/name` of the object."""
     pod: Pod
     replicas: int | None = None
-    """How many pods the workload makes; None for a pod, and where that depends on the nodes."""
+    """How many pods the workload makes; None for a pod, and if that depends on the nodes."""
     notes: tuple[str, ...] = ()
-    """What of the manifest the answer leaves out, in sentences."""
+    """What the answer leaves out of the manifest, in sentences."""
 
 
 def read_question(manifest: bytes | str | Mapping[str, Any], namespace: str = "default") -> FitQuestion:
-    """Return the question of a manifest; `namespace` is that of one that names none. Raises `FitManifestError`."""
+    """Return the question of a manifest; `namespace` is for a manifest that names none. Raises `FitManifestError`."""
     document = manifest if isinstance(manifest, Mapping) else _parsed(manifest)
     kind = document.get("kind")
     if not isinstance(kind, str) or (kind != "Pod" and kind not in TEMPLATES):
@@ -120,7 +121,7 @@ def _whole(value: Any) -> Mapping[str, Any]:
 
 
 def _object(document: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return the object at a path; one that is not there counts as empty but for a template."""
+    """Return the object at a path; a missing one counts as empty, unless it is a template."""
     found: Any = document
     steps = path.split(".")
     for number, step in enumerate(steps):
@@ -141,11 +142,11 @@ def _pod(kind: str, name: str, namespace: str, template: Mapping[str, Any], pref
         raise FitManifestError("an object is expected", f"{prefix}metadata")
     if not spec.get("containers"):
         raise FitManifestError("at least one container is expected", f"{prefix}spec.containers")
-    # The uid is none that an object of the cluster has, so that the pod is never taken for one that is there.
+    # No object of the cluster has this uid, so the pod is never taken for an existing one.
     uid = f"fit/{namespace}/{name}"
     own = {**metadata, "name": name, "namespace": namespace, "uid": uid, "deletionTimestamp": None}
     if kind == "Deployment" and isinstance(metadata.get("labels"), Mapping):
-        # Its controller would put a hash here. Constraints that match by it tell the new pods from the old ones.
+        # Its controller would put a hash here. Constraints that match by it distinguish the new pods from the old ones.
         own["labels"] = {"pod-template-hash": "fit", **metadata["labels"]}
     try:
         found: Pod = decode("Pod", {"kind": "Pod", "metadata": own, "spec": completed_pod_spec(spec)})
@@ -160,7 +161,7 @@ def _pod(kind: str, name: str, namespace: str, template: Mapping[str, Any], pref
 
 
 def _refuse(reason: str, prefix: str) -> NoReturn:
-    """Raise what a decoder says, with the path in the manifest as its field."""
+    """Raise a decoder's error, with the path in the manifest as its field."""
     if (found := _AT.search(reason)) is not None:
         raise FitManifestError(reason[: found.start()] + reason[found.end() :], f"{prefix}{found[1]}")
     if (found := _LEADING.match(reason)) is not None:
@@ -189,7 +190,7 @@ def _number(spec: Mapping[str, Any], field: str, path: str) -> int:
 
 
 def _notes(kind: str, document: Mapping[str, Any], pod: Pod) -> list[str]:
-    """What the answer leaves out of the manifest."""
+    """Yield what the answer leaves out of the manifest."""
     notes = []
     if kind == "DaemonSet":
         notes.append("a DaemonSet has a pod on each node that it may run on; asked was about one pod of its template")

@@ -1,8 +1,8 @@
-"""Keeps the decision log of a live scheduler: takes over what was noted between cycles, and has a thread write it.
+"""Keeps the decision log of a live scheduler: collects the notes between cycles, and has a thread write them.
 
-Runs on the event loop beside the scheduler. What a decision about a pod without a node says in detail is read here,
-for a few milliseconds in each period while pods keep coming. What is left over waits, or is written without details
-once too much waits.
+Runs on the event loop alongside the scheduler. The details of decisions about pods without a node are read here, for a
+few milliseconds in each period while pods keep coming. The rest waits, or is written without details once too much is
+waiting.
 """
 
 import asyncio
@@ -32,26 +32,28 @@ DETAILS_S = 0.0025
 LAST_DETAILS_S = 0.5
 """The same at the end."""
 IDLE_S = 0.005
-"""How long the loop has to itself between two rounds of reading details while no pod is to be scheduled."""
+"""The pause between two rounds of reading details while no pod has to be scheduled."""
 WAITING_AT_MOST = 4 * DETAILS_AT_MOST
-"""How many notes may wait for the details of decisions among them."""
+"""How many notes may wait for details to be read."""
 PAUSE_AFTER_BUG_S = 30.0
-"""How long the log does nothing after a bug of its own, so that one that recurs does not fill the scheduler's."""
+"""How long the decision log pauses after a bug of its own, so that a recurring one does not fill the scheduler's
+log.
+"""
 WAIT_S = 0.1
-"""How long the core is waited for."""
+"""How long to wait for the core."""
 
 
 class Scheduling(Protocol):
-    """What is needed of the live scheduler."""
+    """The part of the live scheduler that is needed."""
 
     synced: asyncio.Event
 
     def between_cycles(self, timeout_s: float) -> contextlib.AbstractAsyncContextManager["Core"]:
-        """Hold the core. May raise RuntimeError where it is busy."""
+        """Hold the core. May raise RuntimeError if it is busy."""
 
 
 class LogKeeper:
-    """Brings what a collector has noted into a log."""
+    """Writes what a collector has noted to a log."""
 
     __slots__ = ("_collector", "_is_idle", "_last", "_stopwatch", "_taking", "_waiting", "_was_told", "log")
 
@@ -62,15 +64,15 @@ class LogKeeper:
         self._collector = collector
         self._stopwatch = stopwatch
         self._waiting: deque[Note] = deque()
-        """What was taken over and is not written yet, since details are to be read."""
+        """The notes that are not written yet because details have to be read."""
         self._last: dict[str, str] = {}
-        """What each pending pod was told last, so that details which say the same are not written again."""
+        """The last details of each pending pod, so that the same details are not written again."""
         self._taking = asyncio.Lock()
         self._is_idle = False
         self._was_told = False
 
     async def run(self, scheduler: Scheduling) -> None:
-        """Go on until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(IDLE_S if self._waiting and self._is_idle else PERIOD_S)
             try:
@@ -98,7 +100,7 @@ class LogKeeper:
         await asyncio.to_thread(self.log.close)
 
     async def flush(self, scheduler: Scheduling, details_s: float = float("inf")) -> None:
-        """Write what was noted. What details could not be read of in time waits, unless all is to be written."""
+        """Write the notes. Those whose details could not be read in time wait, unless everything has to be written."""
         async with self._taking:
             async with _held(scheduler) as core:
                 if core is not None:
@@ -113,7 +115,7 @@ class LogKeeper:
                 await asyncio.to_thread(self.log.write, _entries_of(steps))
 
     async def lives(self, scheduler: Scheduling, key: str) -> list[Story]:
-        """Return what is known of a pod, for each of its lives, the latest last; whatever is not written yet too."""
+        """Return what is known about a pod, for each of its lives, latest last, including what is not written yet."""
         fresh: dict[str, list[StoryStep]] = {}
         async with self._taking:
             async with _held(scheduler) as core:
@@ -131,16 +133,16 @@ class LogKeeper:
         return sorted(written.values(), key=lambda story: story.steps[0].at)
 
     def told(self, uid: str) -> str:
-        """Return why a pending pod was not placed when it was last tried; empty where that is not known."""
+        """Return why a pending pod was not placed when it was last tried; empty if unknown."""
         return self._last.get(uid, "")
 
     def not_helping(self, uid: str) -> StoryStep | None:
-        """Return which events did not help a pod since its last step; None where there were none."""
+        """Return which events did not help a pod since its last step; None if there were none."""
         events = dict(self._collector.not_helping(uid))
         return StoryStep(time.time(), stories.NOT_WOKEN, events=events) if events else None
 
     def _read(self, table: "NodeTable | None", within_s: float) -> list[tuple[Note, StoryStep]]:
-        """Make steps of what waits, in order, until the time is over."""
+        """Make steps of the waiting notes, in order, until the time is up."""
         steps: list[tuple[Note, StoryStep]] = []
         until = self._stopwatch() + within_s
         while self._waiting and (table is not None or not isinstance(self._waiting[0][3], Decision)):
@@ -151,7 +153,7 @@ class LogKeeper:
         return steps
 
     def _rest(self, at_most: int) -> list[tuple[Note, StoryStep]]:
-        """Make steps of all but so many that wait, without details."""
+        """Make steps, without details, of the waiting notes beyond a number."""
         steps = []
         while len(self._waiting) > at_most:
             at, what, pod, more = self._waiting.popleft()
@@ -173,7 +175,7 @@ class LogKeeper:
 
 
 def _read(note: Note, table: "NodeTable | None") -> StoryStep:
-    """Make a step of a note; without the table, or where a plugin cannot describe its codes, without details."""
+    """Make a step of a note; without details if there is no table, or if a plugin cannot describe its codes."""
     at, what, pod, more = note
     if isinstance(more, Decision):
         if table is not None:
@@ -187,7 +189,7 @@ def _read(note: Note, table: "NodeTable | None") -> StoryStep:
 
 @contextlib.asynccontextmanager
 async def _held(scheduler: Scheduling) -> AsyncIterator["Core | None"]:
-    """Hold the core between two cycles; None where it is busy for too long."""
+    """Hold the core between two cycles; None if it is busy for too long."""
     async with contextlib.AsyncExitStack() as stack:
         core = None
         with contextlib.suppress(RuntimeError):

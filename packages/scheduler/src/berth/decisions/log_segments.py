@@ -1,13 +1,13 @@
-"""Where the decision log's lines lie: one file that grows, and sealed ones beside it, compressed and sorted.
+"""The files of the decision log: one that grows, and sealed ones beside it, compressed and sorted.
 
 For a log `decisions.jsonl` these are
 
     decisions.jsonl                 the latest lines, as they came
     decisions.jsonl.000007.gz       a sealed segment: lines sorted by pod, in compressed blocks
-    decisions.jsonl.kept.gz         what is left of the oldest segments: lines of pods that still live
+    decisions.jsonl.kept.gz         what is left of the oldest segments: lines of pods that still exist
 
-Sealed files are plain gzip, so that `zcat` reads them. Each block is a gzip member whose header says how long it is
-(as bgzip does), so that the blocks with one pod's lines are found by halving, and nothing else is decompressed. Lines
+Sealed files are plain gzip, so that `zcat` reads them. Each block is a gzip member whose header says how long it is (as
+bgzip does), so that the blocks with one pod's lines are found by binary search, and nothing else is decompressed. Lines
 are sorted as bytes; each begins with pod and uid (`stories.LogEntry`).
 """
 
@@ -38,25 +38,25 @@ class DamagedSegmentError(ValueError):
 
 
 class SegmentStorage(Protocol):
-    """Files by suffix, `""` for the one that grows. Every method may raise OSError."""
+    """Files by suffix, `""` for the growing one. Every method may raise OSError."""
 
     def suffixes(self) -> list[str]:
         """Return which there are."""
 
     def size(self, suffix: str) -> int:
-        """Return how many bytes a file has, 0 where there is none."""
+        """Return how many bytes a file has, 0 if there is none."""
 
     def read(self, suffix: str, offset: int = 0, count: int = -1) -> bytes:
-        """Return part of a file, or all of it; nothing where there is none."""
+        """Return part of a file, or all of it; nothing if there is none."""
 
     def append(self, data: bytes) -> None:
-        """Add to the file that grows."""
+        """Append to the growing file."""
 
     def replace(self, suffix: str, parts: Iterable[bytes]) -> None:
-        """Write a whole file in place of what was there; on failure, that is still there."""
+        """Replace a file as a whole; on failure, the old one is still there."""
 
     def remove(self, suffix: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def close(self) -> None:
         """Give the files up."""
@@ -72,7 +72,7 @@ class Files:
     __slots__ = ("_lock", "path")
 
     def __init__(self, path: Path) -> None:
-        """Take the log over; raises OSError, `LogInUseError` where another process has it."""
+        """Take the log over. Raises OSError, and `LogInUseError` if another process has it."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = path
         self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -109,7 +109,7 @@ class Files:
             return b""
 
     def append(self, data: bytes) -> None:
-        """Append, or leave the file as it was where that fails half way."""
+        """Append, or leave the file as it was if that fails half way."""
         with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0) as file:
             before = os.fstat(file.fileno()).st_size
             written = 0
@@ -139,7 +139,7 @@ class Files:
         self._at(suffix).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let others have the log; nothing else may be asked for afterwards."""
+        """Release the log; no other method may be called afterwards."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
@@ -148,7 +148,7 @@ class Files:
         return self.path.with_name(self.path.name + suffix)
 
     def _end_last_line(self) -> None:
-        """Leave out what a process that died wrote half."""
+        """Cut off the half-written line of a process that died."""
         size = self.size("")
         if not size or self.read("", size - 1) == b"\n":
             return
@@ -158,7 +158,7 @@ class Files:
 
 
 class InMemory:
-    """The same without files, for where none can be written."""
+    """The same in memory, for when no files can be written."""
 
     __slots__ = ("_files",)
 
@@ -236,7 +236,7 @@ class _Block(NamedTuple):
 
 
 class Sealed:
-    """A sealed file and where its blocks begin, read when it is first needed."""
+    """A sealed file and where its blocks begin, read on first use."""
 
     __slots__ = ("_blocks", "_firsts", "_storage", "suffix")
 
@@ -274,7 +274,7 @@ class Sealed:
     def _indexed(self) -> list[_Block]:
         if self._blocks is None:
             self._blocks = list(self._walk())
-            # The beginning of the first line of each block is enough to tell where a pod's lines are.
+            # The beginning of the first line of each block is enough to locate a pod's lines.
             self._firsts = [self._text(block, at_most=1024).partition(b"\n")[0] for block in self._blocks]
         return self._blocks
 

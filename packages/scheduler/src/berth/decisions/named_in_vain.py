@@ -1,7 +1,7 @@
-"""What a pod names and the cluster does not have: an object that nobody has made yet, or a slip of the keyboard.
+"""Finds what a pod names but the cluster does not have: an object not created yet, or a typo.
 
-The scheduler says of it no more than "not found", or that no node matches. Whoever is told why a pod waits reads this
-first: lists of pending pods, `berth explain` and what would help.
+The scheduler only says "not found", or that no node matches. Lists of pending pods, `berth explain` and the answers to
+what would help show this first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,15 +16,15 @@ from berth.state.label_index import values_at
 from berth.state.pod_info import PodInfo
 
 NAMES_COMPARED = 2000
-"""What was meant is looked for among so many names."""
+"""Among how many names to look for the intended one."""
 STEPS_TO_COMPARE = 10
-"""What it counts in a budget of work to compare a name with another; an object that only has to be read counts 1."""
+"""The steps, in a work budget, of comparing two names; an object that only has to be read costs 1."""
 HINTS = "hints"
-"""What spends it."""
+"""The spender."""
 
 
 class NamedInVain(NamedTuple):
-    """Something that is not there."""
+    """Something that does not exist."""
 
     kind: str
     """Of the object; `label` for a label that no node has."""
@@ -34,10 +34,9 @@ class NamedInVain(NamedTuple):
 
 
 def named_in_vain(core: Core, pod: PodInfo, work: WorkBudget | None = None) -> Iterator[NamedInVain]:
-    """Yield what a pod names of the objects that the scheduler follows, and the cluster does not have.
+    """Yield what a pod names, among the kinds that the scheduler follows, but the cluster does not have.
 
-    What may have been meant is told as long as `work` has anything left: whoever asks about several pods gives them one
-    budget together.
+    Suggestions are made while `work` has anything left; callers that ask about several pods give them one budget.
     """
     look = _Look(core, work or WorkBudget(STEPS_TO_TELL))
     if next(core.objects.list("Namespace"), None) is not None:
@@ -79,7 +78,7 @@ def _of_devices(look: "_Look", pod: PodInfo) -> Iterator[NamedInVain]:
 
 
 class _Look(NamedTuple):
-    """A look for things by their names."""
+    """A lookup of things by name."""
 
     core: Core
     work: WorkBudget
@@ -93,12 +92,12 @@ class _Look(NamedTuple):
             yield NamedInVain(kind, name, f"the {word} {name}{of} does not exist{hint}")
 
     def for_label(self, key: str, value: str) -> Iterator[NamedInVain]:
-        """Look in the column that the filter has made: no node is looked at where one has the label."""
+        """Look in the filter's column: no node has to be visited if one has the label."""
         table = self.core.cache.table
         values = values_at(table.label(key), table.rows())
         if not len(table) or value in values:
             return
-        if key in (ARCH, OS):  # that a node is of another kind is no slip
+        if key in (ARCH, OS):  # a value that only differs between kinds of nodes is no typo
             hint = ""
         elif values:
             hint = self._hint(value, values, 0).replace("did you mean ", f"did you mean {key}=")
@@ -108,7 +107,7 @@ class _Look(NamedTuple):
         yield NamedInVain("label", f"{key}={value}", f"no node has the label {key}={value}{hint}")
 
     def _hint(self, name: str, known: Iterable[str], objects: int) -> str:
-        """Say what may have been meant of the names of so many objects; nothing where that would take too long."""
+        """Suggest what may have been meant out of the names of so many objects; nothing if that would take too long."""
         try:
             self.work.spend(HINTS, objects)
             names = list(islice(known, NAMES_COMPARED))
@@ -119,6 +118,6 @@ class _Look(NamedTuple):
 
 
 def in_sentences(missing: Iterable[str]) -> str:
-    """Return clauses that say what is missing as sentences."""
+    """Turn clauses about what is missing into sentences."""
     told = (each if each.endswith("?") else f"{each}." for each in missing)
     return " ".join(f"{each[:1].upper()}{each[1:]}" for each in told)

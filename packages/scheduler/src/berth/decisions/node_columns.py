@@ -1,8 +1,8 @@
-"""All nodes at once, as columns: what each has, what of it is requested, in which pool and zone it is.
+"""All nodes as columns: what each has, how much of it is requested, and its pool and zone.
 
-Computed off the node table's columns, for the page and `berth top`, which the scheduler's `/debug/nodes` feeds; a
-cluster in memory is shown by the same. Copying the columns is all that happens between two cycles (`copy_columns`); the
-rest is done on the copy (`Copied.columns`).
+Computed from the node table's columns, for the page and `berth top`, via the scheduler's `/debug/nodes`; a cluster in
+memory is shown in the same way. Copying the columns is all that happens between two cycles (`copy_columns`); the rest
+is done on the copy (`Copied.columns`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from berth.api.pools import pool_of
 from berth.state.table import NodeTable
 
 MAX_NODES = 20_000
-"""How many nodes are told of; a picture of more would show nothing."""
+"""How many nodes are returned; a picture of more would show nothing."""
 MAX_RESOURCES = 24
-"""How many resources are told of: cpu, memory and those that most nodes have."""
+"""How many resources are returned: cpu, memory and those that most nodes have."""
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 
 class NodeGroups(msgspec.Struct, frozen=True, rename="camel"):
-    """To which of these each node or pod belongs; the empty name is that of those which belong to none."""
+    """Which of these groups each node or pod belongs to; the empty name stands for none."""
 
     names: tuple[str, ...]
     of: list[int]
@@ -52,14 +52,14 @@ class NodeColumns(msgspec.Struct, frozen=True, rename="camel"):
     unschedulable: list[bool]
     """Whether the node is cordoned."""
     tainted: list[bool]
-    """Whether it has a taint that keeps pods away (NoSchedule, NoExecute), the one of cordoning aside."""
+    """Whether it has a taint that keeps pods away (NoSchedule, NoExecute), other than the one for cordoning."""
     total: int
-    """How many nodes there are; more than are told of where that is too many."""
+    """How many nodes there are, even if not all are returned."""
     scarcest: tuple[str, ...] = ()
     """For each of `pools.names`, the resource of which most is requested there, such as GPUs."""
 
     def levels(self, scarcest: Mapping[str, str]) -> list[float | None]:
-        """What part of its pool's scarcest resource is requested on each node; None where it has none of it."""
+        """What part of its pool's scarcest resource is requested on each node; None if it has none of it."""
         amounts = {each.name: (each.requested, each.allocatable) for each in self.resources}
         found = []
         for at, pool in enumerate(self.pools.of):
@@ -74,7 +74,7 @@ class NodeColumns(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Copied(NamedTuple):
-    """What was copied of the node table: nothing in it changes any more."""
+    """A copy from the node table that no longer changes."""
 
     nodes: Sequence[Node]
     resources: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -104,7 +104,7 @@ class Copied(NamedTuple):
 
 
 def copy_columns(table: NodeTable, max_nodes: int = MAX_NODES) -> Copied:
-    """Copy what is to be told; call it between two cycles."""
+    """Copy what is to be returned; call it between two cycles."""
     rows = sorted(table.rows().tolist(), key=table.names.__getitem__)
     kept = np.array(rows[:max_nodes], dtype=np.intp)
     return Copied(
@@ -131,7 +131,7 @@ def _shown(
 
 
 def _scarcest(resources: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]], pools: NodeGroups) -> Iterator[str]:
-    """Yield of each pool the resource of which the largest part is requested, CPU where nothing is."""
+    """Yield for each pool the resource with the largest requested part, CPU if nothing is requested."""
     of = np.array(pools.of, dtype=np.intp)
     for pool in range(len(pools.names)):
         inside, most, scarcest = of == pool, 0.0, CPU
@@ -143,7 +143,7 @@ def _scarcest(resources: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def first_of(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first of these labels that is there; empty where none is."""
+    """Return the value of the first of these labels that is present; empty if none is."""
     return next((labels[key] for key in keys if key in labels), "")
 
 
@@ -164,7 +164,8 @@ def _is_tainted(node: Node) -> bool:
 def utilisation(table: NodeTable, rows: NDArray[np.intp]) -> dict[str, float]:
     """Return by resource what the pods of these nodes request together, as a share of what the nodes have together.
 
-    `pods` is the number of pods, as a share of how many the nodes take. What no node of them has is left out.
+    `pods` is the number of pods, as a share of how many the nodes take. Resources that none of the nodes has are left
+    out.
     """
     found = {}
     for resource, index in sorted(table.resource_index.items()):

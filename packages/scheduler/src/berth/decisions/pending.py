@@ -1,7 +1,7 @@
 """All pending pods by workload: what `berth explain` tells without a name, the page and `berth top`. Ready for JSON.
 
-The pods of a workload, or of a pod group, are one group; those that nothing makes are one where they are of one
-namespace and ask for the same, so that what helps one of them would help each. The group with most pods comes first; of
+The pods of a workload, or of a pod group, are one group; pods without a controller form a group if they are in one
+namespace and ask for the same, so that what helps one of them would help all. The group with most pods comes first; of
 those with equally many the one with the highest priority, then the one that waits longest.
 """
 
@@ -25,7 +25,7 @@ from berth.state.pod_info import PodInfo
 PODS_NAMED = 20
 """How many pods of a group are named."""
 PODS_LOOKED_AT = 10
-"""At how many pods of a group it is looked at what they lack."""
+"""For how many pods of a group to work out what they lack."""
 SHORTFALLS = 4
 NOT_TRIED = "not tried yet"
 _HEAD = re.compile(r"\d+/\d+ nodes are available: ")
@@ -42,20 +42,20 @@ class PendingGroup(msgspec.Struct, frozen=True, rename="camel"):
     priority: int
     """The highest of them."""
     since: str
-    """When the oldest of them was created, or came back to the queue where that is not known."""
+    """When the oldest of them was created or, if that is unknown, came back to the queue."""
     namespaces: dict[str, int]
     queues: dict[str, int]
-    """How many are in which queue; `permit` are those that Permit holds."""
+    """How many are in which queue; `permit` counts those that Permit holds."""
     named: tuple[str, ...]
     """Some of them, those of the highest priority first."""
     message: str = ""
-    """What the first of those was told that have the reason."""
+    """The message of the first pod with that reason."""
     shortfalls: tuple[Shortfall, ...] = ()
-    """What some of them need, and the most that a node has: one for each amount that is asked for."""
+    """What some of them need, and the most that a node has: one for each requested amount."""
     workload: str = ""
-    """`Deployment/web`; empty for pods that nothing makes."""
+    """`Deployment/web`; empty for pods without a controller."""
     missing: str = ""
-    """What would have to be there, in one sentence."""
+    """What is missing, in one sentence."""
 
     @property
     def title(self) -> str:
@@ -83,17 +83,17 @@ class OnePending(NamedTuple):
     message: str
     since: str
     is_held_back: bool = False
-    """Whether there is a node for it, and it waits for the rest of its gang."""
+    """Whether there is a node for it, but it waits for the rest of its gang."""
     group: str = ""
     """The PodGroup that the scheduler places it with."""
     members: Members | None = None
-    """How many there are of its gang, and have a node."""
+    """How many members its gang has, and how many of them have a node."""
 
 
 def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], namespace: str = "") -> PendingReport:
-    """Return what is pending in one namespace, or in all. `told` is what a pod's last failure was, by uid.
+    """Return what is pending in one namespace, or in all. `told` returns a pod's last failure, by uid.
 
-    Nothing is scheduled meanwhile: of many groups that lack devices, or name what is not there, some are told only the
+    Nothing is scheduled meanwhile, so if many groups lack devices, or name what does not exist, some get only the
     reason.
     """
     work = WorkBudget(STEPS_TO_TELL)
@@ -103,7 +103,7 @@ def pending_report(core: Core, wall_time: WallTime, told: Callable[[str], str], 
         decision = core.trace.get(one.pod.key)
         if decision is None or not one.message or decision.chosen is not None or decision.pod.uid != one.pod.uid:
             return iter(())
-        # Devices are looked for among all nodes, which takes a while: once for the pods of a group that are alike.
+        # Searching all nodes for devices takes a while: once for all pods of a group that are alike.
         alike = _key(one), id(one.pod.shape)
         profile = None if alike in asked else core.profiles.get(decision.profile)
         asked.add(alike)
@@ -121,7 +121,8 @@ def report_of(
 ) -> PendingReport:
     """Return pods by workload.
 
-    `lacks` says of some of them what amounts nodes have too little of, `in_vain` what they name that is not there.
+    For some of them `lacks` says what amounts nodes have too little of, and `in_vain` what they name that does not
+    exist.
     """
     groups: dict[tuple[str, str, bytes], list[OnePending]] = {}
     for one in pending:
@@ -140,7 +141,7 @@ def _workload(one: OnePending) -> str:
 
 
 def group_in(core: Core, pod: PodInfo) -> str:
-    """Return the PodGroup that a scheduler places a pod with; empty where it places it alone."""
+    """Return the PodGroup that a scheduler places a pod with; empty if it places the pod alone."""
     key = group_of(pod) if core.schedules_groups else None
     return "" if key is None else key.name
 
@@ -171,7 +172,7 @@ def _all_pending(core: Core, wall_time: WallTime, told: Callable[[str], str]) ->
 
 
 def _message(core: Core, pod: PodInfo, told: Callable[[str], str]) -> str:
-    """Return why a pod was not placed when it was last tried; empty where it was not."""
+    """Return why a pod was not placed when it was last tried; empty if it was not tried."""
     decision = core.trace.get(pod.key)
     if decision is not None and decision.pod.uid == pod.uid:
         return decision.message
@@ -181,9 +182,9 @@ def _message(core: Core, pod: PodInfo, told: Callable[[str], str]) -> str:
 
 
 def reasons_of(message: str) -> str:
-    """Return a message's reasons without the numbers of nodes, and without what PostFilter plugins say of it.
+    """Return a message's reasons without the numbers of nodes, and without what PostFilter plugins add.
 
-    The reasons end with a full stop; those that have one within are cut short, which does no harm to groups.
+    The reasons end with a full stop; those that contain one are cut short, which does no harm in a group.
     """
     head = _HEAD.match(message)
     if head is None:
@@ -198,7 +199,7 @@ def _group(
     in_vain: Callable[[PodInfo], Iterable[NamedInVain]],
 ) -> PendingGroup:
     pods.sort(key=lambda one: (-one.pod.priority, one.since, one.pod.key))
-    # Of a gang, what those were told that have a place says nothing but that the others have none.
+    # In a gang, the message of members that have a place says only that the others have none.
     without = [one for one in pods if not one.is_held_back] or pods
     ((reason, _),) = Counter(one.reason for one in without).most_common(1)
     first = next(one for one in without if one.reason == reason)
@@ -220,7 +221,7 @@ def _group(
 
 
 def _of_gang(pods: Sequence[OnePending], first: OnePending, missing: str) -> str:
-    """Return what would have to be there for one pod; of a gang that has room for some, how many these are as well."""
+    """Return what is missing for one pod; for a gang with room for some members, also how many these are."""
     held = sum(one.is_held_back for one in pods)
     if first.members is None or not held:
         return missing
@@ -230,7 +231,7 @@ def _of_gang(pods: Sequence[OnePending], first: OnePending, missing: str) -> str
 
 
 def _lacking(pods: list[OnePending], lacks: Callable[[OnePending], Iterable[Shortfall]]) -> Iterator[Shortfall]:
-    """Yield what the first pods lack, those that ask for the same once."""
+    """Yield what the first pods lack, once for those that ask for the same."""
     known: set[tuple[str, str]] = set()
     for one in pods[:PODS_LOOKED_AT]:
         for lack in lacks(one):

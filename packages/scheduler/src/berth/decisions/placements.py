@@ -1,7 +1,7 @@
 """What is on the nodes: one node with its labels, taints and pods, and the pods of all nodes as columns.
 
-For the page's map. Collecting the pods is all that happens between two cycles (`pods_of_node`, `copy_pods`); what is
-told of them is made afterwards, since a pod that is known never changes.
+For the page's map. Only collecting the pods happens between two cycles (`pods_of_node`, `copy_pods`); the rest is done
+afterwards, since the object of a known pod never changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from berth.state.table import NodeTable
 MAX_PODS = 20_000
 """How many pods are listed at once; a picture of more would show nothing."""
 MAX_RESOURCES = 8
-"""Of how many resources requests are told as columns: cpu, memory and those that most pods ask for."""
+"""For how many resources requests are returned as columns: cpu, memory and those that most pods ask for."""
 TEMPLATE_HASH = "pod-template-hash"
 
 
@@ -28,7 +28,7 @@ class PodOnNode(msgspec.Struct, frozen=True, rename="camel"):
     pod: str
     """`namespace/name`."""
     workload: str
-    """What it belongs to, `Deployment/web`; empty where it belongs to nothing."""
+    """What it belongs to, `Deployment/web`; empty if it belongs to nothing."""
     priority: int
     requests: dict[str, int]
     """`cpu` in thousandths, everything else in whole units."""
@@ -50,14 +50,14 @@ class NodeDetails(msgspec.Struct, frozen=True, rename="camel"):
     requested: dict[str, int]
     allowed_pods: int
     pods: tuple[PodOnNode, ...]
-    """Those of the highest priority first, and of these the largest."""
+    """By priority, highest first, then by size, largest first."""
 
 
 class PodColumns(msgspec.Struct, frozen=True, rename="camel"):
     """The pods of all nodes; every list has an element for each pod."""
 
     total: int
-    """How many there are, or how many match. Of more than `MAX_PODS` the lists have none, or the first that match."""
+    """How many there are, or how many match. Beyond `MAX_PODS`, the lists are empty, or have the first that match."""
     nodes: NodeGroups
     names: list[str]
     namespaces: NodeGroups
@@ -76,7 +76,7 @@ class OnNode(NamedTuple):
     pods: Sequence[PodInfo]
 
     def details(self) -> NodeDetails:
-        """Tell all of it."""
+        """Return all details."""
         labels = self.node.metadata.labels
         pods = sorted(self.pods, key=lambda pod: (-pod.priority, -pod.requests.get("cpu", 0), pod.key))
         return NodeDetails(
@@ -97,7 +97,7 @@ class OnNode(NamedTuple):
 
 
 def node_and_pods(table: NodeTable, name: str) -> OnNode | None:
-    """Return a node with its pods, None where there is no such node; call it between two cycles."""
+    """Return a node with its pods, None if there is no such node; call it between two cycles."""
     row = table.row_of.get(name)
     if row is None or not table.valid[row]:
         return None
@@ -117,7 +117,7 @@ class CopiedPods(NamedTuple):
     by_node: Sequence[tuple[str, Sequence[PodInfo]]]
 
     def columns(self, find: str = "", max_pods: int = MAX_PODS) -> PodColumns:
-        """Return them as lists, which are empty where there are more than `max_pods`.
+        """Return them as lists, which are empty if there are more than `max_pods`.
 
         With `find`, only those whose name, `namespace/name`, or workload, `Deployment/web` or `shop/web`, contains it,
         and of these the first `max_pods`.
@@ -155,7 +155,9 @@ def _is_called(pod: PodInfo, wanted: str) -> bool:
 
 
 def workload_of(pod: PodInfo) -> str:
-    """Return what a pod belongs to, `Deployment/web`: its controller, or whose ReplicaSet the name says it is."""
+    """Return what a pod belongs to, `Deployment/web`: its controller, or the Deployment that the name of its ReplicaSet
+    indicates.
+    """
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:
         return ""

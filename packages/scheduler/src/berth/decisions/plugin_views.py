@@ -1,6 +1,6 @@
-"""What shadows would have decided otherwise, and how plugins are doing, as people are told: values ready for JSON.
+"""What shadows would have decided differently, and the health of plugins, as shown to people: values ready for JSON.
 
-Made of a core between two cycles; given out under `/debug/shadows` and `/debug/plugins`. `berth explain --shadow` and
+Made from a core between two cycles; served under `/debug/shadows` and `/debug/plugins`. `berth explain --shadow` and
 `/readyz` show parts of it.
 """
 
@@ -22,7 +22,7 @@ class ShadowCause(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ShadowDifference(msgspec.Struct, frozen=True, rename="camel"):
-    """One decision that a shadow would have made otherwise."""
+    """One decision that a shadow would have made differently."""
 
     pod: str
     uid: str
@@ -35,7 +35,7 @@ class ShadowDifference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ShadowReport(msgspec.Struct, frozen=True, rename="camel"):
-    """One shadow, since the configuration is in force."""
+    """One shadow, since the configuration came into force."""
 
     shadow: str
     of: str
@@ -44,14 +44,14 @@ class ShadowReport(msgspec.Struct, frozen=True, rename="camel"):
     """How many attempts it has decided about."""
     kinds: dict[str, int]
     causes: tuple[ShadowCause, ...]
-    """What made the differences, the most frequent first."""
+    """The causes of the differences, most frequent first."""
     skipped: dict[str, int]
     differences: tuple[ShadowDifference, ...]
-    """The latest, the last one first."""
+    """The latest differences, newest first."""
 
 
 class PluginReport(msgspec.Struct, frozen=True, rename="camel"):
-    """How an optional plugin is doing."""
+    """The health of an optional plugin."""
 
     plugin: str
     profile: str
@@ -65,7 +65,7 @@ class PluginReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FigureReport(msgspec.Struct, frozen=True, rename="camel"):
-    """A number that a plugin tells of what it keeps (`figures`)."""
+    """A number that a plugin reports about its state (`figures`)."""
 
     profile: str
     plugin: str
@@ -75,7 +75,7 @@ class FigureReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def figure_reports(core: Core) -> list[FigureReport]:
-    """Return what plugins tell of what they keep, such as quotas in use."""
+    """Return what plugins report about their state, such as quotas in use."""
     return [
         FigureReport(each.profile, each.plugin, each.figure.name, float(each.figure.value), dict(each.figure.labels))
         for each in figures_of(core.profiles.values())
@@ -83,7 +83,7 @@ def figure_reports(core: Core) -> list[FigureReport]:
 
 
 def shadow_reports(core: Core, wall_time: WallTime, pod: str = "") -> list[ShadowReport]:
-    """Return what all shadows would have decided otherwise; with a `pod` only the differences about that one."""
+    """Return what all shadows would have decided differently; with a `pod`, only the differences about that one."""
     return [_shadow_report(shadow, wall_time, pod) for shadow in core.shadows]
 
 
@@ -105,7 +105,7 @@ def _shadow_report(shadow: ShadowProfile, wall_time: WallTime, pod: str) -> Shad
 
 
 def plugin_reports(core: Core, wall_time: WallTime) -> list[PluginReport]:
-    """Return how the plugins are doing that are optional."""
+    """Return the health of the optional plugins."""
     return [
         PluginReport(
             each.name,
@@ -122,7 +122,7 @@ def plugin_reports(core: Core, wall_time: WallTime) -> list[PluginReport]:
 
 
 def told_out(plugins: list[PluginHealth]) -> str:
-    """Say which plugins are left out, in one line; empty where none is."""
+    """Say which plugins are left out, in one line; empty if none is."""
     return "; ".join(
         f"going without plugin {each.name} of profile {each.profile}: {each.last_failure}"
         for each in plugins

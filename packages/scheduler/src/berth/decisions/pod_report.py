@@ -1,4 +1,6 @@
-"""What is known of one pod, and a decision in one line, as a running scheduler shows them and the page reads them."""
+"""What is known about one pod, and a decision in one line, as a running scheduler shows them and the page reads
+them.
+"""
 
 import msgspec
 
@@ -8,7 +10,7 @@ from berth.decisions.waits import PendingPod, PermitWait
 
 
 class PodReport(msgspec.Struct, frozen=True, rename="camel"):
-    """All that is known of one pod: its last decision, where it waits if it does, and its story."""
+    """All that is known about one pod: its last decision, where it waits, if it does, and its story."""
 
     pod: str
     decision: Explanation | None
@@ -16,9 +18,9 @@ class PodReport(msgspec.Struct, frozen=True, rename="camel"):
     permit: PermitWait | None = None
     """Set while Permit holds the pod."""
     story: tuple[StoryLine, ...] = ()
-    """What happened to it so far, as the decision log has it."""
+    """What has happened to it so far, according to the decision log."""
     is_gone: bool = False
-    """Whether there is no such pod any more: this is about the last one that had the name."""
+    """Whether the pod no longer exists: this is about the last one with that name."""
 
 
 class DecisionLine(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,7 +1,7 @@
 """Why a pod has no node, in our words: shorter than the scheduler's own, and without what preemption adds.
 
-The scheduler's message is an interface and stays as it is in JSON and in conditions. What preemption says behind it
-("no new claims to deallocate, …") counts the same nodes once more, and blames a plugin that has nothing to do with it.
+The scheduler's message is an interface and stays as it is in JSON and in conditions. What preemption appends ("no new
+claims to deallocate, …") counts the same nodes again, and blames a plugin that has nothing to do with it.
 """
 
 import re
@@ -36,11 +36,11 @@ _OF_ONE: Final = {"have": "has", "lack": "lacks", "are": "is", "do": "does", "sa
 _LOOKED_AT_BEFORE: Final = frozenset(
     each for each, words in _WORDS.items() if words.endswith(("asks for", "tolerate", "cordoned", "taken", "take"))
 )
-"""Reasons of plugins that come before amounts are looked at."""
+"""Reasons of plugins that run before amounts are looked at."""
 
 
 def in_our_words(message: str) -> str:
-    """Return a message of the scheduler's in our words; what is no such message stays as it is."""
+    """Return a message of the scheduler in our words; any other text is returned as it is."""
     found = _MESSAGE.search(message)
     if found is None:
         return message
@@ -55,10 +55,10 @@ def in_our_words(message: str) -> str:
 
 
 def what_is_missing(message: str, shortfalls: Sequence[Shortfall] = ()) -> str:
-    """Return in one sentence what keeps a pod from its place.
+    """Return in one sentence what keeps a pod from being placed.
 
-    Amounts come first where nodes lack some: plugins look at them only where labels and taints let the pod in, so these
-    nodes are the ones that it could have. Of several resources, devices too, it is the one that most of them lack.
+    If nodes lack amounts, these come first: plugins look at amounts only where labels and taints let the pod in, so
+    these are the nodes it could use. Of several resources, devices included, it is the one that most of them lack.
     """
     if not shortfalls:
         told = in_our_words(message)
@@ -73,7 +73,7 @@ def what_is_missing(message: str, shortfalls: Sequence[Shortfall] = ()) -> str:
 
 
 def _agreeing(count: int, words: str) -> str:
-    """Return what is said of several nodes as it is said of so many."""
+    """Put a phrase about several nodes into the form for this number."""
     verb, _, rest = words.partition(" ")
     return f"{_OF_ONE.get(verb, verb)} {rest}" if count == 1 else words
 

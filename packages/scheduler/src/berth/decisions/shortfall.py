@@ -20,21 +20,21 @@ from berth.plugins.dra.plugin import DynamicResources
 from berth.state.table import NodeTable
 
 DEVICES = "deviceclass.resource.kubernetes.io/"
-"""What precedes the name of a class where its devices are asked for as a resource, as Kubernetes itself has it."""
+"""The prefix of a class name when its devices are requested as a resource, as in Kubernetes."""
 SELECTORS_TOLD = 100
-"""Selectors that are longer together are only mentioned."""
+"""If selectors are longer than this together, they are only mentioned."""
 _BINARY = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
 class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
-    """One resource of which nodes have too little left for a pod."""
+    """A resource of which nodes have too little left for a pod."""
 
     resource: str
     needs: str
     most_free: str
-    """The most that one of these nodes has left, beside the members of the pod's group that wait for it."""
+    """The most that one of these nodes has left, not counting what members of the pod's group waiting for it take."""
     of: str
-    """What that node has in all."""
+    """What that node has in total."""
     node: str
     nodes: int
     """How many nodes were rejected for this."""
@@ -43,7 +43,7 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
     request: str = ""
     """The request of a claim that asks for devices, `namespace/claim/request`; empty for other resources."""
     selectors: tuple[str, ...] = ()
-    """What the request asks of the devices of its class."""
+    """What the request demands of the devices of its class."""
 
     @property
     def _need(self) -> str:
@@ -59,7 +59,7 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def in_short(self) -> str:
-        """Say it of the best node alone, as a clause."""
+        """Say it about the best node alone, as a clause."""
         if self.of == "0":
             return f"{self._need}, and no node has any that it could be on"
         would_do = ", which would do now" if self.fits_now else ""
@@ -79,10 +79,10 @@ class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
 def shortfalls(
     decision: Decision, table: NodeTable, profile: Profile | None, work: WorkBudget | None = None
 ) -> Iterator[Shortfall]:
-    """Yield what the nodes that a decision rejected lack, in the order of the reasons; nothing where one has room.
+    """Yield what the nodes that a decision rejected lack, in the order of the reasons; nothing if one of them has room.
 
-    The plugins of the profile that made the decision are asked what devices there are, as long as `work` has anything
-    left: whoever asks about several pods gives them one budget together.
+    The plugins of the profile that made the decision are asked which devices there are, while `work` has anything left;
+    callers that ask about several pods give them one budget.
     """
     if decision.is_held_back:
         return
@@ -94,7 +94,7 @@ def shortfalls(
         found = _shortfall(decision, table, resource, np.concatenate(parts))
         if found is not None:
             yield found
-    if not decision.beside:  # what members of its group would take of devices is not known any more
+    if not decision.beside:  # what devices members of its group would take is no longer known
         yield from _devices(decision, table, profile, work or WorkBudget(STEPS_TO_TELL))
 
 
@@ -137,12 +137,12 @@ def _shortfall(decision: Decision, table: NodeTable, resource: str, rows: NDArra
 
 
 def _there(decision: Decision, table: NodeTable, rows: Iterable[int]) -> list[int]:
-    """Return the rows that still hold the nodes that a decision was about."""
+    """Return the rows that still hold the nodes of a decision."""
     return [row for row in rows if row < table.capacity and table.names[row] == decision.names[row]]
 
 
 def _beside(decision: Decision, table: NodeTable, resource: str) -> NDArray[np.int64]:
-    """Return what members of the pod's group, who were placed before it and then held back, take on each row."""
+    """Return what members of the pod's group that were placed before it and then held back take on each row."""
     found = np.zeros(table.capacity, dtype=np.int64)
     for node_name, pod in decision.beside:
         row = table.row_of.get(node_name)

@@ -1,8 +1,8 @@
-"""Two configurations are asked about one pod, so that what they decide otherwise can be told plugin by plugin.
+"""Asks two configurations about one pod, so that their difference can be explained plugin by plugin.
 
-The account of a difference is `berth.cycle.difference`; here are the two sides, each a core. The caller brings the pods
-and the clusters, which both have alike, row by row: `berth impact` those of a case, `berth compare` those of a cluster
-or of a workload over time, `berth replay` those of a recording.
+`berth.cycle.difference` explains a difference; this module provides the two sides, each a core. The caller brings the
+pods and the clusters, which are the same on both sides, row by row: `berth impact` those of a case, `berth compare`
+those of a cluster or of a workload over time, `berth replay` those of a recording.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,19 +53,19 @@ SUCCESSORS: Final[Mapping[str, str]] = MappingProxyType(
         "SelectorSpread": "PodTopologySpread",
     }
 )
-"""Today's plugin that does what one of v1.20 did, where the names differ."""
+"""The plugin of today that does what one of v1.20 did, if the names differ."""
 ONE_PROFILE: Final = "only one of the configurations has a profile that schedules it"
 
 
 class Side(NamedTuple):
-    """One of two configurations, over a cluster that both have alike."""
+    """One of two configurations, over a cluster that is the same on both sides."""
 
     core: Core
     profiles: Mapping[str, Profile]
     info: Callable[[Pod], PodInfo]
-    """Returns a pod that is not on a node as this side's plugins are to see it."""
+    """Returns a pod that is not on a node as this side's plugins see it."""
     is_for_all: bool = False
-    """Whether pods whose scheduler name has no profile here are the first profile's; otherwise they go nowhere."""
+    """Whether pods whose scheduler name has no profile here go to the first profile; otherwise they go nowhere."""
 
     @classmethod
     def of(cls, core: Core, info: Callable[[Pod], PodInfo] | None = None, *, is_for_all: bool = False) -> "Side":
@@ -77,7 +77,7 @@ class Side(NamedTuple):
         return self.is_for_all or pod.spec.scheduler_name in self.profiles
 
     def divided(self, pod: Pod, successors: Mapping[str, str]) -> "AskedParts":
-        """Decide about a pod; the first profile stands in where none schedules it. Raises `PluginBrokenError`."""
+        """Decide about a pod; the first profile stands in if none schedules it. Raises `PluginBrokenError`."""
         info = self.info(pod)
         profile = self.profiles.get(info.profile_name) or next(iter(self.profiles.values()))
         return AskedParts(self.core, profile, info, successors)
@@ -86,8 +86,8 @@ class Side(NamedTuple):
 class AskedParts:
     """One core's decision about one pod, divided by plugin, which asks the plugins again for each part.
 
-    Every node is looked at, whatever share of them the profile asks for; extenders and PostFilter are not asked. A
-    plugin that is among `successors` counts as the one that took its work over. Raises `PluginBrokenError`.
+    Every node is looked at, whatever share the profile asks for; extenders and PostFilter are not asked. A plugin among
+    `successors` counts as the one that took over its work. Raises `PluginBrokenError`.
     """
 
     def __init__(self, core: Core, profile: Profile, pod: PodInfo, successors: Mapping[str, str]) -> None:
@@ -148,7 +148,7 @@ class AskedParts:
         return found
 
     def bind(self, node_name: str) -> None:
-        """Count the pod as bound to a node, even where Reserve fails there; plugins hear of it as from a watch."""
+        """Count the pod as bound to a node, even if Reserve fails there; plugins are told as by a watch."""
         core, pod = self._core, self._pod
         reserve_and_permit(core.cache, attempt_for(core, pod, profile=self._profile, state=self._state), node_name)
         core.handle(ObjectEvent("MODIFIED", "Pod", on_node(pod, node_name).pod), core.now)
@@ -227,8 +227,8 @@ class DecisionComparer:
     def compare(self, pod: Pod, *, stands: bool = False) -> ComparedDecision:
         """Return what both decide about a pod that one of them schedules. Raises `PluginBrokenError`.
 
-        If it `stands`, the pod is bound in both afterwards to the node that A has chosen, so that one difference does
-        not lead to the next.
+        If it `stands`, the pod is afterwards bound in both to the node that A chose, so that one difference does not
+        lead to the next.
         """
         a, b = self._divided(pod)
         if self._a.schedules(pod) and self._b.schedules(pod):
@@ -241,7 +241,7 @@ class DecisionComparer:
         return found
 
     def explain(self, pod: Pod, a: str | None, b: str | None) -> ComparedDecision:
-        """Compare what the two have decided about a pod already. Raises `PluginBrokenError`."""
+        """Compare what the two have already decided about a pod. Raises `PluginBrokenError`."""
         return compared(pod.key, *self._divided(pod), self._sameness, (one_node(a), one_node(b)))
 
     def _divided(self, pod: Pod) -> tuple[AskedParts, AskedParts]:

@@ -1,7 +1,7 @@
-"""The story of one pod: what happened to it from the moment it came, step by step, each with the time.
+"""The story of one pod: what happened to it from its arrival on, step by step, each with its time.
 
-A `StoryStep` is what the decision log keeps of one thing that happened; a `Story` is all of them for one life of a pod,
-for names are used again. `condensed` makes a long story short, `sentence` puts a step into words. Pure.
+A `StoryStep` is what the decision log keeps about one thing that happened; a `Story` has all of them for one life of a
+pod, since names are reused. `condensed` makes a long story short, `sentence` puts a step into words. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ MAKES_ROOM, EVICTED, SPARED, LEFT, CONFLICT, NOT_WOKEN = (
 )  # fmt: skip
 GOING, GONE = "going", "gone"
 ARRIVALS = ("UnschedulablePodAdd", "PodAdd")
-"""The queue's events of a pod that has come."""
+"""The queue's events for a new pod."""
 AFTER_ATTEMPT = "ScheduleAttemptFailure"
 STEPS_KEPT = 40
 """How many steps a condensed story has at most."""
@@ -29,7 +29,7 @@ VICTIMS_NAMED = 5
 
 
 class StoryStep(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One thing that happened to a pod. Which of the fields mean something depends on `what`."""
+    """One thing that happened to a pod. Which fields are used depends on `what`."""
 
     at: float
     """Seconds since 1970."""
@@ -50,7 +50,7 @@ class StoryStep(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """`waitsOnPermit`: the deadline."""
     attempts: int = 0
     decision: Explanation | None = None
-    """`decided`: what the attempt found; left out where it says the same as the one before."""
+    """`decided`: what the attempt found; left out if it says the same as the one before."""
     times: int = 1
     """How many steps in a row this one stands for, from `at` to `last`."""
     last: float = 0.0
@@ -85,7 +85,7 @@ class Story(NamedTuple):
 
 
 def _without_details(story: Story, step: StoryStep) -> Explanation:
-    """Return what is known of a decision whose scores were not kept."""
+    """Return what is known about a decision whose scores were not kept."""
     outcome = "scheduled" if step.node else "unschedulable"
     went = f"goes to {step.node}" if step.node else f"could not be scheduled: {step.message}"
     return Explanation(
@@ -119,9 +119,9 @@ def lines_of(steps: Iterable[StoryStep]) -> tuple[StoryLine, ...]:
 
 
 def condensed(steps: Sequence[StoryStep], at_most: int = STEPS_KEPT) -> tuple[StoryStep, ...]:
-    """Return a story with what happened over and over told once, and the middle of a long one left out.
+    """Return a story with repetitions folded, and with the middle of a long one left out.
 
-    The first steps say how it began, the last ones how it stands; the decision that is told last is kept.
+    The first steps say how it began, the last ones how things are now; the last decision is kept.
     """
     short = list(_without_repetitions(steps))
     if len(short) > at_most:
@@ -136,7 +136,7 @@ def condensed(steps: Sequence[StoryStep], at_most: int = STEPS_KEPT) -> tuple[St
 
 
 def _without_repetitions(steps: Sequence[StoryStep]) -> Iterator[StoryStep]:
-    """Fold rounds of the same steps: an attempt, what followed, and what woke the pod, again and again."""
+    """Fold repeated rounds of the same steps: an attempt, what followed, and what woke the pod."""
     kept: list[StoryStep] = []
     for step in steps:
         for back in (1, 2, 3, 4):

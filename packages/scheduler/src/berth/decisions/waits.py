@@ -1,6 +1,6 @@
-"""What pods wait for, as people are told: the queue, Permit, and how many members of a gang there are.
+"""What pods wait for, as shown to people: the queue, Permit, and the members of a gang.
 
-Values ready for JSON, made of a core between two cycles.
+Values ready for JSON, made from a core between two cycles.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ WallTime = Callable[[float], str]
 
 
 class Members(msgspec.Struct, frozen=True, rename="camel"):
-    """The pod group that a pod belongs to, if its members go together."""
+    """The pod group that a pod belongs to, if its members are placed together."""
 
     group: str
     present: int
@@ -52,12 +52,12 @@ class PendingPod(msgspec.Struct, frozen=True, rename="camel"):
     backoff_until: str | None = None
     waits_for: dict[str, tuple[str, ...]] = {}
     gate_reasons: tuple[str, ...] = ()
-    """What the plugin said that holds the pod back."""
+    """What the plugin that holds the pod back said."""
     members: Members | None = None
     nominated_node: str = ""
     """Where room is kept for the pod."""
     wakes_at: str | None = None
-    """When it is tried again whatever happens until then, as a plugin has asked (`handle.wake_after`)."""
+    """When it is tried again whatever happens until then, as requested by a plugin (`handle.wake_after`)."""
 
 
 class Held(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,7 +69,7 @@ class Held(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PermitWait(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod that has a node and waits for Permit to let it go there."""
+    """A pod that has a node and waits for Permit to let it go on."""
 
     pod: str
     uid: str
@@ -116,7 +116,7 @@ def pending_pod(core: Core, queued: QueuedPod, queue: str, wall_time: WallTime) 
 
 
 def permit_wait(core: Core, waiting: WaitingPod, wall_time: WallTime) -> PermitWait:
-    """Return who holds a pod at Permit, and until when."""
+    """Return which plugins hold a pod at Permit, and until when."""
     return PermitWait(
         pod=waiting.pod.key,
         uid=waiting.pod.uid,
@@ -131,7 +131,7 @@ def permit_wait(core: Core, waiting: WaitingPod, wall_time: WallTime) -> PermitW
 
 
 def members_of(core: Core, pod: PodInfo) -> Members | None:
-    """Return how far a pod's gang is; None for a pod that is in none."""
+    """Return the progress of a pod's gang; None for a pod that is in none."""
     key, groups = group_of(pod), core.intake.groups
     if key is None or groups is None:
         return None
