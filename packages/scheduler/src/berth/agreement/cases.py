@@ -1,6 +1,6 @@
-"""Writes what went otherwise as cases that `berth decide` reads: the cluster in the state that was asked, and the pod.
+"""Writes differing decisions as cases that `berth decide` reads: the cluster in the state in question, and the pod.
 
-One line of JSON for each, which can be decided again by anybody, with any configuration, without the cluster.
+One line of JSON each, which anybody can decide again, with any configuration, without the cluster.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from berth.state.cache import on_node
 from berth.state.pod_info import PodInfo
 
 MOST_CASES: Final = 100
-"""A case has the whole cluster in it, so that no more are written."""
+"""A case contains the whole cluster, so no more than this are written."""
 
 
 class CaseWriter:

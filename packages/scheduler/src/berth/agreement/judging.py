@@ -1,7 +1,7 @@
-"""Judges what another scheduler has done with a pod: would it have been the same here, in a state that was to be seen?
+"""Judges what another scheduler did with a pod: would the same have happened here, in a state that it could have seen?
 
-The other scheduler decides on a cache. That is a little behind the API server, and ahead of it by the pods that it has
-assumed, whose bindings arrive a little later and sometimes in another order. So a pod is asked about in several states:
+The other scheduler decides on a cache. That is a little behind the API server, and ahead of it by assumed pods, whose
+bindings arrive a little later and sometimes in a different order. So the decision is compared in several states:
 
 1. the state at its binding: what is bound by then, with the pods that the queue's order has had before this one though
    their bindings came later, without those that it has had after it, and without what happened elsewhere within the
@@ -9,8 +9,8 @@ assumed, whose bindings arrive a little later and sometimes in another order. So
 2. earlier ones, change by change, back to when the pod came or was last tried;
 3. states in which one pod, of which the order of the queue says nothing, was decided about before or after this one.
 
-The first state in which the two agree is the one that the pod is judged by. Judging one pod costs `MOST_STATES`
-questions at most, and a single one in nearly all cases.
+The pod is judged by the first state in which the two agree. Judging a pod costs at most `MOST_STATES` questions, and a
+single one in nearly all cases.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -50,12 +50,13 @@ from berth.state.pod_info import PodInfo
 
 MOST_STATES: Final = 48
 MOST_STATES_SAMPLED: Final = 3
-"""Where sampling explains that a node is not the best, fewer states are tried before it is taken to, and besides those
-of the time that a binding may take on its way. Among older ones there is by chance one in which it is the best."""
+"""If sampling can explain why a node is not the best, only this many states are tried, and those within a binding's
+travel time: among older ones there would by chance be one in which it is the best.
+"""
 ON_THE_WAY_S: Final = 0.025
-"""So long may a binding be on its way: what was so that long before it may be what was decided on."""
+"""How long a binding may be on its way: the decision may have seen the state this long before it."""
 FIRST_STEPS_BACK: Final = 4
-"""So many earlier states are tried before single pods are tried on the other side of this one."""
+"""How many earlier states are tried before single pods are moved to the other side of this one."""
 MOST_NEIGHBOURS: Final = 12
 """How many pods, bound right before or after this one, are tried on the other side of it."""
 MOMENT_REVISIONS: Final = 3
@@ -65,15 +66,15 @@ Answered = TypeVar("Answered")
 
 
 class Pending(NamedTuple):
-    """What is remembered of a pod without a node."""
+    """What is remembered about a pod without a node."""
 
     pod: Pod
     since: Moment
     """When it came."""
     tried: Moment | None
-    """When it was last said to fit nowhere: what came of it since was decided later."""
+    """When it was last said to fit nowhere: anything since then was decided later."""
     waits: bool
-    """Whether it has waited for something since it came, so that its place in the queue is not known."""
+    """Whether it has waited for something since it came, so that its place in the queue is unknown."""
     uid: str
     scheduler: str
     """Whose pod it is."""
@@ -81,15 +82,15 @@ class Pending(NamedTuple):
 
     @classmethod
     def of(cls, pod: Pod, since: Moment, tried: Moment | None) -> "Pending":
-        """Return what is remembered of a pod as it is now."""
+        """Return what to remember about a pod as it is now."""
         status, spec = pod.status, pod.spec
         waits = bool(status.nominated_node_name) or any(each.type == "PodScheduled" for each in status.conditions)
         return cls(pod, since, tried, waits, pod.metadata.uid, spec.scheduler_name, spec.priority or 0)
 
     def goes_before(self, other: "Pending") -> bool:
-        """Say whether a queue that has both certainly had this one first.
+        """Say whether a queue that holds both certainly pops this one first.
 
-        A pod of higher priority that came later may have come too late, so of such pods it cannot be told.
+        A pod of higher priority that came later may have come too late, so for such pods it cannot be known.
         """
         if self.since.order >= other.since.order or self.priority < other.priority:
             return False
@@ -97,16 +98,16 @@ class Pending(NamedTuple):
 
 
 class AskedPod(NamedTuple):
-    """What another scheduler has done with a pod, at the moment at which the API server says so."""
+    """What another scheduler did with a pod, at the moment when the API server says so."""
 
     pod: PodInfo
     """As it was before."""
     pending: Pending
     moment: Moment
     node: str = ""
-    """The node that it was bound to; empty where it was not bound."""
+    """The node that it was bound to; empty if it was not bound."""
     told: str = ""
-    """What its condition says, where it fits nowhere."""
+    """The message of its condition, if it fits nowhere."""
     nominated: str = ""
     """The node that it was newly nominated to."""
     victims: tuple[PodInfo, ...] = ()
@@ -114,17 +115,17 @@ class AskedPod(NamedTuple):
 
 
 class State(NamedTuple):
-    """A state that a scheduler may have decided in."""
+    """A state in which a scheduler may have decided."""
 
     shifts: tuple[Shift, ...]
     is_present: bool
-    """Whether it is that at the moment of the question."""
+    """Whether it is the present state."""
     at: float
     """When that was, in the order of the API server."""
 
 
 class Past:
-    """What the judge reads: the latest changes, the latest bindings, and those that are about to be taken in."""
+    """What the judge reads: the latest changes, the latest bindings, and those not yet taken in."""
 
     def __init__(self, keep: int) -> None:
         self.changes: deque[NotedChange] = deque(maxlen=keep)
@@ -133,12 +134,12 @@ class Past:
         self._by_arrival: list[tuple[int, AskedPod]] = []
         """The bindings by when their pods came: those before which a pod may have been decided about are the last."""
         self._pending_of: dict[str, Pending] = {}
-        """What is remembered of the pods of the bindings, by uid."""
+        """What is remembered about the bound pods, by uid."""
         self.coming: dict[str, AskedPod] = {}
-        """By uid, the bindings that have arrived and are not taken in yet."""
+        """The bindings that have arrived but are not yet taken in, by uid."""
 
     def note_binding(self, bound: AskedPod) -> None:
-        """Note that a pod was bound, and forget the oldest."""
+        """Note that a pod was bound, and forget the oldest bindings."""
         if len(self.bindings) == self._keep:
             oldest = self.bindings.popleft()
             del self._by_arrival[bisect_left(self._by_arrival, oldest.pending.since.order, key=_first_of)]
@@ -148,9 +149,9 @@ class Past:
         self._pending_of[bound.pending.uid] = bound.pending
 
     def states(self, question: AskedPod, moment_s: float) -> Iterator[State]:
-        """Yield the states that a pod may have been decided about in, the likeliest first.
+        """Yield the states in which a pod may have been decided about, likeliest first.
 
-        `moment_s` is how long a binding is on its way at most.
+        `moment_s` is the longest time that a binding is on its way.
         """
         pending, now = question.pending, question.moment
         order = tuple(self._in_order(question))
@@ -177,12 +178,12 @@ class Past:
         return takewhile(lambda change: change.moment.order > since, reversed(self.changes))
 
     def _unseen(self, pending: Pending, now: Moment, moment_s: float) -> tuple[Shift, ...]:
-        """Return what takes back the changes that are too young to be seen, but for bindings."""
+        """Return what takes back the changes that were too recent to be seen, except bindings."""
         near = takewhile(lambda change: _is_within(change.moment, now, moment_s), self._since(pending))
         return tuple(change.undone for change in near if not change.bound)
 
     def _in_order(self, question: AskedPod) -> Iterator[CountedOtherwise]:
-        """Yield what leaves out the pods that were bound before this one, and that the queue has had after it."""
+        """Yield shifts that leave out the pods that were bound before this one although the queue had them after it."""
         pending = question.pending
         since = pending.since.order
         later = bisect_right(self._by_arrival, since, key=_first_of)
@@ -198,9 +199,9 @@ class Past:
             yield bound
 
     def _was_assumed(self, change: NotedChange, pending: Pending) -> bool:
-        """Say whether a change is a binding that the pod's scheduler knew of before the API server did.
+        """Say whether a change is a binding that the pod's scheduler knew about before the API server.
 
-        Of a pod that has waited, any that came before its own is taken for one, as long as that may explain it.
+        For a pod that has waited, any binding before its own counts as one, as long as that may explain the decision.
         """
         if not change.bound or pending.waits:
             return bool(change.bound)
@@ -208,9 +209,9 @@ class Past:
         return bound is not None and (bound.goes_before(pending) or pending.goes_before(bound))
 
     def _either_side(self, question: AskedPod, order: Sequence[CountedOtherwise]) -> Iterator[tuple[Moment, Shift]]:
-        """Yield single pods on the other side of this one, where the order of the queue has not decided that.
+        """Yield shifts of single pods to the other side of this one, where the queue's order leaves that open.
 
-        One that came only after this one's binding was told is decided about later, whatever its priority.
+        A pod that came after this one's binding was reported was decided about later, whatever its priority.
         """
         pending = question.pending
         settled = {pending.uid, *(shift.uid for shift in order)}
@@ -245,18 +246,18 @@ def _back(changes: Sequence[NotedChange], order: tuple[Shift, ...]) -> Iterator[
 
 
 def _is_within(then: Moment, now: Moment, moment_s: float) -> bool:
-    """Say whether a binding that is seen now was on its way then."""
+    """Say whether a binding that is visible now was still on its way then."""
     is_near = not then.revision or not now.revision or now.revision - then.revision <= MOMENT_REVISIONS
     return is_near and now.at - then.at <= moment_s
 
 
 class StateAnswer(NamedTuple):
-    """What is decided in a state."""
+    """What is decided in one state."""
 
     attempt: Attempt
     best: BestRows
     fits: bool
-    """Whether the pod fits the node that it was bound to…"""
+    """Whether the pod fits on the node that it was bound to…"""
     is_best: bool
     """…and whether that is among the best."""
 
@@ -267,17 +268,17 @@ class Missed(NamedTuple):
     question: AskedPod
     state: State
     is_better: Mask
-    """The rows of the nodes that a scheduler must have missed…"""
+    """The rows of the nodes that the other scheduler must have missed…"""
     better: int
     """…and how many they are."""
     is_by_row: bool
-    """Whether what a node gets is told by the node and the pods there alone."""
+    """Whether a node's score depends on the node and its pods alone."""
 
     def may_be_otherwise_in(self, other: State, core: Core) -> bool:
         """Say whether the node may be among the best in another state.
 
-        Either it or all that is better has to be as it was not; or where nodes are weighed by pods elsewhere, one of
-        the pod's own kind.
+        For that, either this node or all better ones must have changed since; or, if scores depend on pods elsewhere, a
+        pod of its own kind must have.
         """
         pod, nodes = self.question.pod, set[str]()
         for shift in {*other.shifts} ^ {*self.state.shifts}:
@@ -292,7 +293,7 @@ class Missed(NamedTuple):
 
 
 class Judge:
-    """Holds what another scheduler has done against what a core decides."""
+    """Compares what another scheduler did with what a core decides."""
 
     def __init__(
         self,
@@ -303,9 +304,9 @@ class Judge:
         keeps_totals: bool,
         moment_s: float,
     ) -> None:
-        """`percentages` says of each profile which share of the nodes the other scheduler looks at.
+        """`percentages` says for each profile which share of the nodes the other scheduler looks at.
 
-        `moment_s` is how long a binding is on its way at most, by a clock that can be relied on. With `keeps_totals`
+        `moment_s` is the longest time that a binding is on its way, by a reliable clock. With `keeps_totals`,
         judgements have the totals of all nodes.
         """
         self._core = core
@@ -314,16 +315,16 @@ class Judge:
         self._keeps_totals = keeps_totals
         self._moment_s = moment_s
         self.on_decided: Callable[[Attempt], None] | None = None
-        """Called with each attempt that a pod is judged by, while the cluster is in its state."""
+        """Called with each attempt by which a pod is judged, while the cluster is in its state."""
         self.on_otherwise: Callable[[Core, PodInfo], None] | None = None
-        """Called with each pod that went otherwise, while the core's cluster is in that state."""
+        """Called with each pod that was decided differently, while the core's cluster is in that state."""
 
     def judge(self, question: AskedPod) -> Judgement:
         """Judge a pod that is about to be counted as bound."""
         asked = 0
         first: State | None = None
         missed: Missed | None = None
-        """Set from the first state on in which sampling explains that the node is not the best."""
+        """Set once there is a state in which sampling explains why the node is not the best."""
         for tried, state in enumerate(islice(self._past.states(question, self._moment_s), MOST_STATES)):
             first = first or state
             if missed is not None:
@@ -347,7 +348,7 @@ class Judge:
         return judged
 
     def judge_failure(self, question: AskedPod) -> JudgedFailure:
-        """Judge a pod that was said to fit nowhere, and the room that was made for it, if there was any."""
+        """Judge a pod that was said to fit nowhere, and the room that was made for it, if any."""
         judged: JudgedFailure | None = None
         for state in islice(self._past.states(question, self._moment_s), MOST_STATES):
             with standing_in(self._core, state.shifts):
@@ -379,7 +380,9 @@ class Judge:
         return StateAnswer(attempt, best, fits, fits and row in best)
 
     def _missed(self, question: AskedPod, state: State, answer: StateAnswer) -> Missed | None:
-        """Return which nodes are better than this one, if a scheduler may have come to it that looks at a part."""
+        """Return which nodes are better than this one, if a scheduler that looks at a part of the nodes may have chosen
+        it.
+        """
         attempt = answer.attempt
         nodes, scored = attempt.found.nodes, attempt.found.scored
         if not answer.fits or nodes is None or scored is None:
@@ -393,10 +396,10 @@ class Judge:
         is_better = np.zeros(table.capacity, dtype=np.bool_)
         is_better[rows] = totals > totals[np.searchsorted(rows, table.row_of[question.node])]
         better = int(np.count_nonzero(is_better))
-        # Of the nodes that it looked at, of which there were enough, none was better.
+        # It looked at enough nodes, and none of these was better.
         if better > nodes.count - enough:
             return None
-        missed = isqrt(len(table))  # what its workers leave of their chunks when they have found enough
+        missed = isqrt(len(table))  # what its workers leave of their chunks once enough are found
         if better > missed:
             order = np.array([row for row in table.tree.order() if nodes.mask[row]], dtype=np.intp)
             at = int(np.flatnonzero(order == table.row_of[question.node])[0])
@@ -407,7 +410,7 @@ class Judge:
     def _judged(self, question: AskedPod, state: State, answer: StateAnswer, result: Result, asked: int) -> Judgement:
         if self.on_decided is not None:
             row = self._core.cache.table.row_of.get(question.node)
-            if answer.fits:  # what is explained is where the pod went
+            if answer.fits:  # the explanation is for where the pod went
                 answer.attempt.outcome = Outcome(chosen_row=row)
             self.on_decided(answer.attempt)
         names = self._core.cache.table.names
@@ -476,9 +479,9 @@ class Judge:
 def _preemption(
     core: Core, question: AskedPod, attempt: Attempt, find_again: Callable[[], Attempt]
 ) -> JudgedPreemption:
-    """Hold the room that was made for a pod against what is decided here, in the state that the core is in.
+    """Compare the room that was made for a pod with what is decided here, in the core's current state.
 
-    Other victims are as good where making room by them costs the same, and makes it: then the pod fits there.
+    Other victims are as good if evicting them costs the same and the pod then fits there.
     """
     table, outcome = core.cache.table, attempt.outcome
     node, ours = outcome.nominated_node_name or "", outcome.victims
@@ -508,7 +511,7 @@ def _preemption(
 
 
 def _cost(core: Core, pod: PodInfo, row: int, victims: Sequence[PodInfo]) -> Cost:
-    """Return what making room for a pod costs by upstream's criteria."""
+    """Return the cost of making room for a pod, by upstream's criteria."""
     lower = by_importance(other for other in core.cache.table.view(row).pods.values() if other.priority < pod.priority)
     breaking, _ = split_by_violation(lower, concerning(lower, Budgets(core.objects).all()))
     uids = {each.uid for each in victims}

@@ -1,9 +1,9 @@
-"""The last moments of a cluster: what has changed, and how to stand in a state that is over.
+"""The recent past of a cluster: what has changed, and how to go back to an earlier state for a while.
 
-The observer's core notes each change that decisions depend on. A state of the recent past is the present one with some
-of these changes taken back for as long as a question takes: by a journal and not by copies, so that it costs what has
-changed. The same way leads to states that never were in the API server and yet were in the other scheduler's cache,
-which has the pods that it has assumed and not what happened a moment ago.
+The observer's core notes each change that decisions depend on. A recent state is the present one with some of these
+changes taken back for the length of a question: by a journal rather than by copies, so that the cost depends on what
+has changed. This also gives states that never existed in the API server but did in the other scheduler's cache, which
+has the pods that it has assumed but not what happened a moment ago.
 
 Nodes and pods are in the journal. Other objects (claims, volumes, budgets) are taken as they are now.
 """
@@ -27,11 +27,11 @@ class Shift(Protocol):
         """Restore what `make` has changed; called in the opposite order, and only where there was something."""
 
     def touches(self, core: Core) -> tuple[PodInfo | None, tuple[str, ...]]:
-        """Return the pod that it moves, if it does, and the nodes that are otherwise by it than they are now."""
+        """Return the pod that it moves, if any, and the nodes that it makes different from now."""
 
 
 class CountedOtherwise:
-    """A pod is counted otherwise: on a node that it had before or is assumed on, as it was before, or not at all."""
+    """Counts a pod differently: on an earlier or assumed node, in an earlier state, or not at all."""
 
     __slots__ = ("_node", "_pod", "_replaced", "uid")
 
@@ -41,10 +41,10 @@ class CountedOtherwise:
         self._pod = pod
         self._node = node
         self._replaced: tuple[PodInfo, str] | None = None
-        """How an earlier shift has it counted, if one does."""
+        """How an earlier shift counts it, if one does."""
 
     def make(self, core: Core) -> bool:
-        """Count the pod so; where the other node is unknown all stays as it is."""
+        """Count the pod like this; if the other node is unknown, nothing changes."""
         cache, state = core.cache, core.cache.state_of(self.uid)
         if self._pod is not None and self._node not in cache.table.row_of:
             return False
@@ -79,7 +79,7 @@ class CountedOtherwise:
 
 
 class NodeAsBefore:
-    """A node is as it was before a change, or where it was not there before, is not there."""
+    """Puts a node back as it was before a change, or removes it if it did not exist."""
 
     __slots__ = ("_name", "_node", "_replaced")
 
@@ -89,10 +89,10 @@ class NodeAsBefore:
         self._replaced: Node | None = None
 
     def make(self, core: Core) -> bool:
-        """Put the former object in the latter's place.
+        """Put the earlier object back.
 
-        Rows are taken and given back like a stack's places, and shifts are taken back in the opposite order: so a node
-        that comes back has the row that it had, and pods that are put back find it there.
+        Rows are taken and given back like a stack, and shifts are taken back in the opposite order: so a node that
+        comes back gets its old row, and pods that are put back find it there.
         """
         table = core.cache.table
         row = table.row_of.get(self._name)
@@ -101,7 +101,7 @@ class NodeAsBefore:
         return True
 
     def take_back(self, core: Core) -> None:
-        """Put the latter in the former's place."""
+        """Put the later object back."""
         _exchange(core, self._name, self._replaced)
 
     def touches(self, core: Core) -> tuple[PodInfo | None, tuple[str, ...]]:
@@ -117,7 +117,7 @@ def _exchange(core: Core, name: str, node: Node | None) -> None:
 
 
 class Nominated:
-    """A pod is nominated to another node than now, or with "" to none."""
+    """Nominates a pod to a different node than now, or with "" to none."""
 
     __slots__ = ("_node", "_pod", "_promised")
 
@@ -127,7 +127,7 @@ class Nominated:
         self._promised: tuple[PodInfo, str] = (pod, "")
 
     def make(self, core: Core) -> bool:
-        """Change what the pod is promised."""
+        """Change the nomination."""
         nominator, uid = core.nominator, self._pod.uid
         node = nominator.node_of(uid) or ""
         pod = next((each for each in nominator.pods_on(node) if each.uid == uid), self._pod)
@@ -135,7 +135,7 @@ class Nominated:
         return self._promise(core, self._pod, self._node)
 
     def take_back(self, core: Core) -> None:
-        """Promise it again what it was promised."""
+        """Restore the nomination."""
         self._promise(core, *self._promised)
 
     def touches(self, core: Core) -> tuple[PodInfo | None, tuple[str, ...]]:
@@ -145,14 +145,14 @@ class Nominated:
     @staticmethod
     def _promise(core: Core, pod: PodInfo, node: str) -> bool:
         core.nominator.nominate(pod, node)
-        core.nominator.take_released()  # nobody is to be woken by what is only tried
+        core.nominator.take_released()  # a mere trial must not wake any pod
         return True
 
 
 def standing_in(core: Core, shifts: Sequence[Shift]) -> contextlib.AbstractContextManager[None]:
-    """Have the core's cluster be another one until the end of the block. No cycle of it may be open.
+    """Put the core's cluster into another state until the end of the block. No cycle may be open.
 
-    Afterwards nodes and the pods of each stand in the order in which they came, too: it decides among equal victims.
+    Afterwards even the order of nodes and of the pods on each is restored, since it decides among equal victims.
     """
     return _shifted(core, shifts) if shifts else PRESENT
 
@@ -187,6 +187,6 @@ class NotedChange(NamedTuple):
 
     moment: Moment
     undone: Shift
-    """What leads from the state after the change to the one before it."""
+    """The shift from the state after the change to the one before it."""
     bound: str = ""
-    """The uid of the pod, where a pod that had been pending was bound."""
+    """The uid of the pod, if a pending pod was bound."""

@@ -1,8 +1,8 @@
-"""The scheduler as a bystander: a core that decides nothing of its own, and judges what another scheduler has done.
+"""The scheduler as a bystander: a core that decides nothing itself, but judges what another scheduler does.
 
 It takes events in as any core does, and keeps a journal of what they change. A pod that is bound is judged before the
-binding is taken in. Since the other scheduler's bindings arrive in another order than it has decided in, a binding and
-all that follows it are held back for a moment, until those that may have been decided before it have arrived, too.
+binding is taken in. Since the other scheduler's bindings arrive in a different order from its decisions, a binding and
+everything after it are held back for a moment, until those that may have been decided before it have arrived too.
 
 `berth observe` feeds one with a recorded stream of events, or runs one in place of the core of `berth run`.
 """
@@ -32,17 +32,19 @@ from berth.state.queued_pod import QueuedPod
 
 KEPT_CHANGES: Final = 1024
 MOST_HELD_S: Final = 5.0
-"""How long a binding waits for those that were decided before it; after so many events as are kept it waits no more."""
+"""How long a binding waits for those that were decided before it; it stops waiting once as many events have come as are
+kept.
+"""
 LATE_S: Final = 1.0
-"""What is judged later than this after its turn has come is counted only, since the observer does not keep up."""
+"""Bindings whose judgement is overdue by more than this are only counted, since the observer is not keeping up."""
 MOST_VICTIMS: Final = 8
-"""So many pods that are preempted on a node are taken for one preemptor's."""
+"""At most this many pods preempted on a node are attributed to one preemptor."""
 PREEMPTED: Final = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget of pods that a scheduler evicts."""
 
 
 class Lookahead(NamedTuple):
-    """How long a binding is held back: for so many events, or where that is None, for so many seconds."""
+    """How long a binding is held back: for so many events or, if that is None, for so many seconds."""
 
     events: int | None = 64
     seconds: float = float("inf")
@@ -55,37 +57,41 @@ class Observing(NamedTuple):
     percentages: dict[str, int | None] = {}
     """By profile, which share of the nodes the other scheduler looks at."""
     scheduler_names: frozenset[str] = frozenset()
-    """Whose pods are judged; all where it is empty."""
+    """Whose pods are judged; all if empty."""
     keeps_totals: bool = False
     moment_s: float = float("inf")
-    """How long a binding is on its way at most; without a bound where events have no times that can be relied on."""
+    """The longest time that a binding is on its way; infinite if events have no reliable times."""
     judges_failures: bool = True
     """Whether pods that fit nowhere are looked at, too."""
     candidates: Mapping[str, SchedulerConfiguration] = MappingProxyType({})
-    """Configurations that decide about the same pods beside, by what they are to be called."""
+    """Other configurations that decide about the same pods, by the names to give them."""
     agreement: Agreement | None = None
-    """Where everything is counted, by the cores of all configurations that are in force one after the other."""
+    """Where everything is counted, across the cores of successive configurations."""
     told: Instrument | None = None
-    """The observer that hears what is decided; not through a recording, since such decisions are no core's own."""
+    """The observer that is told what is decided; not through a recording, since these are not a core's own
+    decisions.
+    """
     on_judged: Callable[[Judgement], None] = lambda _judged: None
     on_failure: Callable[[JudgedFailure], None] = lambda _judged: None
     cases: BinaryIO | None = None
-    """Where pods that went otherwise are written as cases."""
+    """Where differing decisions are written as cases."""
     on_otherwise: Callable[[Core, PodInfo], None] | None = None
-    """Called with each pod that went otherwise, while the core's cluster is in the state that it is judged by."""
+    """Called with each pod that was decided differently, while the core's cluster is in the state by which it is
+    judged.
+    """
 
 
 class Victim(NamedTuple):
-    """A pod that somebody preempts, and since when that is known."""
+    """A pod that is being preempted, and since when that is known."""
 
     pod: PodInfo
     moment: Moment
 
 
 class Unheard:
-    """The pods of which nobody has said anything since they came, by scheduler and priority, the oldest first.
+    """The pods about which nothing has been heard since they came, by scheduler and priority, oldest first.
 
-    Where the queue has had one of them before a pod that is bound, its own binding is on its way.
+    If the queue had one of them before a pod that is bound, its own binding is on its way.
     """
 
     def __init__(self) -> None:
@@ -96,13 +102,13 @@ class Unheard:
         self._queues.setdefault((pending.scheduler, pending.priority), {})[pending.uid] = pending
 
     def discard(self, pending: Pending) -> None:
-        """Leave out a pod that has been heard of."""
+        """Remove a pod that has been heard of."""
         key = pending.scheduler, pending.priority
         if (queue := self._queues.get(key)) is not None and queue.pop(pending.uid, None) is not None and not queue:
             del self._queues[key]
 
     def before(self, pending: Pending) -> Pending | None:
-        """Return one that the queue has certainly had before a pod, if there is one."""
+        """Return one that the queue certainly had before a pod, if there is one."""
         for (scheduler, priority), queue in self._queues.items():
             if scheduler == pending.scheduler and priority >= pending.priority:
                 first = next(iter(queue.values()))
@@ -111,7 +117,7 @@ class Unheard:
         return None
 
     def give_up_before(self, pending: Pending) -> None:
-        """Leave out all that the queue has had before a pod: who has not been heard of by now is waited for no more."""
+        """Remove all that the queue had before a pod: those not heard of by now are no longer waited for."""
         while (first := self.before(pending)) is not None:
             self.discard(first)
 
@@ -120,14 +126,14 @@ class _Held(NamedTuple):
     event: ObjectEvent
     moment: Moment
     asked: AskedPod | None
-    """What is to be asked before the event is taken in."""
+    """The question to ask before the event is taken in."""
 
 
 class ObservingCore(Core):
-    """A core that judges, and neither binds nor evicts nor tells anybody."""
+    """A core that judges, but neither binds nor evicts nor reports to the API server."""
 
     def __init__(self, parts: CoreParts, observing: Observing, **recorded: Any) -> None:
-        """`recorded` is what the core needs that records this one, where one does."""
+        """`recorded` is what a recording core needs, if this one is recorded."""
         super().__init__(parts, **recorded)
         self.takes_many = False
         self.agreement = observing.agreement or Agreement()
@@ -137,7 +143,7 @@ class ObservingCore(Core):
         self._pending: dict[str, Pending] = {}
         self._unheard = Unheard()
         self._kept_up = 0.0
-        """When there was last nothing to be judged."""
+        """When there was last nothing left to judge."""
         self._victims: dict[str, Victim] = {}
         self._order = 0
         self._latest = 0.0
@@ -155,7 +161,7 @@ class ObservingCore(Core):
 
     @property
     def has_work(self) -> bool:
-        """Say whether `step` would take something in now."""
+        """Whether `step` would take something in now."""
         return bool(self._held) and self._is_due(self._latest)
 
     def handle(self, event: Event | Answer, now: float) -> list[Effect]:
@@ -186,21 +192,21 @@ class ObservingCore(Core):
             self._kept_up = now
 
     def next_deadline(self) -> float | None:
-        """Return when something that is held back is due."""
+        """Return when something held back is due."""
         if not self._held:
             return None
         ahead, first = self._observing.lookahead.seconds, self._held[0].moment.at
         return first + (ahead if self._latest < first + ahead else MOST_HELD_S)
 
     def finish(self) -> None:
-        """Take in all that is held back: nothing more will come."""
+        """Take in everything held back: nothing more will come."""
         while self._held:
             self._release()
 
     def _is_due(self, now: float) -> bool:
         ahead, (_, first, asked) = self._observing.lookahead, self._held[0]
         events = self._order - first.order
-        # As in `next_deadline`, since a sum and a difference of the same times may be rounded to different sides.
+        # Computed as in `next_deadline`, since a sum and a difference of the same times may round differently.
         if now < first.at + ahead.seconds and (ahead.events is None or events < ahead.events):
             return False
         is_given_up = now >= first.at + MOST_HELD_S or events >= KEPT_CHANGES
@@ -213,7 +219,7 @@ class ObservingCore(Core):
         self._take_in(held.event, held.moment, held.asked)
 
     def _heard_of(self, event: ObjectEvent, moment: Moment) -> AskedPod | None:
-        """Note a pod that waits; return what is to be asked of one that is bound, or is newly said to fit nowhere."""
+        """Note a waiting pod; return the question about one that is bound, or newly said to fit nowhere."""
         pod: Pod = event.obj
         uid = pod.metadata.uid
         is_over = event.type == "DELETED" or pod.status.phase in FINISHED_PHASES
@@ -242,12 +248,14 @@ class ObservingCore(Core):
         return AskedPod(self._as_known(known.pod), known, moment, told=told, nominated=new)
 
     def _as_known(self, pod: Pod) -> PodInfo:
-        """Return a pod as plugins see it, which is there already where its event is taken in."""
+        """Return a pod as plugins see it; reused if its event has already been taken in."""
         known = self.intake.pod(pod.key)
         return known if known is not None and known.pod is pod else self.intake.info(pod)
 
     def _note_victim(self, pod: Pod, moment: Moment) -> None:
-        """Note a pod that somebody preempts, so that the preemptor, told of before or after, can be held to it."""
+        """Note a pod that is being preempted, so that it can be matched with its preemptor, reported before or
+        after.
+        """
         if pod.metadata.uid in self._victims:
             return
         if any(each.type == "DisruptionTarget" and each.reason == PREEMPTED for each in pod.status.conditions):
@@ -287,9 +295,9 @@ class ObservingCore(Core):
             note(NotedChange(moment, CountedOtherwise(uid), uid if is_binding else ""))
 
     def _judge_in_order(self, asked: AskedPod) -> None:
-        """Judge a pod after those that were decided before it, though their bindings come later.
+        """Judge a pod after those that were decided before it, although their bindings come later.
 
-        They count from now on, as they do for the scheduler that has assumed them.
+        They count from now on, as for the scheduler that has assumed them.
         """
         coming = self._past.coming
         for each in sorted((each for each in coming.values() if each.pending.goes_before(asked.pending)), key=_arrival):
@@ -350,7 +358,7 @@ class ObservingCore(Core):
         self._observing.on_failure(failure)
 
     def _report(self, queued: QueuedPod, started: float, attempt: Attempt) -> None:
-        """Have the trace and the observer know an attempt by which a pod is judged, as if it had been a cycle's."""
+        """Report the attempt by which a pod is judged to the trace and the observer, as if it were a cycle's."""
         decision = self.trace.note(attempt, self.cache.table, self.now, queued.attempts)
         decision.fresh = attempt.found
         self._told.decided(decision, self._stopwatch() - started)

@@ -1,7 +1,7 @@
-"""What an observer has come to, in ten lines: how often the two agree, what was otherwise and why, what sampling cost.
+"""An observer's findings in ten lines: how often the two agree, what differed and why, what sampling cost.
 
-A value ready for JSON, made of an observer's counts. `berth observe --report` prints it, and asks a running observer
-for it under `/debug/agreement`.
+A value ready for JSON, made from an observer's counts. `berth observe --report` prints it, and fetches it from a
+running observer under `/debug/agreement`.
 """
 
 from collections import Counter
@@ -31,31 +31,31 @@ class FigureCompared(msgspec.Struct, frozen=True, rename="camel"):
     difference: float | None
     """What B has more than A."""
     deviation: float | None
-    """The standard deviation of the difference over the seeds; None where there was one seed only."""
+    """The standard deviation of the difference over the seeds; None if there was only one seed."""
     better: Literal["a", "b", ""]
     """Which is better, if the measure says so and every seed agrees."""
 
 
 class AgreementReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What has come of observing so far."""
+    """The results of observing so far."""
 
     pods: int
     results: Mapping[Result, int]
     last_hour: Mapping[Result, int]
     lags_ms: Mapping[int, int]
-    """How long before their bindings the states were that pods agree with, rounded up to powers of two."""
+    """How long before their bindings the agreeing states were, rounded up to powers of two."""
     lost_points: Mapping[int, int]
     """By how many points the best node was better than the sampled one, and for how many pods."""
     lost_by: Mapping[str, int]
-    """For how many of them which plugin's points were most of it."""
+    """How often a plugin's points were most of that."""
     otherwise_by: Mapping[str, int]
-    """For how many of the others which plugin makes the difference, or rejects the node."""
+    """How often, among the others, a plugin makes the difference, or rejects the node."""
     failures: Mapping[FailureResult, int]
     """Pods that fit nowhere, by whether the same reasons are found here."""
     preemptions: Mapping[FailureResult, int]
     """Room that was made, by whether the same or as good victims are found here."""
     skipped: Mapping[str, int]
-    """What was not judged, since the observer did not keep up."""
+    """What was not judged because the observer did not keep up."""
     otherwise: tuple[Judgement, ...] = ()
     """The latest."""
     sampled: tuple[Judgement, ...] = ()
@@ -63,13 +63,13 @@ class AgreementReport(msgspec.Struct, frozen=True, rename="camel"):
     candidates: tuple[ShadowReport, ...] = ()
     """What other configurations would have decided about the same pods."""
     measures: Mapping[str, tuple[FigureCompared, ...]] = {}
-    """By candidate, B, what the cluster would come to if that decided about all pods, where somebody has tried it."""
+    """By candidate, B, how the cluster would end up if that decided about all pods, if it was tried."""
     pending: Mapping[str, int] = {}
-    """What keeps the pods that are pending now, the most frequent first, and how many."""
+    """What keeps the pods that are pending now, most frequent first, and how many."""
 
 
 def report_of(core: ObservingCore, wall_time: WallTime) -> AgreementReport:
-    """Return the report of what an observer has come to by now."""
+    """Return the report of an observer's findings so far."""
     agreement, now = core.agreement, core.now
     return AgreementReport(
         agreement.pods,
@@ -97,7 +97,7 @@ def _by_result(counts: Counter[Result]) -> dict[Result, int]:
 
 
 def verdict(report: AgreementReport) -> str:
-    """Return the sentence that matters."""
+    """Return the main sentence."""
     if not report.pods:
         return "No pod was seen that another scheduler bound."
     share = share_of(report.results)
@@ -105,7 +105,7 @@ def verdict(report: AgreementReport) -> str:
 
 
 def told(report: AgreementReport) -> list[str]:
-    """Return what else there is to say, a line each."""
+    """Return the other findings, one per line."""
     results = report.results
     lines = [
         f"{results['agrees']:,} are on one of the best nodes, in the state at their binding; "

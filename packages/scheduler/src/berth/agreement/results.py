@@ -1,4 +1,4 @@
-"""What comes of observing: the result for each pod, how often there was which, and what sampling has cost."""
+"""The results of observing: one for each pod, how often each occurred, and what sampling has cost."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ class ObservedDecision(msgspec.Struct, frozen=True, rename="camel"):
     """The node that it was bound to."""
     result: Result
     best: tuple[str, ...]
-    """The best nodes, sorted by name; none where it fits nowhere."""
+    """The best nodes, sorted by name; none if it fits nowhere."""
     totals: Mapping[str, int]
     """The total of each node that it fits on."""
     lag_ms: int
-    """How long before the binding the state was that the pod is judged by."""
+    """How long before the binding the state by which the pod is judged was."""
 
 
 class Weighing(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,7 +35,7 @@ class Weighing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Judgement(msgspec.Struct, frozen=True, rename="camel"):
-    """A decision with all that is worth telling of it."""
+    """A decision with everything worth saying about it."""
 
     decision: ObservedDecision
     uid: str
@@ -43,22 +43,22 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel"):
     at: float
     """When the pod was bound, on the core's clock."""
     states: int = 1
-    """How many states it was asked about."""
+    """In how many states it was tried."""
     points: int = 0
     """By how many points the best node was better."""
     plugins: tuple[str, ...] = ()
-    """The plugins that make it so, those that count most first; or those that reject the node."""
+    """The plugins that make it better, the strongest first; or those that reject the node."""
     theirs: Weighing | None = None
     ours: Weighing | None = None
     message: str = ""
-    """Why the pod fits nowhere, where it does."""
+    """Why the pod fits nowhere, if it does not."""
 
 
 FailureResult = Literal["agrees", "couldHaveSeen", "otherwise"]
 
 
 class JudgedPreemption(msgspec.Struct, frozen=True, rename="camel"):
-    """The room that is made for a pod, by the other scheduler and here."""
+    """The room made for a pod, by the other scheduler and here."""
 
     node: str
     victims: tuple[str, ...]
@@ -70,7 +70,7 @@ class JudgedPreemption(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JudgedFailure(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod for which another scheduler has found no node."""
+    """A pod for which the other scheduler found no node."""
 
     pod: str
     uid: str
@@ -81,9 +81,9 @@ class JudgedFailure(msgspec.Struct, frozen=True, rename="camel"):
     our_message: str
     """What it would say here."""
     our_node: str = ""
-    """The node that it fits on here, if there is one."""
+    """The node on which it fits here, if any."""
     preemption: JudgedPreemption | None = None
-    """Set where room was made for it; then this is what is compared."""
+    """Set if room was made for it; then this is what is compared."""
     lag_ms: int = 0
     plugins: tuple[str, ...] = ()
     """The plugins that reject it here."""
@@ -97,7 +97,7 @@ HOUR_BUCKETS: Final = 60
 
 
 class Agreement:
-    """What has come of observing so far; bounded, however many pods there are."""
+    """The results of observing so far; bounded, however many pods there are."""
 
     def __init__(self) -> None:
         self.pods = 0
@@ -112,10 +112,10 @@ class Agreement:
         """The plugins whose points were lost."""
         self.otherwise_by: Counter[str] = Counter()
         self.latest: deque[Judgement] = deque(maxlen=KEPT)
-        """The latest pods that went otherwise."""
+        """The latest pods that were decided differently."""
         self.latest_sampled: deque[Judgement] = deque(maxlen=KEPT)
         self.latest_failures: deque[JudgedFailure] = deque(maxlen=KEPT)
-        """The latest pods whose condition says what would not be said here."""
+        """The latest pods whose condition says something that would not be said here."""
         self.lags_ms: Counter[int] = Counter()
         self._minutes: deque[tuple[int, Counter[Result]]] = deque(maxlen=HOUR_BUCKETS)
 
@@ -152,13 +152,13 @@ class Agreement:
 
 
 def share_of(results: Mapping[Result, int]) -> float | None:
-    """Return the share of pods that agree, or agree with what could have been seen; None where there are none."""
+    """Return the share of pods that agree, or agree with what could have been seen; None if there are none."""
     pods = sum(results.values())
     return (results.get("agrees", 0) + results.get("couldHaveSeen", 0)) / pods if pods else None
 
 
 def _rounded(lag_ms: int) -> int:
-    """Round a lag up to a power of two, so that few are told apart."""
+    """Round a lag up to a power of two, to keep the number of different ones small."""
     return 1 << (lag_ms - 1).bit_length() if lag_ms > 0 else 0
 
 

@@ -1,6 +1,7 @@
-"""What an observer decides with: the other scheduler's configuration, but for the share of the nodes that it looks at.
+"""The configuration with which an observer decides: the other scheduler's, except for the share of nodes that it looks
+at.
 
-Every node is scored here, so that what a sample has cost can be told. The share is kept apart: it says where sampling
+Every node is scored here, so that the cost of sampling is known. The share is kept separately: it says where sampling
 may explain that a pod is not on the best node.
 """
 
@@ -32,7 +33,8 @@ def scoring_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
 def with_candidates(
     config: SchedulerConfiguration, candidates: Mapping[str, SchedulerConfiguration]
 ) -> SchedulerConfiguration:
-    """Return the configuration with a shadow of each profile for each candidate: what that would have decided.
+    """Return the configuration with a shadow of each profile for each candidate, which shows what that would have
+    decided.
 
     It is the candidate's profile of the same name, or else its first.
     """

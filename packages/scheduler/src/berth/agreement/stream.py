@@ -1,4 +1,4 @@
-"""Reads watch events as kubectl prints them, from files or standard input, and as a record of them has them.
+"""Reads watch events as kubectl prints them, from files or standard input, or from a record of them.
 
 `kubectl get pods -A --watch --output-watch-events -o json` prints documents `{"type": …, "object": …}` one after the
 other, each on a line or over several. kubectl watches one kind at a time, so there may be several files; they are put
@@ -31,11 +31,11 @@ from berth.core.intake import ObjectEvent
 
 GZIP = b"\x1f\x8b"
 MAX_DOCUMENT: Final = 256 << 20
-"""A list of a large cluster's pods is one document; no single object comes near it."""
+"""A list of all pods of a large cluster is one document; no single object comes near this size."""
 MOST_IN_ONE_SECOND: Final = 100_000
-"""So many events are held until one of the next second says how they were spread; more are taken as they come."""
+"""How many events are held until one of the next second tells how they were spread; more are taken as they come."""
 MOST_LATE: Final = 64
-"""By so many events one may be late in a file that several watches have written."""
+"""By how many events one may be late in a file written by several watches."""
 CLOSED = b"}"
 
 
@@ -44,14 +44,14 @@ class StreamError(UserError, ValueError):
 
 
 class Arrived(NamedTuple):
-    """An event, and when it happened, in seconds since 1970; 0 as long as no object has a time."""
+    """An event, and when it happened, in seconds since 1970; 0 while no object has a time."""
 
     event: ObjectEvent
     at: float
 
 
 class StreamHeader(NamedTuple):
-    """What a record says before its events: the configuration, and what was there."""
+    """What a record has before its events: the configuration, and the objects that existed."""
 
     configuration: Mapping[str, Any]
     objects: tuple[ObjectEvent, ...]
@@ -86,19 +86,19 @@ class _Read(NamedTuple):
     event: ObjectEvent
     revision: int
     second: float
-    """A time that it has, in whole seconds; 0 where it has none."""
+    """Its time in whole seconds; 0 if it has none."""
     is_listed: bool
-    """Whether it is of what was there when the watch began."""
+    """Whether it is about an object that existed when the watch began."""
 
 
 class EventStream:
     """The events of some files, in their order."""
 
     def __init__(self, paths: Sequence[str], on_cut: Callable[[StreamError], None] | None = None) -> None:
-        """Read what comes before the events; `-` is standard input. Raises `StreamError`.
+        """Read what precedes the events; `-` is standard input. Raises `StreamError`.
 
-        `on_cut`, if given, is told where a watch ended with an error or within a document, as it does when kubectl is
-        stopped, and the events before and after are taken.
+        `on_cut`, if given, is told where a watch ended with an error or within a document, as happens when kubectl is
+        stopped; the events before and after are used.
         """
         self._files = [_File(path, on_cut) for path in paths]
         self.header = next((each.header for each in self._files if each.header is not None), None)
@@ -115,7 +115,7 @@ def _by_revision(read: _Read) -> int:
 
 
 def _nearly_sorted(events: Iterable[_Read]) -> Iterator[_Read]:
-    """Yield in the order of revisions what several watches have written into one file, each a little late."""
+    """Yield in order of revision what several watches wrote into one file, each a little late."""
     held: list[tuple[int, int, _Read]] = []
     for number, read in enumerate(events):
         if len(held) == MOST_LATE:
@@ -127,7 +127,7 @@ def _nearly_sorted(events: Iterable[_Read]) -> Iterator[_Read]:
 
 
 def _sorted_start(file: Iterable[_Read]) -> Iterator[_Read]:
-    """Yield what a file has with what was there first in the order of revisions: lists are sorted by name."""
+    """Yield a file's events, with the initial objects in order of revision, since lists are sorted by name."""
     events = iter(file)
     first: list[_Read] = []
     for read in events:
@@ -141,7 +141,7 @@ def _sorted_start(file: Iterable[_Read]) -> Iterator[_Read]:
 
 
 class _File:
-    """One file's documents, of which the first has been looked at."""
+    """The documents of one file, the first of which has been read."""
 
     def __init__(self, path: str, on_cut: Callable[[StreamError], None] | None) -> None:
         self._path = path
@@ -198,7 +198,7 @@ class _File:
         return None if read is None else read.event
 
     def _read(self, where: int, type_: str, raw: msgspec.Raw, kind: str = "") -> _Read | None:
-        """Return an event; None where decisions cannot depend on its object."""
+        """Return an event; None if decisions cannot depend on its object."""
         try:
             outline = msgspec.json.decode(raw, type=_Outline)
             kind = outline.kind or kind
@@ -213,7 +213,7 @@ class _File:
 
 
 def _second_of(event: ObjectEvent, outline: _Outline) -> float:
-    """Return when the API server did what an event tells of, where the object says so, to the second."""
+    """Return when the API server did what an event reports, to the second, if the object says so."""
     if event.type == "ADDED":
         return _seconds(outline.metadata.creation_timestamp)
     if event.type == "MODIFIED" and event.kind == "Pod" and isinstance(outline.status, dict):
@@ -255,7 +255,7 @@ def _spread(events: Sequence[_Read], start: float, end: float, next_revision: in
 
 
 def _documents(path: str, on_cut: Callable[[StreamError], None] | None) -> Iterator[tuple[int, bytes]]:
-    """Yield the JSON documents of a file with the line that each begins in: one a line, or over several lines."""
+    """Yield the JSON documents of a file, each with the line where it begins: one per line, or over several lines."""
     parts: list[bytes] = []
     size = begins = number = 0
     with _opened(path) as file:
@@ -288,7 +288,7 @@ def _documents(path: str, on_cut: Callable[[StreamError], None] | None) -> Itera
 
 
 def _cut(path: str, where: int, why: str, on_cut: Callable[[StreamError], None] | None) -> None:
-    """Tell that a file ends here."""
+    """Report that a file ends here."""
     error = StreamError(f"{path}:{where}: {why}")
     if on_cut is None:
         raise error from None
@@ -296,7 +296,7 @@ def _cut(path: str, where: int, why: str, on_cut: Callable[[StreamError], None] 
 
 
 def _is_whole(line: bytes) -> bool:
-    """Say whether a document that begins with a line ends with it."""
+    """Say whether a document that begins on a line also ends on it."""
     text = line.rstrip()
     # kubectl opens a document over several lines with a brace that stands alone.
     return text.endswith(CLOSED) and text != b"{"
