@@ -166,9 +166,9 @@ def test_a_trial_gives_back_what_reserve_refuses():
     assert core.cache.state_of(built("a").metadata.uid) is None
 
 
-@pytest.mark.parametrize("point", ["reserve", "permit"])
-def test_a_trial_keeps_nothing_of_a_pod_on_which_a_plugin_breaks(point):
-    core = core_with(**{point: boom})
+@pytest.mark.parametrize("methods", [{"reserve": boom, "unreserve": lambda *_: None}, {"permit": boom}], ids=list)
+def test_a_trial_keeps_nothing_of_a_pod_on_which_a_plugin_breaks(methods):
+    core = core_with(**methods)
     with Trial(core) as trial:
         with pytest.raises(RuntimeError, match="Mine"):
             trial.place(built("a", "3"))
