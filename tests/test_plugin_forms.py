@@ -8,23 +8,27 @@ import random
 import re
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 
+import berth.plugin
+import berth.plugin.advanced
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework import interface
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import RowLoad
-from berth.framework.loaded import forms_of
-from berth.framework.promises import Dependency, Promises
+from berth.framework.loaded import FORMS, forms_of
+from berth.framework.promises import IN_TREE_PROMISES, NO_PROMISES, Dependency, Promises, promises_of
 from berth.framework.registry import METHODS
 from packages.scheduler.tests.plugins.support import handle_of
 from packages.scheduler.tests.support import document
+from tests.guests import guests
 from tests.paths import DOCS
 
 PAGE = DOCS / "plugin-forms.md"
+IN_TREE = {form.protocol for form in FORMS.values() if form.promise in IN_TREE_PROMISES}
 
 
 def code_of_the_page():
@@ -56,7 +60,7 @@ def whose(rng):
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("kind", ["WhatIfHeadroom", "OneTenant"])
+@pytest.mark.parametrize("kind", ["ColumnHeadroom", "OneTenant"])
 def test_all_forms_say_the_same(page, kind, seed):
     handle, pod = crowded(seed)
     plugin, table, state = page[kind](None, handle), handle.cache.table, CycleState()
@@ -66,43 +70,33 @@ def test_all_forms_say_the_same(page, kind, seed):
     assert [column.describe(code) if code else None for code in column.codes.tolist()] == plain
     whole = plugin.filter_columns(state, pod, table, slice(None))
     assert whole.codes[rows].tolist() == column.codes.tolist()
-    if kind == "OneTenant":
-        return
-    assert [plugin.filter_row(state, pod, table, row) for row in rows.tolist()] == column.codes.tolist()
-    taken = table.requested[table.resource_index["cpu"]][rows]
-    for change in (0, -300, 500):
-        load = RowLoad(table.pod_count[rows], {"cpu": taken + change})
-        loaded = plugin.filter_loaded_columns(state, pod, table, rows, load).codes == 0
-        within = load.requested["cpu"] <= plugin.load_limits(state, pod, table, rows).requested["cpu"]
-        assert loaded.tolist() == within.tolist()
-        assert change or loaded.tolist() == [status is None for status in plain]
 
 
 def test_both_answers_occur(page):
     said = set()
     for seed in range(30):
         handle, pod = crowded(seed)
-        for kind in ("WhatIfHeadroom", "OneTenant"):
+        for kind in ("ColumnHeadroom", "OneTenant"):
             codes = page[kind](None, handle).filter_columns(CycleState(), pod, handle.cache.table, slice(None)).codes
             said |= {(kind, bool(code)) for code in np.unique(codes).tolist()}
     assert len(said) == 4
 
 
 def test_each_class_has_the_forms_that_it_is_said_to_add(page):
-    steps = ["Headroom", "ColumnHeadroom", "RowHeadroom", "WhatIfHeadroom"]
+    steps = ["Headroom", "KeptHeadroom", "ColumnHeadroom"]
     forms = [set(forms_of(page[name])) for name in steps]
     assert forms[0] == {"filter"}
     added = [after - before for before, after in pairwise(forms)]
-    assert added == [{"signature", "filter_columns"}, {"filter_row"}, {"filter_under_load"}]
+    assert added == [{"signature"}, {"filter_columns"}]
     assert set(forms_of(page["OneTenant"])) == {"filter", "filter_columns", "signature", "filter_by_pods"}
 
 
 def test_a_subclass_without_promises_has_only_what_needs_none(page):
-    silent = type("Silent", (page["WhatIfHeadroom"],), {})
+    silent = type("Silent", (page["OneTenant"],), {})
     assert set(forms_of(silent)) == {"filter", "filter_columns", "signature"}
 
 
-@pytest.mark.parametrize("kind", ["Headroom", "ColumnHeadroom", "RowHeadroom", "WhatIfHeadroom"])
+@pytest.mark.parametrize("kind", ["Headroom", "KeptHeadroom", "ColumnHeadroom"])
 def test_the_plugin_decides_the_same_in_every_form(page, kind):
     nodes = (make_node("n1").capacity(cpu="2", memory="8Gi", pods=20), make_node("n2").capacity(cpu="1", memory="8Gi"))
     found = VirtualCluster(*nodes, config=document("Headroom"), plugins={"Headroom": page[kind]})
@@ -123,11 +117,21 @@ def column(page, title, cell):
     return cells
 
 
+def test_the_contract_for_others_has_no_form_of_berth_s_own_plugins_and_its_guests_use_none():
+    own = {kind.__name__ for kind in IN_TREE}
+    assert "RowFilterPlugin" in own
+    assert not own & {*berth.plugin.__all__, *berth.plugin.advanced.__all__}
+    registry = guests()
+    for name in registry.names:
+        made = msgspec.structs.asdict(promises_of(registry.factory(name)))
+        assert [each for each in IN_TREE_PROMISES if made[each] != getattr(NO_PROMISES, each)] == [], name
+
+
 def test_the_table_of_extension_points_has_every_method_of_the_contract_with_its_parameters():
     signatures = {
         name: ", ".join([*inspect.signature(method).parameters][1:])
         for kind in vars(interface).values()
-        if isinstance(kind, type) and interface.Plugin in kind.__mro__
+        if isinstance(kind, type) and interface.Plugin in kind.__mro__ and kind not in IN_TREE
         for name, method in vars(kind).items()
         if inspect.isfunction(method) and not name.startswith("_")
     }
@@ -146,7 +150,7 @@ def test_the_tables_of_promises_and_dependencies_name_all_there_are():
         for cell in column("plugin-forms.md", "What each promise means", 1)
         for name in re.findall(r"`(\w+)`", cell)
     ]
-    assert sorted(named) == sorted(Promises.__struct_fields__)
+    assert sorted(named) == sorted({*Promises.__struct_fields__} - IN_TREE_PROMISES)
     dependencies = column("plugins.md", "What the answers depend on", 1)
     assert [each for each in dependencies if "Objects" not in each] == [f"`{each}`" for each in Dependency]
 

@@ -76,11 +76,11 @@ TOLD_BY_THE_TYPE_CHECKER = {
         '        handle.waiting.remove("uid")\n',
         '"WaitingPodsView" has no attribute "remove"',
     ),
-    "on the page about forms, a load of single rows": Mutation(
+    "on the page about forms, a column of names": Mutation(
         PAGE,
-        "self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, load: RowLoad",
-        "self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, load: int",
-        "filter_loaded_columns",
+        "def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:",
+        "def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: str) -> FilterColumn:",
+        "filter_columns",
     ),
     "a column filter that takes a name": Mutation(
         "node_ports.py",

@@ -9,7 +9,7 @@ ClassVar[Promises] = Base.promises`, or changes some of them with `msgspec.struc
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -135,6 +135,17 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_PROMISES = Promises()
+
+IN_TREE_PROMISES: Final = frozenset(Promises.__struct_fields__) - {
+    "filter_depends_on",
+    "score_depends_on",
+    "filters_by_affecting_pods",
+    "hints_by_shape",
+}
+"""Promises, and by them the forms that go with one, which only Berth's own plugins make.
+
+They follow what the engine needs, so they are not in `berth.plugin` and not kept stable for the plugins of others.
+"""
 
 
 def wrong_values(promises: Promises) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What few plugins import: faster forms of what a filter or score says, pod groups and their placements, types.
+"""What few plugins import: pod groups and their placements, effects, readers of the cluster's state, types.
 
 It is kept stable as `berth.plugin` is, and has a table of its own in `docs/plugins-cookbook.md`.
 """
@@ -10,13 +10,8 @@ from berth.framework.interface import (
     MAX_PERMIT_TIMEOUT_S,
     Assignment,
     Codes,
-    DomainCodes,
-    DomainFilterPlugin,
-    DomainScorePlugin,
     GroupQuestion,
-    LoadWhatIfPlugin,
     NormalizePlacementScorePlugin,
-    OverDomains,
     Placement,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
@@ -26,11 +21,6 @@ from berth.framework.interface import (
     PodGroupPostFilterPlugin,
     PreBindPreFlightPlugin,
     PreBindPreFlightResult,
-    RowFilterPlugin,
-    RowLoad,
-    RowScorePlugin,
-    VersionedPreFilterPlugin,
-    VersionedPreScorePlugin,
     same_for_all,
 )
 from berth.framework.preemption import Preemption, VictimBasis, VictimCost
@@ -39,28 +29,20 @@ from berth.framework.status import is_success
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.work_budget import WorkBudget
 from berth.state.pod_groups import GroupKey, group_of
-from berth.state.pod_info import LABELS, REQUESTS
 
 __all__ = [
-    "LABELS",
     "MAX_PERMIT_TIMEOUT_S",
-    "REQUESTS",
     "Assignment",
     "Bind",
     "CacheReader",
     "Codes",
-    "DomainCodes",
-    "DomainFilterPlugin",
-    "DomainScorePlugin",
     "EmitEvent",
     "EvictionReader",
     "GroupKey",
     "GroupQuestion",
     "HintFunction",
-    "LoadWhatIfPlugin",
     "NominationReader",
     "NormalizePlacementScorePlugin",
-    "OverDomains",
     "Placement",
     "PlacementGeneratePlugin",
     "PlacementScorePlugin",
@@ -73,11 +55,6 @@ __all__ = [
     "PreBindPreFlightPlugin",
     "PreBindPreFlightResult",
     "Preemption",
-    "RowFilterPlugin",
-    "RowLoad",
-    "RowScorePlugin",
-    "VersionedPreFilterPlugin",
-    "VersionedPreScorePlugin",
     "VictimBasis",
     "VictimCost",
     "WaitUntil",
