@@ -1,8 +1,8 @@
-"""Objects as they will be once writes that are under way have been carried out.
+"""Objects as they will be once pending writes have been carried out.
 
-Plugins that decide about other objects than pods (claims, volumes) note here what they are about to write, so that
-the next pod's decision counts on it; `ObjectStore.latest` looks here first. An assumption holds for one state of the
-object: when the watch brings another, the watch is right.
+Plugins that decide about objects other than pods (claims, volumes) note here what they are about to write, so that the
+next pod's decision takes it into account; `ObjectStore.latest` looks here first. An assumption holds for one state of
+the object: once the watch brings another, the watch is right.
 """
 
 from collections.abc import Iterable
@@ -29,12 +29,12 @@ class Assumptions:
         return sum(map(len, self._by_kind.values()))
 
     def put(self, kind: str, key: str, base: Any, obj: Any) -> None:
-        """Count on `obj` in place of `base`, the object as the store has it; its maps are read-only from then on."""
+        """Assume `obj` in place of `base`, the stored object; its maps are read-only from then on."""
         make_read_only(obj)
         self._by_kind.setdefault(kind, {})[key] = _Assumption(base, obj)
 
     def drop(self, kind: str, key: str) -> None:
-        """Count on the stored object again."""
+        """Drop the assumption about an object."""
         self._by_kind.get(kind, {}).pop(key, None)
 
     def keys(self, kind: str) -> Iterable[str]:
@@ -48,7 +48,7 @@ class Assumptions:
             self.drop(kind, key)
 
     def over(self, kind: str, key: str, stored: Any | None) -> Any | None:
-        """Return the assumed object where the assumption's base is what is stored, else what is stored."""
+        """Return the assumed object if the assumption's base is what is stored, otherwise what is stored."""
         assumed = self._by_kind.get(kind, {}).get(key)
         if assumed is None or stored is None or not _is_same_state(assumed.base, stored):
             return stored
@@ -59,5 +59,5 @@ def _is_same_state(base: Any, stored: Any) -> bool:
     if base is stored:
         return True
     before, now = base.metadata, stored.metadata
-    # Two objects without a version may be any two states, so they pass for the same one only if they are one object.
+    # Two objects without a version may be in different states, so they count as the same only if they are identical.
     return bool(before.resource_version) and (before.uid, before.resource_version) == (now.uid, now.resource_version)

@@ -1,7 +1,7 @@
 """The cache: which pods are on which nodes, counting those whose binding is still under way.
 
-In come watch events (`add_pod`, `put_node`, …) and the scheduler's own decisions (`assume`, `forget`, …); the node
-table and the pod index are what comes out. A pod's states:
+Its input is watch events (`add_pod`, `put_node`, …) and the scheduler's own decisions (`assume`, `forget`, …); its
+output is the node table and the pod index. A pod's states:
 
                     assume                add (watch)
      (unknown) ───────────────→ assumed ───────────────→ added ⟲ update
@@ -30,11 +30,11 @@ from berth.state.table import WritableNodeTable
 
 
 class CacheError(RuntimeError):
-    """A transition that the state machine does not have: a bug of the caller."""
+    """A transition that the state machine does not have: a bug in the caller."""
 
 
 class PodState(msgspec.Struct, frozen=True, eq=False):
-    """Where a pod is counted, and how sure that is. The cache and the confirmer set it, with `force_setattr`."""
+    """Where a pod is counted, and how certain that is. The cache and the confirmer set it, with `force_setattr`."""
 
     pod: PodInfo
     row: int
@@ -42,13 +42,13 @@ class PodState(msgspec.Struct, frozen=True, eq=False):
     binding_finished: bool = False
     deadline: float | None = None
     bound: Any = None
-    """What undoing the binding takes, kept by `berth.cycle.confirmation` until the watch has confirmed the pod."""
+    """What it takes to undo the binding, kept by `berth.cycle.confirmation` until the watch has confirmed the pod."""
     look_at: float | None = None
     """When the API server will be asked for the pod if the watch has not confirmed it by then."""
 
 
 class Expired(NamedTuple):
-    """What a sweep found: pods it took back, as they were counted, and assumed pods whose binding is under way."""
+    """The result of a sweep: expired pods, as they were counted, and assumed pods whose binding is under way."""
 
     pods: list[PodInfo]
     unfinished: list[PodInfo]
@@ -61,7 +61,7 @@ class Cache:
     """Nodes, the pods on them, and the indexes over both."""
 
     def __init__(self, assumed_ttl_s: float | None = None, capacity: int = 64, *, sweep_period_s: float = 0.0) -> None:
-        """`sweep_period_s`: how often overdue pods are looked for; 0 finds each the moment it is overdue."""
+        """`sweep_period_s`: how often to look for overdue pods; 0 finds each the moment it is overdue."""
         self.table = WritableNodeTable(capacity)
         self.index = PodIndex(capacity, self._pods_on_rows)
         self.assumed_ttl_s = assumed_ttl_s
@@ -89,12 +89,12 @@ class Cache:
         return self._states.get(uid)
 
     def assumed_state(self, uid: str) -> PodState | None:
-        """Return where an assumed pod is counted, or would be but for a what-if; None where it is not assumed."""
+        """Return where an assumed pod is counted, or would be without a what-if; None if it is not assumed."""
         state = self._states.get(uid) or self._lifted.get(uid)
         return state if state is not None and state.assumed else None
 
     def assumed_on(self, row: int) -> list[PodInfo]:
-        """Return the assumed pods of a row, the youngest first."""
+        """Return the assumed pods of a row, youngest first."""
         return [state.pod for state in reversed(self._assumed.values()) if state.row == row]
 
     def states(self) -> Mapping[str, PodState]:
@@ -102,13 +102,13 @@ class Cache:
         return self._states
 
     def put_node(self, node: Node) -> int:
-        """Add a node, or take a newer object of it. Raises `QuantityError`."""
+        """Add a node, or take in a newer object of it. Raises `QuantityError`."""
         row = self.table.put_node(node)
         self._match_capacity()
         return row
 
     def make_room(self, nodes: int) -> None:
-        """Have rows for so many more nodes, so that the table does not grow in the middle of what looks at masks."""
+        """Reserve rows for this many more nodes, so that the table does not grow while masks are in use."""
         self.table.make_room(nodes)
         self._match_capacity()
 
@@ -124,7 +124,7 @@ class Cache:
         self.index.set_namespace(name, labels)
 
     def touch(self, node_name: str) -> None:
-        """Have everything that is derived from the pods of a node worked out again."""
+        """Make everything derived from the pods of a node stale."""
         row = self.table.row_of.get(node_name)
         if row is not None:
             self.table.touch_pods(row)
@@ -137,7 +137,7 @@ class Cache:
 
     def finish_binding(self, uid: str, now: float) -> None:
         """Note that the binding was sent and answered; from now on the pod may expire, in generations with expiry."""
-        # A what-if may have lifted the pod; the answer is about it all the same.
+        # A what-if may have lifted the pod; the answer is still about it.
         state = self._states.get(uid) or self._lifted.get(uid)
         if state is not None and state.assumed:
             force_setattr(state, "binding_finished", True)
@@ -149,12 +149,14 @@ class Cache:
         state = self._states.get(uid)
         if state is not None and state.assumed:
             self._uncount(uid, state)
-        # Lifted by a what-if that is open: `put_back` will find nothing to restore.
+        # Lifted by an open what-if: `put_back` will find nothing to restore.
         elif uid in self._lifted and self._lifted[uid].assumed:
             self.table.release(self._lifted.pop(uid).row)
 
     def expire(self, now: float) -> Expired:
-        """Take back the assumed pods whose confirmation is overdue, if a sweep is due; say which, and which stay."""
+        """Forget the assumed pods whose confirmation is overdue, if a sweep is due; return these, and those that
+        stay.
+        """
         if self.assumed_ttl_s is None or now < self._next_sweep:
             return NOTHING_EXPIRED
         self._next_sweep = now + self._sweep_period_s
@@ -166,13 +168,13 @@ class Cache:
         return Expired([self._taken_off(uid, state) for uid, state in overdue], unfinished)
 
     def next_expiry(self) -> float | None:
-        """Return when a sweep will next find something, or None where nothing is to expire."""
+        """Return when a sweep will next find something, or None if nothing can expire."""
         deadlines = (state.deadline for state in self._assumed.values())
         first = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return None if first is None else max(first, self._next_sweep)
 
     def add_pod(self, pod: PodInfo) -> None:
-        """Take a bound pod as the API server has it: new, confirmed, moved or changed."""
+        """Take in a bound pod as the API server has it: new, confirmed, moved or changed."""
         state = self._states.get(pod.uid)
         if state is None:
             self._count(pod, pod.node_name, assumed=False)
@@ -181,8 +183,7 @@ class Cache:
         force_setattr(state, "deadline", None)
         force_setattr(state, "bound", None)
         self._assumed.pop(pod.uid, None)
-        # Confirmed as it was assumed, by far the most frequent: nothing is counted anew, so nothing derived becomes
-        # stale.
+        # Confirmed as assumed, by far the most frequent case: nothing is recounted, so nothing derived becomes stale.
         if self.table.names[state.row] == pod.node_name and same_for_scheduling(state.pod, pod):
             self.table.replace_pod(state.row, pod)
             force_setattr(state, "pod", pod)
@@ -192,14 +193,14 @@ class Cache:
         self._count(pod, pod.node_name, assumed=False)
 
     def add_pods(self, pods: Iterable[PodInfo]) -> None:
-        """Take many bound pods at once: as `add_pod` of each, but counted shape by shape where they are new."""
+        """Take in many bound pods at once: like `add_pod` for each, but new ones are counted shape by shape."""
         table, states, row_of = self.table, self._states, self.table.row_of
         alike: dict[tuple[PodShape, bool], tuple[PodInfo, list[int]]] = {}
         known: list[PodInfo] = []
         put = dict.__setitem__
         for pod in pods:
             uid, node_name = pod.uid, pod.spec.node_name
-            if uid in states:  # manifests that were copied have one uid several times
+            if uid in states:  # copied manifests contain one uid several times
                 known.append(pod)
                 continue
             row = row_of.get(node_name)
@@ -219,7 +220,9 @@ class Cache:
             self.add_pod(pod)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """Take a pod off, whatever its state; return it as it was counted, on its node, or None where it was not."""
+        """Take a pod off, whatever its state; return it as it was counted, on its node, or None if it was not
+        counted.
+        """
         state = self._states.get(uid)
         if state is None:
             return None
@@ -272,7 +275,9 @@ class Cache:
 
 
 def on_node(pod: PodInfo, node_name: str) -> PodInfo:
-    """Return a pod with its node in its spec, where hints look for it: an assumed pod's object does not say yet."""
+    """Return a pod with its node in its spec, where hints look for it: the object of an assumed pod does not have it
+    yet.
+    """
     if pod.node_name == node_name:
         return pod
     spec = msgspec.structs.replace(pod.spec, node_name=node_name)

@@ -25,13 +25,13 @@ class ChangeLog(Generic[T]):
         """Note that a row or name changed."""
         self._changed.append(thing)
         self.position += 1
-        # Half at a time, so that each entry is moved once at most.
+        # Half at a time, so that each entry is moved at most once.
         if len(self._changed) > 2 * self._keep:
             self._dropped += self._keep
             del self._changed[: self._keep]
 
     def since(self, position: int) -> list[T] | None:
-        """Return what changed after `position`, each once, ascending; None where the log does not reach so far."""
+        """Return what changed after `position`, each once, ascending; None if the log does not reach back that far."""
         start = position - self._dropped
         if start < 0:
             return None

@@ -1,8 +1,8 @@
-"""Keeps what is derived from a node table's rows up to date with them.
+"""Keeps data derived from a node table's rows up to date.
 
-The owner of something derived holds a `RowFollower`, and asks it before each use which rows to look at again. The
-derived thing may depend only on those rows' present contents. Under that rule it always equals one made afresh, no
-matter how often the rows changed or the follower was asked in between.
+The owner of derived data holds a `RowFollower`, and asks it before each use which rows to look at again. The data may
+depend only on the rows' current contents. Under that rule it always equals freshly derived data, no matter how often
+the rows changed or the follower was asked in between.
 """
 
 from collections.abc import Hashable, Iterable, Sequence, Set
@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RowFollower:
-    """How far into a table's change logs its owner has looked.
+    """How far its owner has read a table's change logs.
 
     `nodes`: rows count as changed when the node object does; `pods`: when a pod comes to the row or leaves it.
     """
@@ -24,7 +24,7 @@ class RowFollower:
 
     def __init__(self, table: NodeTable, *, nodes: bool = False, pods: bool = False) -> None:
         self._table = table
-        # An empty log of its own stands in for one that is not followed: its position never moves.
+        # An empty log stands in for one that is not followed: its position never moves.
         self._node_log: ChangeLog[int] = table.node_log if nodes else ChangeLog()
         self._pod_log: ChangeLog[int] = table.pod_log if pods else ChangeLog()
         self._capacity = self._node_position = self._pod_position = -1
@@ -34,8 +34,8 @@ class RowFollower:
     def changed_rows(self) -> Sequence[int] | None:
         """Return the rows that have changed since the last call, each once, ascending.
 
-        None stands for every row: at the first call, when the table has grown, and where more has changed than the
-        log still knows. Rows that hold nothing any more are among them.
+        None stands for every row: at the first call, when the table has grown, and if more has changed than the log
+        still covers. Rows that no longer hold anything are included.
         """
         capacity, node_position, pod_position = self._table.capacity, self._node_log.position, self._pod_log.position
         rows: list[int] | None = None
@@ -78,12 +78,12 @@ class RowsByKey(Generic[K]):
         self._rows: dict[K, set[int]] = {}
 
     def put(self, row: int, keys: frozenset[K]) -> None:
-        """Set all the keys that are on a row now."""
+        """Set all keys that are now on a row."""
         nothing: frozenset[K] = frozenset()
         before = self._keys_of.get(row, nothing)
         for key in before - keys:
             rows = self._rows[key]
-            # No key stays without rows, so what nodes had once takes up nothing.
+            # No key stays without rows, so what nodes once had takes up no space.
             rows.discard(row)
             if not rows:
                 del self._rows[key]

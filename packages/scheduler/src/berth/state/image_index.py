@@ -33,13 +33,13 @@ class ImageIndex:
         self._sizes: dict[str, dict[int, int]] = {}
         """By name, the size on each row that has the image; no name without rows."""
         self._arrays: dict[str, ImageHolders] = {}
-        """The same as arrays, of the names that were asked for, until a node changes what it says of them.
+        """The same as arrays, for names that were asked for, until a node changes what it reports about them.
 
         It holds no more numbers than `_sizes` does, so it needs no bound of its own.
         """
 
     def put(self, row: int, images: tuple[ContainerImage, ...]) -> None:
-        """Note the images of a row; none for one that is free."""
+        """Note the images of a row; none for a free row."""
         known = self._images[row]
         # A node's object changes far more often than its images.
         if images == known:
@@ -86,7 +86,7 @@ class ImageIndex:
 
 
 def _sizes_by_name(images: tuple[ContainerImage, ...]) -> dict[str, int]:
-    """Return the size of each name; where two images of a node share one, the last counts."""
+    """Return the size of each name; if two images of a node share one, the last counts."""
     found: dict[str, int] = {}
     for image in images:
         size = image.size_bytes

@@ -1,4 +1,4 @@
-"""The order in which nodes are visited when not all of them are: zone by zone in turn.
+"""The order in which a partial search visits nodes: one of each zone in turn.
 
 Zones come in order of first appearance, nodes within a zone in order of arrival; nodes without a zone label share a
 zone of their own. Source: pkg/scheduler/backend/cache/node_tree.go.
@@ -33,7 +33,7 @@ class NodeTree:
         self._noted: Zones | None = None
 
     def put(self, row: int, labels: Mapping[str, str]) -> None:
-        """Add a row, or move it where its zone has changed."""
+        """Add a row, or move it if its zone has changed."""
         zone = zone_of(labels)
         # A node keeps its turn as long as its zone stays the same, as upstream.
         if self._zone_of_row.get(row) == zone:
@@ -66,7 +66,7 @@ class NodeTree:
         return self._noted
 
     def put_in_order(self, zones: Zones) -> None:
-        """Let the same rows stand as in an earlier order."""
+        """Put the same rows into an earlier order."""
         put_in_order(self._zones, zones)
         for zone, rows in zones.items():
             put_in_order(self._zones.get(zone, {}), rows)

@@ -14,7 +14,7 @@ from berth.state.pod_info import HostPort, PodInfo
 
 
 class NodeView(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """A node as of one moment. Never changed once made, and neither are its maps."""
+    """A node at one moment. Immutable, and so are its maps."""
 
     row: int
     node: Node

@@ -1,4 +1,4 @@
-"""Nominated pods: pods that were promised room on a node that is not free yet.
+"""Nominated pods: pods that were promised room that is not free yet.
 
 A nomination made by this scheduler (or read from `status.nominatedNodeName`) makes other pods of lower or equal
 priority leave that room alone. Written by the queue and the cycle; read by the filters.
@@ -27,7 +27,7 @@ class Nominator:
         return len(self._node_of)
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Promise `node_name` to a pod, in place of what it was promised before; "" promises none."""
+        """Nominate a pod to `node_name`, replacing any earlier nomination; "" withdraws it."""
         self.withdraw(pod.uid)
         if not node_name:
             return
@@ -36,7 +36,7 @@ class Nominator:
         self.changes.append(node_name)
 
     def withdraw(self, uid: str) -> None:
-        """Take a pod's nomination back, if it has one."""
+        """Withdraw a pod's nomination, if it has one."""
         node_name = self._node_of.pop(uid, None)
         if node_name is None:
             return
@@ -54,9 +54,9 @@ class Nominator:
             self._without_node.append(pod)
 
     def withdraw_node(self, node_name: str) -> tuple[PodInfo, ...]:
-        """Take back all nominations to a node that is gone, and return the pods that had them."""
+        """Withdraw all nominations to a node that is gone, and return the pods that had them."""
         pods = tuple(self._by_node.pop(node_name, {}).values())
-        # They are not noted as released: the room of a node that is gone helps nobody.
+        # They do not count as released: room on a node that is gone helps no pod.
         for pod in pods:
             del self._node_of[pod.uid]
         self._without_node += pods
@@ -64,9 +64,9 @@ class Nominator:
         return pods
 
     def take_pods_without_node(self) -> list[PodInfo]:
-        """Return, once, the pods that have lost their node without the API server having been told.
+        """Return, once, the pods that have lost their nomination without the API server having been told.
 
-        Their node has gone, or what they were nominated for was taken back; those nominated again since are left out.
+        Their node has gone, or their nomination was withdrawn; pods nominated again since are left out.
         """
         if not self._without_node:
             return []
@@ -74,14 +74,16 @@ class Nominator:
         return [pod for pod in pods if pod.uid not in self._node_of]
 
     def take_released(self) -> list[tuple[PodInfo, str]]:
-        """Return, once, which pods gave up which nodes, leaving out those that were promised the same node again."""
+        """Return, once, which pods gave up which nodes, leaving out those that were nominated to the same node
+        again.
+        """
         if not self._released:
             return []
         released, self._released = self._released, []
         return [(pod, node_name) for pod, node_name in released if self._node_of.get(pod.uid) != node_name]
 
     def restore(self, nominations: Iterable[tuple[PodInfo, str]]) -> None:
-        """Let exactly these pods be nominated, in this order, with nobody to be told of anything."""
+        """Nominate exactly these pods, in this order, without notifying anything."""
         wanted = list(nominations)
         if [(pod.uid, name) for pod, name in wanted] != [
             (uid, name) for name, pods in self._by_node.items() for uid in pods

@@ -1,7 +1,7 @@
 """All other objects the scheduler reads, by kind and key, with a change counter for each kind.
 
-Plugins look claims, services, classes and the like up here; memos remember the counters of the kinds they read.
-A plugin notes what it is about to write in `assumed`, where `latest` looks first.
+Plugins look up claims, services, classes and the like here; memos remember the counters of the kinds they read. A
+plugin notes what it is about to write in `assumed`, where `latest` looks first.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class ObjectStore:
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Any]] = {}
         self._orders: dict[str, tuple[str, ...]] = {}
-        """The keys of each kind as somebody has noted them, until one comes or goes."""
+        """The noted order of keys of each kind, until one comes or goes."""
         self._versions: dict[str, int] = {}
         self._changes: dict[str, list[str]] = {}
         self._heeded: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
@@ -34,7 +34,7 @@ class ObjectStore:
         """How often objects of any kind have changed."""
 
     def put(self, kind: str, obj: Any) -> Any | None:
-        """Add or replace an object, whose maps nobody can change from then on; return the one that was there before."""
+        """Add or replace an object, whose maps become read-only; return the previous one."""
         make_read_only(obj if isinstance(obj, Struct) else obj.metadata)
         objects = self._objects.setdefault(kind, {})
         key = key_of(obj)
@@ -48,7 +48,7 @@ class ObjectStore:
         return old
 
     def remove(self, kind: str, obj: Any) -> Any | None:
-        """Take an object out; return the one that was there."""
+        """Remove an object; return the one that was there."""
         key = key_of(obj)
         old = self._objects.get(kind, {}).pop(key, None)
         if old is not None:
@@ -59,7 +59,7 @@ class ObjectStore:
         return old
 
     def heed(self, kind: str, heed: Callable[[Any | None, Any | None], None]) -> None:
-        """Have a function called with each object of a kind that changes, as it was and as it is."""
+        """Register a function that is called with each changed object of a kind, as it was and as it is."""
         self._heeded.setdefault(kind, []).append(heed)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Any | None:
@@ -67,7 +67,7 @@ class ObjectStore:
         return self._objects.get(kind, {}).get(f"{namespace}/{name}" if namespace else name)
 
     def latest(self, kind: str, name: str, namespace: str = "") -> Any | None:
-        """Return an object as it is assumed to be, else as it is stored, or None."""
+        """Return an object as it is assumed to be, otherwise as it is stored, or None."""
         return self.assumed.over(kind, f"{namespace}/{name}" if namespace else name, self.get(kind, name, namespace))
 
     def list(self, kind: str, namespace: str | None = None) -> Iterator[Any]:
@@ -87,7 +87,7 @@ class ObjectStore:
         return dict(self._orders)
 
     def put_in_order(self, order: Mapping[str, Iterable[str]]) -> None:
-        """Let objects stand as in an earlier order."""
+        """Put objects into an earlier order."""
         for kind, keys in order.items():
             if self._orders.get(kind) is not keys:
                 self._orders.pop(kind, None)
@@ -103,7 +103,7 @@ class ObjectStore:
         return self._versions.get(kind, 0)
 
     def changed_since(self, kind: str, version: int) -> Sequence[str] | None:
-        """Return the keys of objects of a kind that changed after this version; None where that is too long ago."""
+        """Return the keys of objects of a kind that changed after this version; None if that is too long ago."""
         changes, ago = self._changes.get(kind, []), self.version(kind) - version
         # The version counts every change, also those that the list has forgotten, so the last `ago` entries are the
         # ones after it.
@@ -114,7 +114,7 @@ class ObjectStore:
         return {kind: self.version(kind) for kind in kinds}
 
     def _note(self, kind: str, key: str, stored: Any | None) -> None:
-        """Count a change, and remember which object it was to."""
+        """Count a change, and remember which object changed."""
         self._versions[kind] = self.version(kind) + 1
         self.changes += 1
         self.assumed.settle(kind, key, stored)
@@ -125,7 +125,7 @@ class ObjectStore:
 
 
 def key_of(obj: Any) -> str:
-    """Return the key of an object: `namespace/name`, or its name where it has no namespace."""
+    """Return the key of an object: `namespace/name`, or its name if it has no namespace."""
     if isinstance(obj, PodInfo):
         return obj.key
     meta = obj.metadata

@@ -1,11 +1,11 @@
-"""Dictionaries whose order says who came first."""
+"""Dictionaries ordered by arrival."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 
 def put_in_order(mapping: dict[Any, Any], keys: Iterable[Any]) -> bool:
-    """Let the entries of a dictionary stand in the order of these keys, others behind them; say whether any moved."""
+    """Put the entries of a dictionary in the order of these keys, others behind them; say whether any moved."""
     wanted = [key for key in keys if key in mapping]
     if wanted == list(mapping)[: len(wanted)]:
         return False
@@ -18,10 +18,10 @@ def put_in_order(mapping: dict[Any, Any], keys: Iterable[Any]) -> bool:
 
 
 class OrderedKeys:
-    """Keys in the order in which they came, which may be taken back to where they stood.
+    """Keys in order of arrival, which can be put back in their old places.
 
-    Each has a number that says when it came. Whoever takes a change back gives keys their numbers again, and the keys
-    are sorted when they are next read: so what is taken back costs as much as was changed, not as much as there is.
+    Each has a number that says when it came. Undoing a change gives keys their old numbers, and the keys are sorted
+    when next read: so undoing costs as much as was changed, not as much as there is.
     """
 
     __slots__ = ("_is_sorted", "_next", "_places")
@@ -32,25 +32,25 @@ class OrderedKeys:
         self._is_sorted = True
 
     def add(self, *keys: str) -> None:
-        """Add keys behind all others, those that are not there."""
+        """Add those keys that are not there, behind all others."""
         for key in keys:
             if key not in self._places:
                 self._places[key] = self._next
                 self._next += 1
 
     def remove(self, key: str) -> int | None:
-        """Take a key out, and return its number; None where it is not there."""
+        """Remove a key, and return its number; None if it is not there."""
         return self._places.pop(key, None)
 
     def put_back(self, key: str, place: int) -> None:
-        """Give a key that is there the number that it had."""
+        """Give a present key its old number."""
         if self._places.get(key, place) != place:
             self._places[key] = place
             self._is_sorted = False
 
     @property
     def next_place(self) -> int:
-        """The number of the key that comes next; to be set to what it was when later keys are gone again."""
+        """The number of the next key; to be reset once later keys are gone again."""
         return self._next
 
     @next_place.setter

@@ -1,8 +1,7 @@
 """Which pods belong to which pod group (`spec.schedulingGroup`), and which of them have a node.
 
-The intake writes it as pods come and go; the gang plugins and the group cycle read it. Every pod counts that the API
-server has and that has not finished, whichever scheduler is theirs: after a restart the members that run count as
-before.
+The intake writes it as pods come and go; the gang plugins and the group cycle read it. Every unfinished pod of the API
+server counts, whichever scheduler it belongs to: after a restart the running members count as before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,21 +72,21 @@ class PodGroups:
         return {key: tuple(members) for key, members in self._members.items()}
 
     def put_in_order(self, order: Mapping[GroupKey, Iterable[str]]) -> None:
-        """Let members stand as in an earlier order."""
+        """Put members into an earlier order."""
         for key, uids in order.items():
             put_in_order(self._members.get(key, {}), uids)
 
     def members(self, key: GroupKey) -> Mapping[str, PodInfo]:
-        """Return the members of a group by uid, in the order they came; not to be kept."""
+        """Return the members of a group by uid, in the order in which they came; not to be stored."""
         return self._members.get(key, _NONE)
 
     def count(self, key: GroupKey) -> int:
-        """Return how many members there are that run or may yet run; a pod deleted while it waited never will."""
+        """Return how many members are running or may yet run; a pod deleted while it waited never will."""
         leaving = self._leaving.get(key, ())
         return len(self.members(key)) - sum(self._cache.state_of(uid) is None for uid in leaving)
 
     def placed(self, key: GroupKey) -> list[PodInfo]:
-        """Return the members that have a node, by the API server's word or by this scheduler's decision."""
+        """Return the members that have a node, according to the API server or by this scheduler's decision."""
         return [pod for pod in self.members(key).values() if self._has_node(pod)]
 
     def placed_count(self, key: GroupKey) -> int:

@@ -1,4 +1,4 @@
-"""How many pods of a kind run on each row, for the questions that plugins ask about other pods.
+"""How many pods of a kind run on each row, for plugins' questions about other pods.
 
 Two questions, both answered by an int64 column that is kept up to date pod by pod:
 - how many running pods belong to this group (`group`): an incoming pod's selectors, counted over running pods;
@@ -28,13 +28,13 @@ Namespaces = Mapping[str, Mapping[str, str]]
 MAX_GROUPS = 1024
 """How many groups are kept; each costs 8 bytes a node."""
 GROUPED_BYTES = 2 << 20
-"""How much the selectors of these groups may say, in bytes of JSON."""
+"""How large the selectors of these groups may be, in bytes of JSON."""
 MAX_MATCHES = 4096
 """For how many kinds of pods the carried terms that select them are remembered."""
 SPARE_TERMS = 64
-"""How many terms more than twice those that are carried a log of terms may hold before it is made anew."""
+"""How many terms beyond twice those that are carried a log of terms may hold before it is rebuilt."""
 SPARE_BYTES = 64 << 10
-"""The same for how much they say, in bytes of JSON."""
+"""The same for their size, in bytes of JSON."""
 NO_LABELS: Mapping[str, str] = {}
 
 
@@ -46,7 +46,7 @@ class LabelledPod(NamedTuple):
 
 
 class SelectorGroup(NamedTuple):
-    """A set of pods: those of a namespace (listed, or by its labels) that every one of `selectors` selects."""
+    """A set of pods: those of a namespace (listed, or by its labels) that match all of `selectors`."""
 
     namespaces: frozenset[str]
     selectors: tuple[Selector, ...]
@@ -131,19 +131,19 @@ TERM_KINDS = (REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, PREFERRED_AFFINITY, PRE
 
 
 class PodKind:
-    """Running pods that no selector can tell apart: how many on which row, and the groups that count them."""
+    """Running pods that no selector can tell apart: how many are on each row, and the groups that count them."""
 
     __slots__ = ("groups", "pod", "rows", "terminating")
 
     def __init__(self, pod: PodInfo) -> None:
         self.pod = LabelledPod(pod.namespace, pod.labels)
-        """What all of them have in common, to match selectors against."""
+        """What they all have in common, to match selectors against."""
         self.rows: dict[int, int] = {}
         self.terminating: dict[int, int] = {}
         self.groups: list[_Group] = []
 
     def add(self, row: int, pod: PodInfo, sign: int) -> None:
-        """Count one pod on a row, or take it off."""
+        """Count one pod on a row, or uncount it."""
         _change(self.rows, row, sign)
         if pod.is_terminating:
             _change(self.terminating, row, sign)
@@ -170,7 +170,7 @@ class _Group(RowCounts):
     def take(self, kind: PodKind) -> None:
         kind.groups.append(self)
         self.add_all(kind.rows)
-        # `rows` has the pods that are being deleted, too; a group that does not count them takes them off again.
+        # `rows` includes pods that are being deleted; a group that does not count them subtracts them again.
         if not self.group.terminating:
             for row, count in kind.terminating.items():
                 self.add(row, -count)
@@ -197,8 +197,8 @@ class _Terms:
     """The carried terms of one kind, and which of them select which kind of pod.
 
     `_log` holds them in order of appearance, so that a remembered match only has to look at the terms that came since.
-    A term that no pod carries any more stays in the log, and in remembered matches, until the log is made anew; if a
-    pod carries it again, it is a new `CarriedTerm`. So a term found there counts only while it has carriers.
+    A term that no pod carries any more stays in the log, and in remembered matches, until the log is rebuilt; if a pod
+    carries it again, it is a new `CarriedTerm`. So a term found there counts only while it has carriers.
     """
 
     __slots__ = ("_by_label", "_bytes", "_live_bytes", "_log", "_matches", "live")
@@ -209,11 +209,11 @@ class _Terms:
         """The terms of `live`, by a label that they demand."""
         self._log: list[CarriedTerm] = []
         self._bytes = self._live_bytes = 0
-        """How much the terms of the log say, and those of `live`."""
+        """The size of the terms in the log, and of those in `live`."""
         self._matches: Recent[Hashable, tuple[int, list[CarriedTerm]]] = Recent(MAX_MATCHES)
 
     def carry(self, term: AffinityTerm, row: int, sign: int, weight: int, capacity: int) -> bool:
-        """Count a pod that carries a term, or take it off; say whether it is the first that does, or was the last."""
+        """Count a pod that carries a term, or uncount it; say whether it is the first, or was the last."""
         carried = self.live.get(term)
         is_first = carried is None
         if carried is None:
@@ -228,7 +228,7 @@ class _Terms:
             del self.live[term]
             self._by_label.remove(carried)
             self._live_bytes -= carried.size
-            # Making the log anew costs as much as there are live terms, and at least as many have gone since the last
+            # Rebuilding the log costs as much as there are live terms, and at least as many have gone since the last
             # time: so each term that goes pays for a constant part of it.
             is_long = len(self._log) > 2 * len(self.live) + SPARE_TERMS
             if is_long or self._bytes > 2 * self._live_bytes + SPARE_BYTES:
@@ -246,8 +246,7 @@ class _Terms:
         position, matching = (0, []) if remembered is None else remembered
         if position < len(self._log):
             is_known = remembered is not None
-            # A kind of pod that is new asks the index, which rules out most terms; one that is known has only the new
-            # terms to try.
+            # For a new kind of pod, the index rules out most terms; for a known one, only the new terms need trying.
             untried = iter(self._log[position:]) if is_known else self._by_label.candidates(pod.labels)
             matching = matching + [carried for carried in untried if carried.term.matches(pod, namespace_labels)]
             if not pod.shape.is_large:
@@ -265,7 +264,7 @@ class PodIndex:
     def __init__(self, capacity: int, pods: Callable[[], Iterable[tuple[int, PodInfo]]]) -> None:
         self.capacity = capacity
         self.version = 0
-        """Grows with every pod counted or taken off, and with namespaces' labels."""
+        """Grows with every pod counted or uncounted, and with namespaces' labels."""
         self.terms_version = 0
         """Grows whenever running pods begin or cease to carry a term, and with namespaces' labels: while it stays, the
         same terms select the same pods. How many pods carry each is not part of it."""
@@ -309,15 +308,15 @@ class PodIndex:
         return self._namespaces
 
     def set_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> None:
-        """Note a namespace's labels, or that it is gone; groups that look at them start anew."""
+        """Note a namespace's labels, or that it is gone; groups that depend on them start over."""
         if labels == self._namespaces.get(namespace):
             return
         if labels is None:
             self._namespaces.pop(namespace, None)
         else:
             self._namespaces[namespace] = labels
-        # Terms and groups that go by namespaces' labels may mean other pods now, so what was worked out with them is
-        # stale.
+        # Terms and groups that depend on namespaces' labels may now mean other pods, so whatever was computed with them
+        # is stale.
         self.version += 1
         self.terms_version += 1
         # Groups that list their namespaces select the same pods as before, and keep their counts.
@@ -358,7 +357,7 @@ class PodIndex:
         self.capacity = capacity
 
     def validate(self) -> None:
-        """Count everything again; raise AssertionError where it differs. For tests."""
+        """Count everything again; raise AssertionError if anything differs. For tests."""
         afresh = PodIndex(self.capacity, self._pods)
         afresh._namespaces = self._namespaces
         for row, pod in self._pods():
@@ -374,8 +373,8 @@ class PodIndex:
         self.version += 1
         kind = self._kind_of(pod)
         kind.add(row, pod, sign)
-        # Labels come and go with every rollout (pod-template-hash); kinds that stayed without pods would be matched
-        # against each new group.
+        # Labels come and go with every rollout (pod-template-hash); kinds without pods would still be matched against
+        # each new group.
         if not kind.rows:
             kinds = self._kinds[pod.namespace]
             del kinds[pod.label_key]
@@ -410,12 +409,12 @@ class PodIndex:
                         self.terms_version += 1
 
     def _candidates(self, group: SelectorGroup | TermGroup) -> Iterable[PodKind]:
-        """Return the kinds of pods that may be in a group: all that are, and some that are not."""
+        """Return the kinds of pods that may be in a group: all that are, and perhaps some that are not."""
         kinds = self._kinds_in(group.scope())
         label = next((label for selector in group.label_selectors() for label in demanded(selector)), None)
         if label is None:
             return kinds
-        # To compare one label costs a tenth of asking the selectors, and leaves next to nothing to ask them about.
+        # Comparing one label costs a tenth of matching the selectors, and rules out nearly everything.
         key, value = label
         return [kind for kind in kinds if kind.pod.labels.get(key) == value]
 

@@ -39,14 +39,14 @@ from berth.state.lazy import lazy
 
 
 class HostPort(NamedTuple):
-    """A port of the node that a pod wants."""
+    """A port of the node that a pod uses."""
 
     ip: str
     protocol: str
     port: int
 
     def conflicts_with(self, other: "HostPort") -> bool:
-        """Say whether both cannot be had on one node: same protocol and port, same address or either wildcard."""
+        """Say whether both cannot be used on one node: same protocol and port, same address or either wildcard."""
         if self.protocol != other.protocol or self.port != other.port:
             return False
         return self.ip == other.ip or self.ip == WILDCARD_IP or other.ip == WILDCARD_IP
@@ -74,7 +74,7 @@ class AffinityTerm(NamedTuple):
     namespace_selector: Selector
 
     def matches(self, pod: Labelled, namespace_labels: Mapping[str, str]) -> bool:
-        """Say whether `pod`, whose namespace has these labels, is one that the term selects."""
+        """Say whether the term selects `pod`, whose namespace has these labels."""
         if pod.namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(pod.labels)
@@ -94,7 +94,7 @@ REQUESTS, LABELS = "requests", "labels"
 
 
 class PodFamily:
-    """What profiles have prepared for pods that are equal in all but what is `ignored`, by profile and point.
+    """What profiles have prepared for pods that are equal except in what is `ignored`, by profile and point.
 
     Families are nested: the pods of a `wider` one may differ in more.
     """
@@ -115,7 +115,7 @@ class PodFamily:
 class PodShape(PodFamily):
     """What is derived from a pod's namespace, labels, owners, spec and resizes alone, whichever node it runs on.
 
-    Pods that differ in none of these share one shape, so that all this is computed once for a workload.
+    Pods that differ in none of these share one shape, so all this is computed once per workload.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class PodShape(PodFamily):
         *,
         is_read_only: bool = False,
     ) -> None:
-        """`family` finds the family, if it has one; `size` is how many bytes of JSON all this is made of, if known."""
+        """`family` finds the family, if there is one; `size` is the size of all this in bytes of JSON, if known."""
         super().__init__()
         if not is_read_only:
             make_read_only(pod)
@@ -142,7 +142,7 @@ class PodShape(PodFamily):
 
     @property
     def wider(self) -> PodFamily | None:
-        """The family, looked up when it is first asked for: pods that run already are never prepared for."""
+        """The family, looked up on first use: running pods never need it."""
         if self._family is not None:
             self._wider, self._family = self._family(self._pod), None
         return self._wider
@@ -154,18 +154,18 @@ class PodShape(PodFamily):
 
     @property
     def beside_labels(self) -> tuple[object, ...]:
-        """What the shape is made of beside its spec and labels."""
+        """What the shape is made of besides its spec and labels."""
         return self._pod.metadata.namespace, self._pod.metadata.owner_references, self._pod.status
 
     @property
     def parts(self) -> tuple[str, int, int]:
-        """Where the shape is looked for by the identity of its parts."""
+        """The key under which the shape is found by the identity of its parts."""
         return self._pod.metadata.namespace, id(self._spec.containers), id(self._pod.metadata.labels)
 
     def takes(self, pod: Pod, *, is_placed: bool) -> bool:
-        """Say whether this is the shape of a pod without a status that counts, and have it share the parts if it is.
+        """Say whether this is the shape of a pod without a relevant status, and if so, let it share the parts.
 
-        Nothing is encoded for that: what is equal since it is the same is compared in no time.
+        Nothing is encoded for that: identical parts compare equal at once.
         """
         meta, own = pod.metadata, self._pod.metadata
         if own.labels is not meta.labels or own.owner_references != meta.owner_references:
@@ -181,26 +181,26 @@ class PodShape(PodFamily):
         return True
 
     def takes_equal(self, pod: Pod) -> bool:
-        """Say the same of a pod on a node whose labels are equal to those of this one's, and need not be the same."""
+        """The same for a pod on a node whose labels are equal but need not be identical."""
         force_setattr(pod.metadata, "labels", self._pod.metadata.labels)
         return self.takes(pod, is_placed=True)
 
     def is_like(self, other: "PodShape") -> bool:
-        """Say whether pods of the two shapes differ in labels at most, as those of an indexed Job do.
+        """Say whether pods of the two shapes differ at most in labels, like those of an indexed Job.
 
-        Shapes of equal specs share one, as long as it is remembered; those that do not are taken to differ.
+        Shapes with equal specs share one as long as it is remembered; if they do not, they count as different.
         """
         return self is other or (self._spec is other.spec and self.beside_labels == other.beside_labels)
 
     def beside(self, pod: Pod, family: "_Family") -> "PodShape | None":
-        """Return the shape of a pod on a node that differs from this one's pods in labels and affinity to nodes alone.
+        """Return the shape of a pod on a node that differs from this shape's pods only in labels and node affinity.
 
-        So differ the pods of a DaemonSet, or of an indexed Job, each from all others; what their containers come to is
-        worked out once. None where more differs. The pod, whose status must not count, shares the other parts.
+        The pods of a DaemonSet or an indexed Job all differ in this way; what their containers add up to is computed
+        once. None if more differs. The pod, which must have no relevant status, shares the other parts.
         """
         meta, own, spec = pod.metadata, self._pod.metadata, shallow_copy(self._spec)
         mine, its = self._spec.affinity or _NO_AFFINITY, pod.spec.affinity or _NO_AFFINITY
-        # The same and not equal ones, since the terms of this one are read-only and the others may not be.
+        # Identical, not just equal, since the terms of this one are read-only and others may not be.
         if its.pod_affinity is not mine.pod_affinity or its.pod_anti_affinity is not mine.pod_anti_affinity:
             return None
         force_setattr(spec, "affinity", pod.spec.affinity)
@@ -223,10 +223,10 @@ class PodShape(PodFamily):
         return found
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:
-        """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node."""
+        """Let a pod of this shape share its labels and owners, and a spec that is equal except perhaps for the node."""
         meta, own = pod.metadata, self._pod.metadata
-        # This does write to an object that an informer handed out, but puts in place of each part one that is equal, as
-        # the keys of `PodShapes` are made of all of them: a holder of the object sees no difference.
+        # This writes to an object that an informer handed out, but replaces each part by an equal one, since the keys
+        # of `PodShapes` cover all of them: a holder of the object sees no difference.
         force_setattr(meta, "labels", own.labels)
         force_setattr(meta, "owner_references", own.owner_references)
         node_name = pod.spec.node_name
@@ -285,14 +285,14 @@ class PodShape(PodFamily):
 
     @lazy
     def size(self) -> int:
-        """How much the pod says that the shape is made of, in bytes of JSON."""
+        """The size of the pod from which the shape was made, in bytes of JSON."""
         if self._known_size is not None:
             return self._known_size
         return len(_ENCODER.encode((self._spec, self._pod.metadata)))
 
     @property
     def is_large(self) -> bool:
-        """Whether the pod says so much that nothing is kept of it once it is gone."""
+        """Whether the pod is so large that nothing about it is kept once it is gone."""
         return self.size > LARGE_BYTES
 
     @lazy
@@ -319,10 +319,10 @@ class PodShape(PodFamily):
 class PodShapes:
     """Shapes of the pods seen lately, so that pods of one workload share theirs, and the families around them.
 
-    Pods also come to share the parts of their objects that are equal: each was decoded by itself, and a cluster's pods
-    are mostly replicas, so their specs, labels and owners would be most of the memory of the process.
+    Pods also share the equal parts of their objects: each was decoded separately, and a cluster's pods are mostly
+    replicas, so their specs, labels and owners would make up most of the memory of the process.
 
-    A large pod has a shape of its own, and nothing is kept under what it says.
+    A large pod has a shape of its own, and nothing is cached by its contents.
     """
 
     __slots__ = ("_by_parts", "_counting", "_families", "_shapes", "_specs")
@@ -336,13 +336,13 @@ class PodShapes:
         self._families: Recent[bytes, PodFamily] = Recent(max_shapes)
 
     def of(self, pod: Pod, *, is_placed: bool = False) -> PodShape:
-        """Return the shape of a pod: one of its own where its name matters too."""
+        """Return the shape of a pod: one of its own if its name matters too."""
         if not _is_shareable(pod):
             return PodShape(pod, self._counting)
         meta, spec, counted = pod.metadata, pod.spec, _counted_status(pod)
         if not counted:
-            # A key stands in `_by_parts` only as long as its shape is kept, and that holds the parts, so that no other
-            # object has their ids.
+            # A key is in `_by_parts` only while its shape is kept, which holds the parts, so no other object can have
+            # their ids.
             parts = self._by_parts.get((meta.namespace, id(spec.containers), id(meta.labels)))
             shape = None if parts is None else self._shapes.get(parts)
             if shape is not None and shape.takes(pod, is_placed=is_placed):
@@ -354,7 +354,7 @@ class PodShapes:
         size = len(spec_key) + len(rest_key)
         if size > LARGE_BYTES:
             return PodShape(pod, self._counting, size=size)
-        # Specs are shared by themselves, too: the pods of an indexed Job differ in labels, and so in shape, but not in
+        # Specs are also shared on their own: the pods of an indexed Job differ in labels, and so in shape, but not in
         # spec.
         known = self._specs.get(spec_key)
         if known is None:
@@ -376,11 +376,11 @@ class PodShapes:
     def of_placed(self, pods: Iterable[Pod]) -> Iterator[PodShape]:
         """Yield the shapes of pods on nodes that come together.
 
-        Where they share their containers, shapes that are like another's in most are made of that one, and not kept
-        for other pods: thousands of them would drive out those that many pods have.
+        If pods share their containers, a shape that is mostly like another is made from that one, and not kept for
+        other pods: thousands of these would drive out shapes that many pods have.
         """
-        # By identity, which is only a hint where to look; and by what labels and affinity say, since those that are
-        # equal need not be the same.
+        # By identity, which is only a hint where to look; and by the contents of labels and affinity, since equal ones
+        # need not be identical.
         same: dict[tuple[str, int, int, int], PodShape] = {}
         equal: dict[tuple[str, int, bytes], PodShape] = {}
         near: dict[tuple[str, int], PodShape] = {}
@@ -431,7 +431,9 @@ def _without_requests(spec: PodSpec) -> PodSpec:
 
 
 def _shared_part(pod: Pod, spec: PodSpec) -> Pod:
-    """Return what a shape is made of: the shape outlives the pod, and must not hold its annotations and conditions."""
+    """Return the parts of a pod that make its shape: the shape outlives the pod, and must not hold its annotations and
+    conditions.
+    """
     meta, status = pod.metadata, pod.status
     shared = ObjectMeta(namespace=meta.namespace, labels=meta.labels, owner_references=meta.owner_references)
     return Pod(shared, spec, status if _counted_status(pod) else PodStatus())
@@ -443,7 +445,7 @@ def _is_shareable(pod: Pod) -> bool:
 
 
 def _has_maps(status: PodStatus) -> bool:
-    """Say whether there may be maps in a status that are not read-only yet; most have nothing that could hold any."""
+    """Say whether a status may contain maps that are not read-only yet; most have nothing that could hold any."""
     of_containers = status.container_statuses or status.init_container_statuses
     return bool(of_containers or status.resources or type(status.allocated_resources) is dict)
 
@@ -455,7 +457,7 @@ def _counted_status(pod: Pod) -> tuple[object, ...]:
         status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources
     ):
         return ()
-    # Nearly all of them give nothing but a name, and must not part a workload's running pods from its pending ones.
+    # Nearly all of them contain only a name, and must not separate a workload's running pods from its pending ones.
     containers = tuple([each for each in status.container_statuses if each != ContainerStatus(each.name)])
     init_containers = tuple([each for each in status.init_container_statuses if each != ContainerStatus(each.name)])
     if not (containers or init_containers or status.resources or status.allocated_resources):
@@ -467,7 +469,7 @@ _Key = tuple[bytes, bytes]
 _Family = Callable[[Pod], PodFamily]
 _ENCODER = msgspec.json.Encoder()
 _NEW = PodStatus(phase="Pending")
-"""What most pods say of their state when they come: nothing that would have to be counted."""
+"""The status of most new pods: nothing that has to be counted."""
 _NOTHING = ResourceRequirements()
 _NO_AFFINITY = Affinity()
 
@@ -492,7 +494,7 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, pod: Pod, shape: PodShape | None = None, key: str = "") -> "PodInfo":
-        """Return what plugins see of an object, whose shape is known where it shares one, and `key` perhaps, too."""
+        """Return an object as plugins see it; its shape is known if it shares one, and perhaps `key` as well."""
         shape = PodShape(pod) if shape is None else shape
         meta, spec, status = pod.metadata, pod.spec, pod.status
         if type(meta.annotations) is dict:  # what pods of a shape share is read-only already
@@ -509,7 +511,7 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def size(self) -> int:
-        """How much the object says, in bytes of JSON; worked out each time."""
+        """The size of the object in bytes of JSON; computed each time."""
         meta = self.metadata
         if self.status == _NEW and not meta.annotations and not meta.finalizers:
             return self.shape.size

@@ -1,8 +1,8 @@
-"""Things that select pods by their labels, found by a pod's labels instead of by trying every selector.
+"""Finds things that select pods by labels from a pod's labels, instead of trying every selector.
 
-Most selectors demand one certain value of some label (`app=web`). A thing is filed under that label and value, and
-a pod without it cannot be selected. So for a pod only what is filed under its own labels has to be tried, and the
-few things that demand no such label.
+Most selectors demand a certain value of some label (`app=web`). A thing is filed under that label and value, and a pod
+without it cannot be selected. So for a pod, only things filed under its own labels, and the few that demand no such
+label, have to be tried.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ _Label = tuple[str, str]
 
 
 class SelectorIndex(Generic[T]):
-    """Things, each filed under one label that every pod they select has; None where there is no such label."""
+    """Things, each filed under one label that every pod they select has; None if there is no such label."""
 
     __slots__ = ("_by_label", "_label_of")
 
@@ -28,7 +28,7 @@ class SelectorIndex(Generic[T]):
     def add(self, thing: T, selectors: Iterable[Selector]) -> None:
         """File something that selects only pods that each of `selectors` matches."""
         labels = [label for selector in selectors for label in demanded(selector)]
-        # Any demanded label would be right; the one with the fewest things under it leaves the fewest to be tried.
+        # Any demanded label would do; the one with the fewest things under it leaves the fewest to try.
         label = min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
         self._by_label.setdefault(label, {})[thing] = None
         self._label_of[thing] = label
@@ -42,7 +42,9 @@ class SelectorIndex(Generic[T]):
             del self._by_label[label]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Yield, each once, whatever may select a pod with these labels: all that do, and some that do not."""
+        """Yield, each once, the things that may select a pod with these labels: all that do, and perhaps some that do
+        not.
+        """
         # Each thing is filed in one place, so none comes twice.
         yield from self._by_label.get(None, ())
         for label in labels.items():
@@ -50,7 +52,7 @@ class SelectorIndex(Generic[T]):
 
 
 def demanded(selector: Selector) -> Iterator[_Label]:
-    """Yield each label that whatever the selector selects has, with its value."""
+    """Yield each label, with its value, that everything the selector selects must have."""
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) == 1:
             yield requirement.key, requirement.values[0]

@@ -1,8 +1,8 @@
-"""Which namespaces' pods are this scheduler's to place, where several schedulers divide a cluster among them.
+"""Which namespaces' pods are this scheduler's to place, if several schedulers divide a cluster.
 
 Namespaces are divided into a fixed number of shards by a hash of their names, which must never change: schedulers of
-different releases have to agree. Who holds a shard's lease schedules the pods of its namespaces. Pods on nodes count
-for everybody, whichever scheduler placed them. A pod group lies within its namespace, and so within a shard.
+different releases have to agree. The holder of a shard's lease schedules the pods of its namespaces. Pods on nodes
+count for every scheduler, whichever placed them. A pod group is within one namespace, and so within one shard.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
-"""Nodes as NumPy columns: one row a node.
+"""Nodes as NumPy columns: one row per node.
 
 The cache writes it; plugins read it, either by column (`table.requested[index][rows]`) or, node by node, through
 `table.view(row)`. Two change logs say which rows have to be looked at again by code that keeps something derived from
-them: `node_log` for what the node object says, `pod_log` for what runs there. Every write to a row ends with an entry
-in one of them. Rows are reused when nodes leave; log positions never are.
+them: `node_log` for the node object, `pod_log` for the pods there. Every write to a row ends with an entry in one of
+them. Rows are reused when nodes leave; log positions never are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,13 +29,13 @@ from berth.state.pod_info import PodInfo
 Int64 = NDArray[np.int64]
 
 PERMANENT_RESOURCES = 2
-"""CPU and memory, which come first, keep their columns whether or not anything names them."""
+"""CPU and memory come first, and keep their columns whether or not anything names them."""
 DOUBLED_BELOW = 1024
 """Tables of fewer rows double when they are full, larger ones grow by an eighth."""
 
 
 class TableOrder(NamedTuple):
-    """What stands where in a table, which the objects alone do not say."""
+    """The order of things in a table, which the objects alone do not determine."""
 
     capacity: int
     rows: Mapping[str, int]
@@ -44,11 +44,11 @@ class TableOrder(NamedTuple):
 
 
 class NodeTable:
-    """Columns over all nodes, to be read; `valid` says which rows hold one."""
+    """Columns over all nodes, read-only; `valid` says which rows hold a node."""
 
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
-        # Plugins read lists, and the maps in them, as they are; the keeper writes by methods of `list` and `dict`.
+        # Plugins read lists, and the maps in them, as they are; the owner writes through methods of `list` and `dict`.
         self.names: ReadOnlyList[str] = ReadOnlyList([""] * capacity)
         self.nodes: ReadOnlyList[Node | None] = ReadOnlyList([None] * capacity)
         self.pods: ReadOnlyList[ReadOnlyDict[str, PodInfo]] = ReadOnlyList(ReadOnlyDict() for _ in range(capacity))
@@ -67,32 +67,32 @@ class NodeTable:
         self.node_log: ChangeLog[int] = ChangeLog()
         self.pod_log: ChangeLog[int] = ChangeLog()
         self.pods_by_priority: dict[int, int] = {}
-        """How many of the pods that are counted have a priority, for each priority that any has."""
+        """How many counted pods have each priority."""
         self.tree = NodeTree()
         self.labels = LabelIndex(self._labels_of, self.node_log)
         self.images = ImageIndex(capacity)
         self.derived: dict[object, Any] = {}
-        """What plugins have derived from the columns and share among themselves, by their own keys."""
+        """What plugins derive from the columns and share among themselves, by their own keys."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {(): 0}
         self._taint_set_users: list[int] = [0]
-        """How many rows have a set, by its number; the empty set, number 0, stays without any."""
+        """How many rows have a taint set, by its number; the empty set, number 0, stays even without any."""
         self._free_taint_sets: list[int] = []
         self._resource_users: dict[str, int] = {}
         """How many node objects and counted pods name a resource, for all but CPU and memory."""
         self._free_columns: list[int] = []
-        # Descending, as rows are taken from the end: the lowest first.
+        # Descending, since rows are taken from the end, lowest first.
         self._free = list(range(capacity - 1, -1, -1))
         self._held: dict[int, int] = {}
-        """How many pods of a row are lifted off it, for each row that has any; they will be put back there."""
+        """How many pods are lifted off each row, if any; they will be put back."""
         self._order: TableOrder | None = None
-        """What stands where, once somebody has noted it, until a node comes, goes, or changes its zone."""
+        """The current order, once noted, until a node comes, goes, or changes its zone."""
         self._orders: list[dict[int, tuple[str, ...]]] = []
-        """For each `note_order` under way: of the rows that have changed, the uids of their pods as they stood."""
+        """For each open `note_order`: for the rows that have changed, the uids of their pods in the earlier order."""
         self._views: dict[int, tuple[int, NodeView]] = {}
         self._next_version = 0
         self.node_count = 0
         self.face: Any = None
-        """What stands for it before other people's plugins (`berth.framework.faces`)."""
+        """Its face for out-of-tree plugins (`berth.framework.faces`)."""
 
     def __len__(self) -> int:
         return self.node_count
@@ -102,9 +102,9 @@ class NodeTable:
         return self.labels.column(key, self.capacity)
 
     def view(self, row: int) -> NodeView:
-        """Return one node with its pods as plain objects, as of now; the same one until the row changes."""
+        """Return one node with its pods as plain objects, as of now; the same object until the row changes."""
         known = self._views.get(row)
-        # No version is given twice, so the view of a node that had this row before cannot pass for this one's.
+        # No version is used twice, so the view of an earlier node in this row cannot be mistaken for this one's.
         if known is not None and known[0] == self.version[row]:
             return known[1]
         view = self._make_view(row)
@@ -142,21 +142,21 @@ class WritableNodeTable(NodeTable):
     """The table as the cache keeps it."""
 
     def put_node(self, node: Node) -> int:
-        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing."""
+        """Add or replace a node; return its row. Raises `QuantityError` without changing anything."""
         make_read_only(node)
         known = self.row_of.get(node.metadata.name)
-        # A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
+        # A heartbeat that changes only the version is not logged, so nothing derived has to be recomputed.
         if known is not None and _is_alike(self.nodes[known], node):
             list.__setitem__(self.nodes, known, node)
             return known
-        # Before anything is written, since a quantity that cannot be read must change nothing.
+        # Before anything is written, since an invalid quantity must not change anything.
         amounts = _amounts(node.status.allocatable)
         row = self.row_for(node.metadata.name)
         if not self.valid[row]:
             self.valid[row] = True
             self.node_count += 1
         before = self.nodes[row]
-        # First the new object's resources are counted, then the old one's released: a resource of both keeps its
+        # The new object's resources are counted before the old one's are released, so a resource of both keeps its
         # column.
         self._write_allocatable(row, amounts)
         list.__setitem__(self.nodes, row, node)
@@ -170,7 +170,7 @@ class WritableNodeTable(NodeTable):
         return row
 
     def row_for(self, name: str) -> int:
-        """Return the row of a name; a new one, not yet valid, where a pod names a node that has not been seen yet."""
+        """Return the row of a name; a new one, not yet valid, if a pod names a node that has not been seen yet."""
         row = self.row_of.get(name)
         if row is None:
             self._order = None
@@ -179,13 +179,13 @@ class WritableNodeTable(NodeTable):
         return row
 
     def make_room(self, rows: int) -> None:
-        """Have so many rows free, so that masks which are made now still fit once so many nodes have come."""
+        """Reserve this many free rows, so that masks made now still fit once that many nodes have come."""
         if len(self._free) < rows:
             self._order = None
             self._grow(self.capacity + rows - len(self._free))
 
     def remove_node(self, name: str) -> None:
-        """Forget what the node object said; with its last pod the row is free for another node."""
+        """Remove a node; the row becomes free for another one with its last pod."""
         row = self.row_of[name]
         if self.valid[row]:
             self.valid[row] = False
@@ -202,7 +202,7 @@ class WritableNodeTable(NodeTable):
         self.images.put(row, ())
         self._views.pop(row, None)
         self._touch(row, self.node_log)
-        # While pods are counted on it the row stays with the name, so that a node that comes back finds them.
+        # While pods are counted on it, the row stays with the name, so that a node that comes back finds them.
         self._free_if_unused(row)
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
@@ -213,15 +213,15 @@ class WritableNodeTable(NodeTable):
         self._count(row, pod, 1)
 
     def add_alike(self, groups: Iterable[tuple[PodInfo, Sequence[int]]]) -> None:
-        """Count pods that stand in `pods` already, for each group one of them and the rows of all.
+        """Count pods that are already in `pods`; each group is given as one of them and the rows of all.
 
-        Those of a group have one shape. It comes to the same as counting them one by one.
+        Those of a group have one shape. The result is the same as counting them one by one.
         """
         amounts: dict[str, tuple[list[int], list[int]]] = {}
         cpu_milli: list[int] = []
         memory_bytes: list[int] = []
         everywhere: list[int] = []
-        # Shapes that differ in something else, as those of a DaemonSet's pods do, have their requests in common.
+        # Shapes that differ only in other things, like those of a DaemonSet's pods, share their requests.
         requesting: dict[int, tuple[PodInfo, list[int]]] = {}
         for pod, rows in groups:
             self.pods_by_priority[pod.priority] = self.pods_by_priority.get(pod.priority, 0) + len(rows)
@@ -261,7 +261,7 @@ class WritableNodeTable(NodeTable):
         self._free_if_unused(row)
 
     def hold(self, row: int) -> None:
-        """Let a row keep its name until `release`, even if nothing is left on it: a pod of it is about to be lifted."""
+        """Keep a row's name until `release`, even if nothing is left on it: one of its pods is about to be lifted."""
         self._held[row] = self._held.get(row, 0) + 1
 
     def release(self, row: int) -> None:
@@ -276,9 +276,9 @@ class WritableNodeTable(NodeTable):
         self._touch(row, self.pod_log)
 
     def replace_pod(self, row: int, pod: PodInfo) -> None:
-        """Put a newer object of a pod in place of the one counted; nothing that is counted may differ.
+        """Replace a counted pod by a newer object; nothing that is counted may differ.
 
-        So nothing is logged, but the row has another version: it may say now when the pod has started, for example.
+        So nothing is logged, but the row gets a new version: the object may now say when the pod started, for example.
         """
         dict.__setitem__(self.pods[row], pod.uid, pod)
         self._renew_version(row)
@@ -318,7 +318,7 @@ class WritableNodeTable(NodeTable):
         self._free = [row for row in self._free if not self.names[row]]
 
     def put_in_order(self, order: TableOrder) -> None:
-        """Let nodes, free rows and the pods of each row stand as in an earlier order, now that the same are there."""
+        """Put nodes, free rows and the pods of each row into an earlier order, now that the same ones are there."""
         if order is not self._order or order.zones is not self.tree.zones():
             self._order = None
             put_in_order(self.row_of, order.rows)
@@ -331,9 +331,9 @@ class WritableNodeTable(NodeTable):
                 self.touch_pods(row)
 
     def column_of(self, resource: str) -> int:
-        """Return the index of a resource's columns, new ones where no node or pod names it yet.
+        """Return the index of a resource's columns, new ones if no node or pod names it yet.
 
-        Once no node and no pod names it any more, the columns, which are zero then, are given to another resource.
+        Once no node and no pod names it any more, the columns, which are then zero, go to another resource.
         """
         index = self.resource_index.get(resource)
         if index is None:
@@ -351,7 +351,7 @@ class WritableNodeTable(NodeTable):
                 index = index_of.get(resource)
                 if index is None:
                     index = self.column_of(resource)
-                    # It may have put a wider array in the place of the one that was read above.
+                    # It may have replaced the array that was read above by a wider one.
                     requested = self.requested
                 requested[index, row] += sign * amount
                 if index >= PERMANENT_RESOURCES:
@@ -375,11 +375,12 @@ class WritableNodeTable(NodeTable):
         self.version[row] = self._next_version
 
     def _free_if_unused(self, row: int) -> None:
-        # A row is given up once: when its node object, its last pod and its last lifted pod are gone, in any order.
+        # A row is freed exactly once: when its node object, its last pod and its last lifted pod are gone, in any
+        # order.
         if self.valid[row] or self.pods[row] or row in self._held:
             return
-        # All that was counted on the row has been taken off, and each step was logged. The node that takes the row next
-        # logs it again, so nothing that was derived for the old node outlives it.
+        # Everything counted on the row has been subtracted, and each step was logged. The node that takes the row next
+        # logs it again, so nothing derived for the old node outlives it.
         self._order = None
         del self.row_of[self.names[row]]
         list.__setitem__(self.names, row, "")
@@ -397,26 +398,25 @@ class WritableNodeTable(NodeTable):
         self.allowed_pods[row] = amounts.get(PODS, 0)
 
     def _use(self, resource: str, change: int) -> None:
-        """Count who names a resource; with the last of them its columns are free."""
+        """Count the users of a resource; its columns become free with the last one."""
         users = self._resource_users.get(resource, 0) + change
         if users:
             self._resource_users[resource] = users
         else:
-            # Each that named it has taken its amount off again, so the columns hold only zeros, and another may have
-            # them.
+            # Every user has subtracted its amount again, so the columns hold only zeros and can be reused.
             del self._resource_users[resource]
             self._free_columns.append(self.resource_index.pop(resource))
 
     def _release(self, resources: Iterable[str]) -> None:
-        """Note that a node object that named these resources is gone; the row's amounts are written already."""
+        """Note that a node object that named these resources is gone; the row's amounts have already been written."""
         for resource in resources:
             if resource in self._resource_users:
                 self._use(resource, -1)
 
     def _give_back_unnamed(self) -> None:
-        """Take back the columns of resources that were asked for but that no node and no pod names.
+        """Free the columns of resources that were asked for but that no node and no pod names.
 
-        They are zero, and stay so until another resource that takes them is named, which no call lives to see.
+        They are zero, and stay so until another resource takes them over, which cannot happen within a call.
         """
         for resource, index in tuple(self.resource_index.items()):
             if index >= PERMANENT_RESOURCES and resource not in self._resource_users:
@@ -424,7 +424,7 @@ class WritableNodeTable(NodeTable):
                 self._free_columns.append(index)
 
     def _add_columns(self) -> None:
-        """Double the number of resources that there is room for, so that each new one costs little."""
+        """Double the number of resource columns, so that each new one costs little."""
         count = len(self.allocatable)
         more = np.zeros((count, self.capacity), dtype=np.int64)
         self.allocatable = np.concatenate([self.allocatable, more])
@@ -432,9 +432,9 @@ class WritableNodeTable(NodeTable):
         self._free_columns += range(2 * count - 1, count - 1, -1)
 
     def _set_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
-        """Give a row its set of taints; a set that no row has any more is forgotten, and another may have its number.
+        """Give a row its set of taints; a set that no row has any more is forgotten, and its number may be reused.
 
-        A number means nothing beyond the set that has it now: whatever is worked out by number is so for one call.
+        A number only identifies the set that has it now: whatever is computed by number is valid for one call.
         """
         before, number = int(self.taint_set_ids[row]), self._taint_set(taints)
         if number == before:
@@ -443,8 +443,7 @@ class WritableNodeTable(NodeTable):
         self._taint_set_users[number] += 1
         self._taint_set_users[before] -= 1
         if before and not self._taint_set_users[before]:
-            # The last row has given the set up. Its number is free from here on, and not before: the new set has one
-            # already.
+            # The last row has dropped the set. Its number is free only from here on, since the new set already has one.
             del self._taint_set_of[self.taint_sets[before]]
             list.__setitem__(self.taint_sets, before, ())
             self._free_taint_sets.append(before)
@@ -462,7 +461,7 @@ class WritableNodeTable(NodeTable):
 
     def _take_row(self) -> int:
         if not self._free:
-            # Every column operation pays for rows that hold nothing, so large tables grow by less than double.
+            # Every column operation pays for empty rows, so large tables grow by less than double.
             self._grow(self.capacity * 2 if self.capacity < DOUBLED_BELOW else self.capacity + self.capacity // 8)
         return self._free.pop()
 
@@ -483,7 +482,7 @@ class WritableNodeTable(NodeTable):
 
 
 def _is_alike(old: Node | None, new: Node) -> bool:
-    """Say whether two objects of a node differ in nothing but their version."""
+    """Say whether two objects of a node differ only in their version."""
     if old is None or old.spec != new.spec or old.status != new.status:
         return False
     version = old.metadata.resource_version

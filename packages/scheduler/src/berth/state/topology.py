@@ -1,8 +1,8 @@
 """Topology domains: which rows share a node label's value, and sums of row columns over them.
 
-Plugins that ask "how many such pods run in this zone" name a label key and, where not every node counts, which rows
-do. They get a `Topology`: the domain of each row. `RowCounts` is a column of the pod index that also keeps its sums
-over the topologies it was asked for, pod by pod, so that a cycle needs one gather and no recount.
+Plugins that ask "how many such pods run in this zone" name a label key and, if not every node counts, which rows do.
+They get a `Topology`: the domain of each row. `RowCounts` is a column of the pod index that also keeps its sums over
+the topologies it was asked for, pod by pod, so that a cycle needs one gather and no recount.
 """
 
 import weakref
@@ -21,18 +21,18 @@ Int64 = NDArray[np.int64]
 Ids = NDArray[np.intp]
 Rows = slice | NDArray[np.intp]
 Eligible = Callable[[NodeTable, Rows], Mask]
-"""Says of some rows whether the nodes there, and the pods on them, count."""
+"""Returns for some rows whether the nodes there, and the pods on them, count."""
 
 T = TypeVar("T", bound=np.generic)
 
 EVERY_ROW = slice(None)
 MAX_TOPOLOGIES = 256
 TOPOLOGIES_BYTES = 2 << 20
-"""How much the names of the sets of rows may say, in bytes of JSON, that topologies are kept for."""
+"""How large the names of the sets of rows for which topologies are kept may be together, in bytes of JSON."""
 MANY_ROWS = 8
-"""From this many rows on an array is made of what is added to them, which has a fixed cost."""
+"""From this many rows on, additions are made with an array, which has a fixed cost."""
 MAX_FEW = 64
-"""Up to so many domains are few enough to be looked at one by one for each pod."""
+"""Up to this many domains are few enough to look at one by one for each pod."""
 MAX_SUMS = 32
 """How many topologies the sums of one column are kept for."""
 
@@ -41,7 +41,7 @@ class RowSet(Hashable, Protocol):
     """The name of a set of rows: equal sets have equal names."""
 
     def size(self) -> int:
-        """Return how much the name says, in bytes of JSON."""
+        """Return the size of the name in bytes of JSON."""
         ...
 
 
@@ -49,7 +49,7 @@ class EligibleRows:
     """Which rows count, worked out once for all the topologies of one set of rows, and kept up to date.
 
     A pod with thousands of spread constraints has as many topologies, and which nodes count for them depends on all of
-    their keys: each topology by itself would make that cost the square of their number.
+    their keys: working that out for each topology separately would cost the square of their number.
     """
 
     __slots__ = ("_eligible", "_follower", "_mask", "_table")
@@ -99,7 +99,7 @@ class Topology:
     def __init__(self, table: NodeTable, key: str, eligible: EligibleRows | None = None) -> None:
         self.key = key
         self.token = object()
-        """Stands for the topology where sums over it are kept, which must not keep the topology itself."""
+        """Identifies the topology where sums over it are kept, which must not keep the topology itself alive."""
         self.version = 0
         """Grows when any row's domain, or whether it counts, has changed."""
         self._table = table
@@ -128,12 +128,12 @@ class Topology:
         rows = self._follower.changed_rows()
         if rows is None or rows:
             column, self._column = self._column, self._table.label(self.key)
-            # Another column may have other numbers for the same values.
+            # A new column may have different numbers for the same values.
             if rows is None or column is not self._column or not self._are_as_before(rows):
                 self._rebuild()
 
     def gather(self, over_domains: NDArray[T], rows: Rows = EVERY_ROW) -> NDArray[T]:
-        """Return by row, shape (len(rows),), the element of each row's domain; the last where it has no label."""
+        """Return by row, shape (len(rows),), the element of each row's domain; the last if it has no label."""
         # "wrap" takes -1 for the last as well, and is twice as fast as checking every index.
         return over_domains.take(self.ids[rows], mode="wrap")
 
@@ -147,7 +147,7 @@ class Topology:
         return self.gather(over_domains.astype(np.int32), rows)
 
     def id_of(self, value: str | None) -> int:
-        """Return the number of a domain; `ABSENT` for a value that no node ever had, or for none."""
+        """Return the number of a domain; `ABSENT` for a value that no node ever had, or for no value."""
         return ABSENT if value is None else self._column.id_of(value)
 
     def _are_as_before(self, rows: Sequence[int]) -> bool:
@@ -239,7 +239,7 @@ class RowCounts:
         """Return the sums by domain, up to date; do not keep them past the cycle."""
         sums = self._sums.get(topology.token)
         if sums is None:
-            # All of them, since nothing tells which topologies are still asked for: a forgotten one leaves its sums
+            # All of them, since there is no telling which topologies are still in use: a forgotten one leaves its sums
             # behind.
             if len(self._sums) >= MAX_SUMS:
                 self._sums.clear()
@@ -264,8 +264,8 @@ class DomainSums:
     __slots__ = ("_topology", "_version", "total", "values")
 
     def __init__(self, topology: Topology) -> None:
-        # Weakly: what names the topology may be a whole pod, so it goes when `Topologies` forgets it, and not only when
-        # the last column does that was ever summed over it.
+        # Weakly: the name of the topology may be a whole pod, so it is freed when `Topologies` forgets it, not only
+        # when the last column ever summed over it does.
         self._topology = weakref.ref(topology)
         self._version = 0
         self.values: Int64 = np.zeros(0, dtype=np.int64)
