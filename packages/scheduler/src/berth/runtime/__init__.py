@@ -1,1 +1,1 @@
-"""The live process: informers into the core, effects out of it, and what people and probes see of it."""
+"""The live process: informers feed the core, its effects are carried out, and people and probes can look at it."""

@@ -1,4 +1,4 @@
-"""What has arrived for the core and has not been told to it: changes, answers, shards that have come or gone.
+"""What has arrived for the core but not been handed to it: changes, answers, shards that have come or gone.
 
 Filled on the event loop, emptied in slices of the core's work: both ends of a deque are atomic.
 """
@@ -16,9 +16,9 @@ from berth.kube.changes import Added, Change, InvalidObject, Synced
 class Arrivals:
     """A queue of what arrives, and the events that wake the task that empties it.
 
-    Most of what arrives in a busy cluster says that something has changed a little: a pod was bound or runs, a node is
-    alive. That is patient: it may be told a few milliseconds later, with others, an answer, or the next new pod. So is
-    the answer to a Binding that succeeded, since the pod was counted when it was assumed.
+    Most of what arrives in a busy cluster is a small change: a pod was bound or runs, a node is alive. That is not
+    urgent: it may be handed over a few milliseconds later, with others, an answer, or the next new pod. The same goes
+    for the answer to a Binding that succeeded, since the pod was counted when it was assumed.
     """
 
     __slots__ = ("_queue", "shards", "urgent", "wake")
@@ -46,17 +46,17 @@ class Arrivals:
         self.wake.set()
 
     def be_quick(self) -> None:
-        """Have the core look at once."""
+        """Wake the core at once."""
         self.urgent.set()
         self.wake.set()
 
     def all_taken(self) -> None:
-        """The core is about to take in all that has arrived."""
+        """Note that the core is about to take in all that has arrived."""
         self.urgent.clear()
         self.wake.clear()
 
     def take_in(self, changes: Iterable[Change]) -> list[InvalidObject]:
-        """Put what informers tell of; return the objects that cannot be read, which the core is not told of."""
+        """Add changes from informers; return the objects that cannot be read, which the core does not get."""
         invalid: list[InvalidObject] = []
         for change in changes:
             if isinstance(change, InvalidObject):
@@ -69,7 +69,7 @@ class Arrivals:
         return invalid
 
     def hold_shards(self, held: frozenset[int]) -> None:
-        """Shards have come or gone. The fence knows already; the core learns it before its next cycle."""
+        """Note that shards have come or gone. The fence knows already; the core learns it before its next cycle."""
         self.shards = ShardsHeld(held)
         self.put(self.shards)
 

@@ -1,7 +1,7 @@
-"""The core at work: slice by slice it takes in what has arrived, runs cycles, and says what it wants done.
+"""Runs the core slice by slice: it takes in what has arrived, runs cycles, and returns effects.
 
-A slice runs where the runner runs it, most often in a thread of its own (`turns`); what it wants done is begun on the
-event loop when it has ended.
+A slice runs where the runner puts it, usually in a thread of its own (`turns`); its effects are started on the event
+loop once it has ended.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _log = logging.getLogger("berth.scheduler")
 
 
 class SliceEnd(NamedTuple):
-    """What a slice of the core's work left."""
+    """The result of a slice of the core's work."""
 
     effects: list[Effect]
     has_more: bool
@@ -46,7 +46,7 @@ class SliceEnd(NamedTuple):
 
 
 class CoreWork:
-    """Has the core work as long as there is something to do."""
+    """Runs the core as long as there is something to do."""
 
     __slots__ = (
         "_arrivals", "_clock", "_due", "_effects", "_handled", "_runner", "core", "is_leading", "is_paused",
@@ -75,7 +75,7 @@ class CoreWork:
         """Whether no cycle is to begin, since a new configuration is about to be put in force."""
 
     def take_over(self, core: Core) -> None:
-        """Go on with another core, which has been told everything that has arrived."""
+        """Continue with another core, which has been given everything that has arrived."""
         self.core, self._due = core, 0
 
     async def run(self) -> None:
@@ -95,11 +95,11 @@ class CoreWork:
                 await self._sleep_until(end.deadline)
 
     async def turn(self) -> SliceEnd:
-        """Run one slice, and begin what it wants done."""
+        """Run one slice, and start carrying out its effects."""
         return await self.turns.run(self._slice, self._carry_out)
 
     async def catch_up(self) -> None:
-        """Return when all that has arrived by now was taken in."""
+        """Return once everything that has arrived by now has been taken in."""
         target = self._handled + len(self._arrivals)
         await self.turn()
         while self._handled < target:
@@ -115,7 +115,7 @@ class CoreWork:
         until = clock() + SLICE_S
         self._due = self._due or len(self._arrivals)
         while self._due:
-            # While the cluster is read, most of what comes are pods on nodes.
+            # While the cluster is being read, most arrivals are pods on nodes.
             placed = [] if self.is_leading else self._arrivals.take_placed(min(self._due, PLACED_AT_ONCE))
             effects += self._handle_placed(placed) if placed else self._handle(self._arrivals.take())
             self._due -= len(placed) or 1
@@ -125,7 +125,7 @@ class CoreWork:
         if not self._may_begin:
             return SliceEnd(effects, has_more=bool(self._arrivals), deadline=None)
         try:
-            # Where only the rest of earlier arrivals was due, later ones still wait, and their wake-up is spent.
+            # If only the rest of earlier arrivals was due, later ones still wait although their wake-up is used up.
             has_more = self._run_cycles(core, effects) or bool(self._arrivals)
         except BaseException as bug:  # a bug ends one cycle, not the scheduler
             log_bug(bug)
@@ -148,7 +148,7 @@ class CoreWork:
                 return True
 
     def _handle(self, arrival: Change | Answer | ShardsHeld) -> list[Effect]:
-        """Take one arrival in; one that breaks the core is left out, and the others go on."""
+        """Take one arrival in; one on which the core raises is dropped, and the others go on."""
         event = arrival if isinstance(arrival, Answer | ShardsHeld) else event_of(arrival)
         return [] if event is None else self.tell(self.core, event)
 
@@ -166,7 +166,7 @@ class CoreWork:
             return []
 
     def _carry_out(self, end: SliceEnd) -> None:
-        """Begin what a slice wants done; nothing while we do not lead, or do not any more."""
+        """Start carrying out a slice's effects; nothing while we do not lead."""
         if end.effects and self.is_leading:
             self._effects.carry_out(end.effects)
 
@@ -185,7 +185,7 @@ class CoreWork:
             async with asyncio.timeout(delay_s):
                 await self._arrivals.wake.wait()
                 if not self._arrivals.urgent.is_set():
-                    # Each slice costs the hand-over to its thread: what can wait comes with what follows it.
+                    # Each slice costs a hand-over to its thread, so whatever can wait comes with what follows it.
                     async with asyncio.timeout(GATHER_S):
                         await self._arrivals.urgent.wait()
         except TimeoutError:

@@ -1,7 +1,8 @@
-"""The end of scheduling: nothing new begins, what was not sent is called off, and what was sent gets a little time.
+"""The end of scheduling: nothing new begins, what was not sent is called off, and what was sent gets a little time to
+finish.
 
-Pods whose binding still waits for its turn are left to the successor, who waits for the lease: what was sent is over in
-as long as the API server takes to answer, and what was never sent would take as long as the rate limit lets it.
+Pods whose binding has not been sent are left to the successor, which is waiting for the lease: requests that were sent
+end as soon as the API server answers, while unsent ones would take as long as the rate limit makes them.
 """
 
 import asyncio
@@ -27,14 +28,15 @@ class GracefulStop:
     __slots__ = ("_arrivals", "_call_off", "_effects", "_work")
 
     def __init__(self, work: CoreWork, arrivals: Arrivals, effects: Effects, call_off: Callable[[], object]) -> None:
-        """`call_off` has the transport send no more writes."""
+        """`call_off` makes the transport stop sending writes."""
         self._call_off = call_off
         self._work = work
         self._arrivals = arrivals
         self._effects = effects
 
     async def run(self, leading: "asyncio.Task[None]") -> None:
-        """Begin nothing new, and wait a little for what is under way. The lease is held, and answers reach the core.
+        """Begin nothing new, and wait a little for what is under way. Meanwhile the lease is held, and answers reach
+        the core.
 
         Raises what ends the work before that.
         """
@@ -48,7 +50,7 @@ class GracefulStop:
             await cancel((draining,))
 
     async def _drain(self) -> None:
-        """Have the core take in all answers, and wait for what follows from them."""
+        """Let the core take in all answers, and wait for what follows from them."""
         loop = asyncio.get_running_loop()
         until = loop.time() + DRAIN_S
         if left := self._effects.call_off():
@@ -63,7 +65,7 @@ class GracefulStop:
             is_over = is_over or not self._arrivals
 
     async def _last_turn(self, within_s: float) -> bool:
-        """Have a turn at the core; say whether that worked in time, and who is in the way if it takes long."""
+        """Take a turn at the core; say whether that worked in time, and report what is in the way if it takes long."""
         turn = asyncio.create_task(self._work.turn(), name="last turn")
         done, _ = await asyncio.wait({turn}, timeout=min(TELL_STOP_AFTER_S, max(0.0, within_s)))
         if not done:

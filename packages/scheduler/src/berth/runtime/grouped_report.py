@@ -1,9 +1,9 @@
-"""One line in the log where every informer has the same trouble.
+"""Logs one line when every informer has the same trouble.
 
-When the API server goes away, each of some twenty watches reports it at every try. `GroupedReport` stands between them
-and the log: of trouble that informers share (no connection, credentials no longer accepted, a history that begins anew,
-an older server) it passes on the first, and makes one line of those that follow within a second. Trouble with one kind
-only (no permission, a broken line) always passes.
+When the API server goes away, each of some twenty watches reports it at every try. `GroupedReport` sits between them
+and the log: for trouble that informers share (no connection, credentials no longer accepted, a history that starts
+over, an older server) it passes on the first report, and makes one line of those that follow within a second. Trouble
+with a single kind (no permission, a broken line) is always passed on.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class GroupedReport:
         self._others: set[str] = set()
 
     def __call__(self, trouble: InformerTrouble) -> None:
-        """Pass it on, or keep its kind for the line that ends the window."""
+        """Pass the trouble on, or keep its kind for the line at the end of the window."""
         if not trouble.is_shared:
             self._say(str(trouble))
         elif self._is_open:

@@ -1,8 +1,8 @@
-"""Pods that are kept from the core while something that decides their place cannot be read yet.
+"""Keeps pods from the core while something that decides where they go cannot be read yet.
 
-The scheduler does not wait for ever for what few pods need: it starts, and `HeldPods` keeps back the pending pods that
-could be misplaced. A pod that uses volumes waits for the kinds of volume binding, since a limit or a capacity that is
-not known would be taken for none; one that claims devices waits for all that says which devices are taken. Pods that
+The scheduler does not wait forever for what only a few pods need: it starts, and `HeldPods` holds back the pending pods
+that could be misplaced. A pod that uses volumes waits for the kinds of volume binding, since an unknown limit or
+capacity would count as none; one that claims devices waits for everything that says which devices are taken. Pods that
 have a node are never held: they are counted wherever they are. `following` puts the pods' changes through it.
 """
 
@@ -22,7 +22,7 @@ Unsettled = Callable[[], Iterable[str]]
 
 
 class HeldPods:
-    """Passes on the changes of pods but of those that wait; `unsettled` says which kinds are not known yet."""
+    """Passes on the changes of pods, except of held ones; `unsettled` says which kinds are not known yet."""
 
     __slots__ = ("_holds_extended", "_pods", "_unsettled")
 
@@ -33,11 +33,11 @@ class HeldPods:
         self._pods: dict[str, Pod] = {}
 
     def __len__(self) -> int:
-        """How many pods wait."""
+        """How many pods are held."""
         return len(self._pods)
 
     def holds(self, obj: Any) -> bool:
-        """Say whether an object is a pod that waits."""
+        """Say whether an object is a held pod."""
         return isinstance(obj, Pod) and obj.key in self._pods
 
     def waits_for(self) -> dict[str, int]:
@@ -54,7 +54,7 @@ class HeldPods:
         return [seen for change in changes for seen in self._seen(change, unknown)]
 
     def released(self) -> list[Change]:
-        """Return the pods that wait for nothing any more, as pods that were added."""
+        """Return the pods that no longer wait for anything, as added pods."""
         unknown = self._unknown()
         free = [pod for pod in self._pods.values() if not self._needs(pod) & unknown]
         for pod in free:

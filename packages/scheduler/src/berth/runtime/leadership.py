@@ -18,7 +18,7 @@ _log = logging.getLogger("berth.scheduler")
 
 
 class Leadership:
-    """Whether we lead, and what may be written as long as we do."""
+    """Whether we lead, and what may be written while we do."""
 
     __slots__ = ("_elector", "acting_for", "fence_of", "identity", "writing")
 
@@ -34,7 +34,7 @@ class Leadership:
         wall_clock: Callable[[], datetime],
         rng: random.Random,
     ) -> None:
-        """`on_shards` hears which of several `shards` are ours, each time that changes."""
+        """`on_shards` is told which of several `shards` are ours, each time that changes."""
         self.identity = identity
         self._elector: LeaderElector | ShardedElection | None = None
         self.writing: Transport = transport
@@ -68,12 +68,12 @@ class Leadership:
 
     @property
     def leader(self) -> str:
-        """Who leads, as far as is known; empty where no leaders are elected."""
+        """Who leads, as far as is known; empty without leader election."""
         return self._elector.leader if self._elector is not None else ""
 
     @property
     def fenced_writes(self) -> dict[str, int]:
-        """Writes that were not sent, or cut off, since the lease was not held; empty where no leaders are elected."""
+        """Writes that were not sent, or cut off, because the lease was not held; empty without leader election."""
         fence = self._elector.fence if self._elector is not None else None
         return {} if fence is None else {"refused": fence.refused, "cut_off": fence.cut}
 
@@ -83,7 +83,7 @@ class Leadership:
         return self._elector.fence.under_way if self._elector is not None else 0
 
     async def acquire(self, recorder: EventRecorder) -> None:
-        """Return when we lead, which is told by an event; at once where no leaders are elected."""
+        """Return once we lead, which an Event announces; at once without leader election."""
         if self._elector is None:
             return
         if self._elector.leader not in ("", self.identity):
@@ -98,17 +98,19 @@ class Leadership:
         )
 
     async def hold(self) -> str:
-        """Hold what was acquired; return why it is lost."""
+        """Hold the lease; return why it was lost."""
         assert self._elector is not None, "there is nothing to hold"
         return await self._elector.hold()
 
     def abandon(self, why: str) -> None:
-        """Stop leading without giving the lease up."""
+        """Stop leading without releasing the lease."""
         if self._elector is not None:
             self._elector.abandon(why)
 
     async def release(self, under_way: int) -> None:
-        """Give the lease up, unless a request was broken off: it may take effect yet, when another leads already."""
+        """Release the lease, unless a request was broken off: that may still take effect when another scheduler already
+        leads.
+        """
         if self._elector is None:
             return
         if under_way:

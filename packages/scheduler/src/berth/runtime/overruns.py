@@ -1,13 +1,13 @@
-"""Notices slow plugins, and a slice of the core's work that does not end: it says where that stands, and when it is
-past hope.
+"""Notices slow plugins, and a slice of the core's work that does not end: it says where that is stuck, and when it is
+beyond hope.
 
-A plugin in an endless loop, or a cycle that is far too dear, keeps the core but not the process. `OverrunWatch` looks
-at it from the event loop: after `TOLD_AFTER_S` it is told in the log and by `/readyz`, again each time that twice as
-long has passed; after `LOST_AFTER_S` it counts as lost. Other people's plugins are warned of once they have kept the
-core for `SLOW_AFTER_S`, since every pod waits for them: each at each extension point once in `WARN_EVERY_S`.
+A plugin in an endless loop, or a cycle that is far too expensive, blocks the core but not the process. `OverrunWatch`
+watches from the event loop: after `TOLD_AFTER_S` the log and `/readyz` report it, again each time twice as long has
+passed; after `LOST_AFTER_S` it counts as lost. The log warns of an out-of-tree plugin that has kept the core for
+`SLOW_AFTER_S`, since every pod waits for it: once in `WARN_EVERY_S` for each plugin and extension point.
 
-Seconds are counted by looks, each of which counts for a short time at most. A process that was stopped and continued,
-or a machine that slept, does not find its slice overdue when it wakes.
+Time is counted in looks, each of which counts for a short time at most, so that a process that was stopped and
+continued, or a machine that slept, does not find its slice overdue when it wakes.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = logging.getLogger("berth.scheduler")
 
 @dataclass(slots=True, eq=False, repr=False)
 class OverrunWatch:
-    """Watches the turns of one core; `position` says where the work under way is, None if that cannot be seen."""
+    """Watches the turns of one core; `position` says where the current work is, None if that cannot be seen."""
 
     _turns: Turns
     _position: Callable[[], WorkPosition | None]
@@ -56,14 +56,14 @@ class OverrunWatch:
     """What is wrong then, for `/livez`; empty while nothing is."""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look periodically, until cancelled."""
         while True:
             before = asyncio.get_running_loop().time()
             await self._sleep(LOOK_EVERY_S)
             self.look(asyncio.get_running_loop().time() - before)
 
     def look(self, passed_s: float) -> None:
-        """Look whether the slice of the last look is still under way; `passed_s` ago was the last look."""
+        """Check whether the slice of the last look, `passed_s` ago, is still under way."""
         self._watched_s += passed_s
         if not self._turns.is_at_work or self._turns.begun != self._seen:
             if self._tell_at_s > TOLD_AFTER_S:
@@ -82,7 +82,7 @@ class OverrunWatch:
             self.is_lost.set()
 
     def _warn(self) -> None:
-        """Warn of the plugin that keeps the core, if it is other people's; once a slice at most."""
+        """Warn of the plugin that keeps the core busy, if it is out-of-tree; at most once per slice."""
         found = self._position()
         if found is None or not found.plugin or found.is_in_tree:
             return
@@ -97,10 +97,10 @@ class OverrunWatch:
         )
 
     def problem(self) -> str:
-        """Return what is wrong, for `/readyz`: a slice takes far too long. Empty where nothing is."""
+        """Return what is wrong, for `/readyz`: a slice takes far too long. Empty if nothing is."""
         return self.told(self._position()) if self.seconds >= TOLD_AFTER_S and self._turns.is_at_work else ""
 
     def told(self, found: WorkPosition | None) -> str:
-        """Return in words what takes so long."""
+        """Say what takes so long."""
         where = f": {found.describe()}" if found is not None else ""
         return f"the scheduling cycle has been at work for {self.seconds:.0f} s{where}"

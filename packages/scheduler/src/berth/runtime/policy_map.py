@@ -1,7 +1,7 @@
 """The Policy that a v1.20 configuration keeps in a ConfigMap: read once, before the scheduler is made.
 
-Called by `berth run` with the configuration that names the ConfigMap; a configuration that names none comes back as it
-is. What is wrong is a ConfigError: of a cluster that does not answer, of a ConfigMap that is not there, of its text.
+Called by `berth run` with the configuration that names the ConfigMap; a configuration that names none is returned
+unchanged. Any problem is a ConfigError: a cluster that does not answer, a missing ConfigMap, or its text.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
-"""Another configuration put in force between two cycles, without harm: a new core takes the place of the old one.
+"""Puts another configuration in force between two cycles, safely: a new core takes the place of the old one.
 
-What new plugins want followed is followed before the new core needs it, and what nobody wants any more no longer.
+Resources that new plugins follow are read before the new core needs them, and those no longer wanted are dropped.
 
-A pod is not lost or bound twice on the way: no cycle begins before all that is under way has ended and the watch has
-shown it, so the informers' objects are the whole truth when the new core is told of them.
+No pod is lost or bound twice on the way: no cycle begins before everything under way has ended and the watch has shown
+it, so the informers' objects are the whole truth when the new core gets them.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Reconfiguration:
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def put_in_force(self, config: SchedulerConfiguration) -> list[str]:
-        """Put another configuration in force between two cycles; return the fields that cannot change at work.
+        """Put another configuration in force between two cycles; return the fields that cannot change at run time.
 
         Raises `ConfigError` and `ReloadPostponed`; then nothing has changed.
         """
@@ -53,7 +53,7 @@ class Reconfiguration:
         return fixed
 
     async def _switch(self, config: SchedulerConfiguration) -> None:
-        """Have another core take over. Raises `ConfigError` and `ReloadPostponed`."""
+        """Let another core take over. Raises `ConfigError` and `ReloadPostponed`."""
         core = await self._work.turns.run(partial(self._build, config))
         try:
             await self._following.stage(core.resources, core.resources.polled)
@@ -74,9 +74,9 @@ class Reconfiguration:
             self._arrivals.be_quick()
 
     async def _settle_bindings(self) -> None:
-        """Wait until no pod is between its cycle and what the watch says of its binding. Raises `ReloadPostponed`.
+        """Wait until no pod is between its cycle and the watch's confirmation of its binding. Raises `ReloadPostponed`.
 
-        Pods that wait for Permit or in PreBind are turned back after a while, as a restart would do.
+        Bindings in Permit or PreBind are called off after a while, as a restart would do.
         """
         loop, turned_back = asyncio.get_running_loop(), False
         until = loop.time() + RELOAD_WAIT_S
@@ -99,10 +99,10 @@ class Reconfiguration:
         return self._work.core.call_off("the scheduler's configuration has changed", self._clock())
 
     def _feed(self, core: Core) -> None:
-        """Tell a new core everything that is followed, and what the queue of the old one remembers.
+        """Give a new core everything that is followed, and what the queue of the old one remembers.
 
-        What still waits for the old core to be told is in the informers' objects already. What comes while they are
-        read is told twice, which means nothing.
+        Arrivals still waiting for the old core are already in the informers' objects. What comes while these are read
+        is given twice, which does no harm.
         """
         self._arrivals.clear()
         if self._arrivals.shards is not None:

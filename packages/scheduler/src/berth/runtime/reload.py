@@ -1,8 +1,9 @@
-"""A configuration file that changes while the scheduler runs: read, checked and put in force, or refused without harm.
+"""Watches a configuration file while the scheduler runs: a change is read, checked and put in force, or refused without
+harm.
 
-`ConfigFile` looks at the file every few seconds, and at once when it is told to. It goes by content, so that an editor
-that writes a new file and a ConfigMap whose symlink is swapped are the same to it; a change counts when it is seen
-twice, since a file may be half written. Loading and checking are those of the start. What happens between two cycles
+`ConfigFile` looks at the file every few seconds, and at once when told to. It compares contents, so that an editor that
+writes a new file and a ConfigMap whose symlink is swapped are the same to it; a change counts once it is seen twice,
+since a file may be half written. Loading and checking are the same as at the start. What happens between two cycles
 when a new configuration is put in force is in `reconfiguration`.
 """
 
@@ -44,9 +45,9 @@ class ReloadPostponed(RuntimeError):  # noqa: N818 - it says what happened
 
 
 def adjusted(old: SchedulerConfiguration, new: SchedulerConfiguration) -> tuple[SchedulerConfiguration, list[str]]:
-    """Return the new configuration as far as it can take the old one's place, and the fields that it cannot change.
+    """Return the new configuration as far as it can replace the old one, and the fields that cannot change.
 
-    Raises `ConfigError` where the rest would not mean what the file says.
+    Raises `ConfigError` if the rest would not mean what the file says.
     """
     faults = []
     if new.generation != old.generation:
@@ -65,7 +66,7 @@ def adjusted(old: SchedulerConfiguration, new: SchedulerConfiguration) -> tuple[
 class ConfigFile(Collector):
     """One file: `load` reads and checks it, `apply` puts it in force and returns the fields that it could not change.
 
-    Both raise `ConfigError`, `apply` also `ReloadPostponed`. Counts what came of each change.
+    Both raise `ConfigError`, `apply` also `ReloadPostponed`. Counts the outcome of each change.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class ConfigFile(Collector):
 
 
 def fingerprint(path: Path) -> str:
-    """Return what stands for a file's content: a hash, or why it cannot be read."""
+    """Return a fingerprint of a file's content: a hash, or why it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -1,9 +1,9 @@
-"""The live scheduler: it feeds the core what the API server says, has it work, and carries out its effects.
+"""The live scheduler: feeds the core from the API server, runs it, and carries out its effects.
 
 `berth run`, `berth up` and `berth demo` make a `LiveScheduler` over a transport and await `run(stop)`. The event loop
-has everything that must go on whatever a plugin does: watches, the lease, requests, health. The core's work is done in
-slices of a few milliseconds, which the loop hands to a runner, most often a thread of its own, and awaits: see `turns`.
-What arrives during a slice waits for the next; what a slice wants done is begun when it has ended. The order of events:
+runs everything that must go on whatever a plugin does: watches, the lease, requests, health. The core works in slices
+of a few milliseconds, which the loop hands to a runner, usually a thread of its own, and awaits: see `turns`. What
+arrives during a slice waits for the next; a slice's effects are started once it has ended. The order of events:
 
     follow (list and watch) → all synced → lead, if leaders are elected → schedule until told to stop, or leadership
     is lost → wait for what is under way → give the lease up → write the events that are left
@@ -11,7 +11,7 @@ What arrives during a slice waits for the next; what a slice wants done is begun
 Each step has a class of its own: `WatchedResources` and `Arrivals`, `Leadership`, `CoreWork`, `GracefulStop`, and
 beside them `Reconfiguration`. `LiveScheduler` makes them and takes them in this order.
 
-Where leaders are elected, everything that is written but events passes the elector's fence (`berth.kube.fence`).
+With leader election, everything that is written except events passes the elector's fence (`berth.kube.fence`).
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class LeadershipLost(RuntimeError):  # noqa: N818 - it says what happened
 
 
 class CycleStuck(RuntimeError):  # noqa: N818 - it says what happened
-    """A slice of the core's work has not ended, so the process must: nothing else can end the slice."""
+    """A slice of the core's work does not end, so the process must: nothing else can end the slice."""
 
 
 class LiveScheduler:
@@ -157,7 +157,7 @@ class LiveScheduler:
             wall_clock=wall_clock, rng=rng,
         )  # fmt: skip
         name = next(iter(core.profiles))
-        # What was done is told by whoever did it, after the lease was given up as well: no fence keeps that back.
+        # Events report what was done, even after the lease was released: no fence holds them back.
         self._recorder = EventRecorder(
             transport,
             reporting_controller=name,
@@ -196,12 +196,12 @@ class LiveScheduler:
 
     @property
     def overruns(self) -> OverrunWatch:
-        """What looks for slices that do not end."""
+        """The watch for slices that do not end."""
         return self._work.overruns
 
     @property
     def is_leading(self) -> bool:
-        """Whether cycles are run: informers synced and, where leaders are elected, we are the leader."""
+        """Whether cycles are run: informers have synced and, with leader election, we lead."""
         return self._work.is_leading
 
     @property
@@ -211,7 +211,7 @@ class LiveScheduler:
 
     @property
     def leader(self) -> str:
-        """Who leads, as far as is known; empty where no leaders are elected."""
+        """Who leads, as far as is known; empty without leader election."""
         return self._leadership.leader
 
     @property
@@ -226,7 +226,7 @@ class LiveScheduler:
 
     @property
     def fenced_writes(self) -> dict[str, int]:
-        """Writes that were not sent, or cut off, since the lease was not held; empty where no leaders are elected."""
+        """Writes that were not sent, or cut off, because the lease was not held; empty without leader election."""
         return self._leadership.fenced_writes
 
     @property
@@ -265,9 +265,10 @@ class LiveScheduler:
             yield self.core
 
     async def ask(self, question: Callable[[Core], Answered], timeout_s: float) -> Answered:
-        """Answer a question that runs plugins, where and when cycles run: one that never ends keeps the loop free.
+        """Answer a question that runs plugins, where and when cycles run, so that even one that never ends leaves the
+        loop free.
 
-        The question leaves the core as it was. Raises `CycleBusy` where it cannot begin within the timeout.
+        The question leaves the core as it was. Raises `CycleBusy` if it cannot begin within the timeout.
         """
         if self.is_stopping or not self.synced.is_set():
             raise CycleBusy("the scheduler is stopping" if self.is_stopping else "it has not seen the cluster yet")
@@ -338,13 +339,13 @@ class LiveScheduler:
         await self._until_stuck()
 
     def _begin(self) -> None:
-        """From here on cycles run, and what the core wants done is done."""
+        """Start running cycles and carrying out effects."""
         self._work.is_leading = True
         self._unreadable.tell()
         self._arrivals.be_quick()
 
     async def _until_stuck(self) -> None:
-        """Wait until a slice is past hope, if ever. Write nothing from then on; raise `CycleStuck`.
+        """Wait until a slice is beyond hope, if ever. Write nothing from then on; raise `CycleStuck`.
 
         Health fails from then on, so that the supervisor of the process restarts it; if nobody does, it ends itself.
         """
@@ -360,7 +361,7 @@ class LiveScheduler:
         raise CycleStuck(f"gave up, since {problem}")
 
     async def reconfigure(self, config: SchedulerConfiguration) -> list[str]:
-        """Put another configuration in force between two cycles; return the fields that cannot change at work.
+        """Put another configuration in force between two cycles; return the fields that cannot change at run time.
 
         Raises `ConfigError` and `ReloadPostponed`; then nothing has changed.
         """
@@ -376,7 +377,7 @@ class LiveScheduler:
         self._arrivals.hold_shards(held)
 
     def _whole(self, obj: Any) -> bytes:
-        """A pod or node as the API server has it, for extenders that are sent whole objects."""
+        """Return a pod or node as the API server has it, for extenders that are sent whole objects."""
         return self.following.whole(obj)
 
     def _known_pod(self, pod: PodRef) -> Pod | None:

@@ -1,8 +1,8 @@
-"""Leading a part of a cluster: what the live scheduler needs of leader election, for shards instead of one lease.
+"""Leads a part of a cluster: leader election as the live scheduler needs it, for shards instead of one lease.
 
-`ShardedElection` stands where a `LeaderElector` stands otherwise. It leads as soon as it has a shard, and from then on
-shards may come and go: it tells `on_change`, and each write passes the fence of the shard that its namespace is in.
-Leases are named after the one that a single scheduler would hold: `kube-scheduler-shard-0` and so on.
+`ShardedElection` takes the place of a `LeaderElector`. It leads as soon as it has a shard, and from then on shards may
+come and go: it tells `on_change`, and each write passes the fence of the shard that its namespace is in. Leases are
+named after the one that a single scheduler would hold: `kube-scheduler-shard-0` and so on.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class ShardedElection:
 
     @property
     def leader(self) -> str:
-        """Who leads: we, if we have a shard; else the holder of the first shard, as far as was seen."""
+        """Who leads: we do if we have a shard; otherwise the last known holder of the first shard."""
         return self._identity if self.held else self._leases.electors[0].leader
 
     @property
@@ -94,7 +94,7 @@ class ShardedElection:
         return self._leases.electors[min(self.held, default=0)].lease
 
     def fence_of(self, namespace: str) -> Fence:
-        """Return the fence of a namespace; what belongs to none may be written by a holder of any shard."""
+        """Return the fence of a namespace; a holder of any shard may write what belongs to no namespace."""
         shard = shard_of(namespace, self._count) if namespace else min(self.held, default=0)
         return self._leases.electors[shard].fence
 
@@ -113,7 +113,7 @@ class ShardedElection:
         self.is_leader = True
 
     async def hold(self) -> str:
-        """Take part for good: losing a shard is no reason to end. Raises only bugs."""
+        """Keep taking part: losing a shard is no reason to end. Raises only bugs."""
         assert self._sharing is not None, "acquire comes first"
         await asyncio.shield(self._sharing)
         return "sharing the shards has ended"

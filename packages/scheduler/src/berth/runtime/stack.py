@@ -1,7 +1,7 @@
-"""Where the core's work stands: which plugin, at which extension point, for which pod, and at which line of code.
+"""Where the core currently is: which plugin, at which extension point, for which pod, and at which line of code.
 
-Read from the frames of the thread that does the work, while it goes on, and only when somebody asks: the main path
-pays nothing for it. What cannot be made out is left empty.
+Read from the frames of the working thread while it runs, and only on demand, so that the main path pays nothing. What
+cannot be determined is left empty.
 """
 
 import traceback
@@ -55,7 +55,7 @@ class WorkPosition(NamedTuple):
 
 
 def position_of(frame: FrameType, profiles: Iterable[Profile]) -> WorkPosition:
-    """Say where the work is whose innermost frame this is."""
+    """Return the position of the work with this innermost frame."""
     loaded_plugins = [loaded for profile in profiles for loaded in profile.plugins]
     names = {id(loaded.plugin): loaded.name for loaded in loaded_plugins}
     in_tree = {loaded.name for loaded in loaded_plugins if is_in_tree(type(loaded.plugin).__module__)}

@@ -1,8 +1,9 @@
-"""Follows the objects of status controllers and all pods through an API server, and writes what they say.
+"""Follows all pods and the objects of status controllers through an API server, and writes the status that these
+return.
 
-`berth.controller` runs one against a cluster, `berth up` one beside its own. No leader is elected: a status follows
-from what is in the cluster alone, so that several processes write the same, and each patch names the version that it
-was made of, so that a process that is behind is refused and looks again.
+`berth.controller` runs one against a cluster, `berth up` one beside its own. No leader is elected: a status depends
+only on what is in the cluster, so several processes write the same, and each patch names the version it is based on, so
+a process that is behind is refused and looks again.
 """
 
 import asyncio
@@ -128,7 +129,7 @@ class StatusWriter:
             _log.info("status of %s %s/%s written: %s", resource.plural, *place, patch["status"])
 
     async def _patch(self, resource: Resource, place: Place, body: bytes) -> None:
-        """Patch the subresource, or the object where its definition has none."""
+        """Patch the subresource, or the object if its definition has none."""
         try:
             await self._transport.patch(resource, *place, body, MERGE_PATCH, subresource="status")
         except ApiError as error:

@@ -1,9 +1,9 @@
-"""Whose turn it is to touch the core, and where its work is done.
+"""Whose turn it is to touch the core, and where its work runs.
 
 The core's state has no locks. It is touched by one party at a time: by a *slice*, which is a few milliseconds of the
-core's own work and runs where the runner puts it, or on the event loop by the task that holds `between`. `Turns` sees
-to that. `CoreThread` is the runner of a live process: a slice that never ends leaves the event loop free, and with it
-watches, the lease, health and metrics. `Inline` does the work at once, for tests and virtual time.
+core's own work and runs where the runner puts it, or on the event loop by the task that holds `between`. `Turns`
+ensures that. `CoreThread` is the runner of a live process: a slice that never ends leaves the event loop free, and with
+it watches, the lease, health and metrics. `Inline` does the work at once, for tests and virtual time.
 
     event loop:  ──run(slice)──┐  watches, lease, HTTP    ┌─then(result)── … ──between─── … ──run(slice)──┐
     core thread:               └─────────slice────────────┘                                                └──── …
@@ -29,7 +29,7 @@ class CycleBusy(RuntimeError):  # noqa: N818 - it says what is the case
 
 
 class Ended(NamedTuple):
-    """What became of a piece of work."""
+    """How a piece of work ended."""
 
     value: Any
     error: Exception | None
@@ -52,7 +52,7 @@ class SliceRunner(Protocol):
 
 
 class Inline:
-    """Does work where it is told to, at once: deterministic, and as slow as the work is."""
+    """Does work in the calling thread, at once: deterministic, and blocking."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class Inline:
         done(_ended(work))
 
     def current_frame(self) -> FrameType | None:
-        """Nobody can ask while it is at work."""
+        """Return None: nothing can ask while it works."""
         return None
 
     def close(self) -> None:
@@ -69,7 +69,9 @@ class Inline:
 
 
 class CoreThread:
-    """A thread that does what it is handed. A daemon: work that never ends does not keep the process from ending."""
+    """A thread that does the work handed to it. A daemon thread: work that never ends does not keep the process from
+    ending.
+    """
 
     __slots__ = ("_handed", "_is_at_work", "_thread")
 
@@ -92,7 +94,7 @@ class CoreThread:
         return sys._current_frames().get(self._thread.ident)  # noqa: SLF001 - documented; it is meant for debuggers
 
     def close(self) -> None:
-        """Have the thread end after the work that it was handed."""
+        """Let the thread end after its current work."""
         if self._thread.ident is not None:
             self._handed.put(None)
 
@@ -138,10 +140,10 @@ class Turns:
     ) -> Result:
         """Have the runner do the work; return what it returned, or raise what it raised (`Escaped` for oddities).
 
-        Raises `CycleBusy` where its turn does not come in the time that is given; without one it waits.
+        Raises `CycleBusy` if its turn does not come within the timeout; without one it waits.
 
-        `then` gets what it returned before anybody else's turn begins. That happens even where the caller was
-        cancelled meanwhile: work that was begun is never lost, only waited for no longer.
+        `then` gets the result before any other turn begins, even if the caller was cancelled meanwhile: work that was
+        begun is never lost, only no longer awaited.
         """
         await self._acquire(begins_within_s)
         over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
@@ -167,7 +169,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def between(self, timeout_s: float) -> AsyncIterator[None]:
-        """Hold the core on the event loop. Raises `CycleBusy` where it is not to be had within the timeout."""
+        """Hold the core on the event loop. Raises `CycleBusy` if that is not possible within the timeout."""
         await self._acquire(timeout_s)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Objects that cannot be read: logged once each, and told to their owners by an event where they are pods."""
+"""Objects that cannot be read: each is logged once and, if it is a pod, reported to its owner by an event."""
 
 import logging
 from collections.abc import Callable

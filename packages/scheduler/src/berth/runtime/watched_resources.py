@@ -1,10 +1,10 @@
 """Everything the scheduler reads from the API server, followed, including kinds that the server does not serve (yet).
 
 The live scheduler gives a sink for changes and waits for `wait_for_sync`. Pods, nodes and namespaces are required.
-Everything else holds up the start for half a minute at most: servers differ in the optional kinds that they serve, and
-roles in those that they allow. What the server does not serve is reported once, taken as empty, and asked for again
-every few minutes. What it refuses is reported and tried again; the scheduler goes without it meanwhile, and pods that
-could be misplaced for lack of it are held back (`holding`).
+Everything else delays the start by half a minute at most: servers differ in the optional kinds that they serve, and
+roles in those that they allow. Kinds that the server does not serve are reported once, treated as empty, and asked for
+again every few minutes. Kinds that it refuses are reported and tried again; the scheduler does without them meanwhile,
+and pods that could be misplaced as a result are held back (`held_pods`).
 """
 
 import asyncio
@@ -102,9 +102,9 @@ class WatchedResources:
         custom: Iterable[CustomResource] = (),
         web: Iterable[WebResource] = (),
     ) -> None:
-        """`keep_raw` are the kinds whose JSON is kept for `whole`, `custom` what plugins want to be followed.
+        """`keep_raw` has the kinds whose JSON is kept for `whole`, `custom` the resources that plugins follow.
 
-        `web` are documents that they want from elsewhere.
+        `web` has the documents that they want from outside the API server.
         """
         self._sink = sink
         self._report = report
@@ -163,7 +163,7 @@ class WatchedResources:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def ask_again(self) -> None:
-        """Ask at once for what the server did not serve: somebody knows that it may by now."""
+        """Ask at once for what the server did not serve, since it may do so by now."""
         self._informers.ask_again()
 
     def expect_pods(self) -> None:
@@ -171,7 +171,7 @@ class WatchedResources:
         self._informers.informers["Pod"].reflector.expect_news()
 
     async def wait_for_sync(self) -> None:
-        """Return when the required kinds are there, and all others too or for long enough not; raises bugs."""
+        """Return once the required kinds are there, and all others are there or overdue; raises bugs."""
         await self._informers.wait_until_settled(REQUIRED_KINDS)
         everything = asyncio.create_task(self._wait_for_everything())
         patience = asyncio.ensure_future(self._sleep(START_WITHOUT_S))
@@ -189,9 +189,9 @@ class WatchedResources:
                 self._report(InformerTrouble(plural, f"starting without them: {why}"))
 
     async def stage(self, custom: Iterable[CustomResource], web: Iterable[WebResource]) -> None:
-        """Begin to follow what these plugins want and is not followed yet; return when it is there, or for long not.
+        """Begin to follow what these plugins want and is not followed yet; return once it is there or overdue.
 
-        Nobody is told of it before `put_in_place`; `unstage` gives it up. What is followed already goes on.
+        It is not reported before `put_in_place`; `unstage` drops it. What is followed already goes on.
         """
         self.unstage()
         for each in custom:
@@ -243,7 +243,7 @@ class WatchedResources:
         return {} if self.has_started else self._unsettled()
 
     def lacking(self) -> dict[str, str]:
-        """What the scheduler goes without although the server may have it: by plural, why, and how many pods wait."""
+        """What the scheduler does without although the server may have it: by plural, why, and how many pods wait."""
         if not self.has_started:
             return {}
         waiting = {self._plural(kind): count for kind, count in self._held.waits_for().items()}
@@ -287,7 +287,7 @@ class WatchedResources:
         return raw if raw is not None and is_same else msgspec.json.encode(obj)
 
     def everything(self) -> Iterator[Any]:
-        """All objects of all kinds as last seen, but for pods that are held back; pods come after everything else."""
+        """All objects of all kinds as last seen, except held pods; pods come after everything else."""
         yield from self._web
         for reflector in sorted(self.reflectors(), key=lambda reflector: reflector.resource.kind == "Pod"):
             for obj in list(reflector.mirror.objects.values()):
@@ -304,7 +304,7 @@ class WatchedResources:
             self._sink(passed)
 
     def _release(self) -> None:
-        """Let the pods go that have what they waited for."""
+        """Release the pods that have what they were waiting for."""
         if len(self._held) and (free := self._held.released()):
             self._sink(free)
 

@@ -1,7 +1,7 @@
-"""Asks for the documents that plugins want from elsewhere (`berth.api.web`), each again and again.
+"""Polls the documents that plugins want from outside the API server (`berth.api.web`).
 
-`WatchedResources` runs it beside the informers and hands on what comes. An answer that cannot be had, or read, is told
-once until there is another; what was known before stays in force.
+`WatchedResources` runs it beside the informers and hands on what comes. A missing or unreadable answer is reported once
+until there is a good one; the last known document stays in use.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class WebDocuments:
         self._staged = {}
 
     def put_in_place(self, names: Collection[str]) -> None:
-        """Have what was staged take the place of what had the name, and ask for nothing but these names any more."""
+        """Replace documents by staged ones of the same name, and from now on poll only these names."""
         staged, self._staged = self._staged, {}
         for name, poll in tuple(self._polls.items()):
             if name in staged or name not in names:

@@ -1,9 +1,9 @@
 """Bindings: the one write that must happen exactly once, and whose outcome must be known before anything is undone.
 
-A `Bind` comes in from `effects`; out comes None when the pod is on the node, or why it is not. Where the answer to a
-Binding was lost (the connection broke, a proxy or the server answered 5xx), was a conflict, or was no answer that an
-API server gives, the pod itself says what happened: on our node, the Binding, or an earlier try of it, got through; on
-none, it did not; elsewhere or gone, it never will.
+A `Bind` comes in from `effects`; the result is None once the pod is on the node, or the reason why it is not. If the
+answer to a Binding was lost (the connection broke, a proxy or the server answered 5xx), was a conflict, or was not an
+answer that API servers give, the pod itself says what happened: on our node, the Binding or an earlier try of it got
+through; on none, it did not; elsewhere or gone, it never will.
 
     send ──ok──────────────────────────────────────→ bound
      │ ├──refused for good───────────────────────────→ failed
@@ -13,9 +13,9 @@ none, it did not; elsewhere or gone, it never will.
                           ├──on none────────── wait ─→ send
                           └──cannot be read ── wait ─→ look, for as long as it takes
 
-Once the process is ending nothing is sent: what waits to be sent, for the first time or again, is called off. So is the
-Binding of a pod that the watch has shown to be gone or going by the time that its turn comes: the API server would
-answer 409 or 404.
+Once the process is ending nothing more is sent: Bindings waiting to be sent, for the first time or again, are called
+off. So is the Binding of a pod that, according to the watch, is gone or going by the time its turn comes: the API
+server would answer 409 or 404.
 """
 
 import asyncio
@@ -76,13 +76,15 @@ class BindingClient:
         self._pauses = Pauses(self._sleep)
 
     def call_off(self) -> None:
-        """Send no Binding any more: `bind` raises `CalledOff`, unless what was sent has to be looked at yet."""
+        """Send no more Bindings: `bind` raises `CalledOff`, unless the result of one that was sent has yet to be found
+        out.
+        """
         self._pauses.end()
 
     async def bind(self, bind: Bind) -> BindingOutcome:
-        """Bind the pod. It may take long, but how it ended is always known.
+        """Bind the pod. It may take long, but its outcome is always known.
 
-        Raises `CalledOff` where the process ends before it is sent; then it is not bound.
+        Raises `CalledOff` if the process ends before it is sent; the pod is then not bound.
         """
         pod, body = bind.pod, _binding(bind)
         try:
@@ -94,7 +96,7 @@ class BindingClient:
         return BindingOutcome()
 
     def _unwanted_outcome(self, pod: PodRef) -> BindingOutcome:
-        """Return why a Binding was called off; raises `CalledOff` where it is not the pod's doing."""
+        """Return why a Binding was called off; raises `CalledOff` if the pod is not the reason."""
         if not (why := self._unwanted(pod)):
             raise CalledOff(f"the Binding of pod {pod.key} was not sent: the process is ending")
         return BindingOutcome(why, is_gone=True)
@@ -178,7 +180,7 @@ def says_success(answer: bytes) -> bool:
 
 
 def _verdict(bind: Bind, seen: SeenPod, why: TransportError) -> BindingOutcome | None:
-    """Return how the Binding ended, as far as the pod tells; None where it is still undecided."""
+    """Return how the Binding ended, as far as the pod shows; None if that is still open."""
     if seen.metadata.uid != bind.pod.uid:
         return BindingOutcome(f"pod {bind.pod.key} was replaced by another of the same name", is_gone=True)
     if seen.spec.node_name == bind.node_name:
@@ -202,6 +204,6 @@ def _needs_look(error: TransportError) -> bool:
 def _is_passing(error: TransportError) -> bool:
     """Whether the same Binding may succeed later: the server is overloaded, or there was no connection at all.
 
-    Where the lease is lost, the pod is for others to bind.
+    If the lease is lost, the pod is for others to bind.
     """
     return error.is_retryable if isinstance(error, ApiError) else not isinstance(error, WriteRefused)

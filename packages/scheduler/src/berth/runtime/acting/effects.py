@@ -1,4 +1,4 @@
-"""Carrying out what the core asks for: effects in, requests to the API server out, answers back to the core.
+"""Carries out effects of the core as requests to the API server, and returns the answers to the core.
 
 The live scheduler gives every effect to `carry_out`, which returns at once. Bindings have most of the connections;
 status patches, events and other calls have a few each and are bounded, so that none of them can hold up a binding.
@@ -59,7 +59,7 @@ _POD = RESOURCES["Pod"]
 
 
 class Effects:
-    """Carries out effects over a transport, and tells `answer` what came of requests."""
+    """Carries out effects over a transport, and calls `answer` with the answers to requests."""
 
     __slots__ = (
         "_acting_for", "_answer", "_answer_bound", "_binder", "_binds", "_bug", "_calls", "_extender_calls",
@@ -87,10 +87,10 @@ class Effects:
     ) -> None:
         """`acting_for` gives the transport for what is done on behalf of a namespace; by default the same for all.
 
-        `answer_bound` is told in place of `answer` that a Binding has succeeded, which can wait a little.
+        `answer_bound` is called instead of `answer` if a Binding has succeeded, which is not urgent.
 
-        `pod_written` is called when a binding or an eviction was answered that `lookup` does not show yet: the watch of
-        pods must have news of it. `resources` gives those that the plugins in force follow.
+        `pod_written` is called when a binding or an eviction that `lookup` does not show yet was answered: the watch
+        must have news of the pod. `resources` gives those that the current plugins follow.
         """
         self._pod_written = pod_written
         self._resources = resources
@@ -163,13 +163,13 @@ class Effects:
                 self._calls.put(Request(NO_TICKET, effect))
 
     async def use_extenders(self, extenders: ExtenderClient) -> None:
-        """Call these from now on; nothing is under way to the others any more."""
+        """Use these extenders from now on; no calls to the old ones are under way any more."""
         before, self._extenders = self._extenders, extenders
         if before is not extenders:
             await before.close()
 
     def call_off(self) -> int:
-        """Begin nothing more but events; return how many bindings that wait are left to whoever schedules next."""
+        """Start nothing more except events; return how many waiting bindings are left to the next leader."""
         waiting = self._binds.call_off()
         for pool in (self._extender_calls, self._calls):
             pool.call_off()
@@ -179,7 +179,7 @@ class Effects:
         return waiting
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait for what is under way but events, bindings first; False when not all of it was done in time."""
+        """Wait for everything under way except events, bindings first; False if not all of it was done in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         done = True
@@ -189,7 +189,7 @@ class Effects:
         return done
 
     async def stop(self) -> int:
-        """Break off what is still under way; return how many bindings and calls that are not over were broken off."""
+        """Break off what is still under way; return how many bindings and calls were broken off."""
         broken_off = sum([await part.stop() for part in (self._binds, self._extender_calls, self._calls)])
         await self._leaving.stop()
         await self._statuses.stop()
@@ -219,7 +219,7 @@ class Effects:
             started = self._timer.now()
             error, is_gone, _ = await self._binder.bind(bind)
             self._timer.over(BINDING, started, has_failed=bool(error))
-            # Where it was refused, the pod has gone or is elsewhere, as a rule, which the watch must show as well.
+            # If it was refused, the pod has usually gone or is elsewhere, which the watch must show as well.
             known = self._lookup(bind.pod)
             if known is not None and not known.spec.node_name:
                 self._pod_written()
@@ -236,9 +236,9 @@ class Effects:
         tell(Answer(request.ticket, error=error))
 
     async def _tell_once_shown(self, ended: tuple[Request, str]) -> None:
-        """Answer when the watch has shown a pod to be gone: told before that, the core would try it again.
+        """Answer once the watch has shown a pod to be gone: told before that, the core would try it again.
 
-        What the informer has taken in reaches the core a moment later, so nobody is answered without a pause.
+        What the informer has taken in reaches the core a moment later, so there is always a pause before the answer.
         """
         request, error = ended
         assert isinstance(request.effect, Bind), "only pods that were to be bound wait here"
@@ -249,7 +249,7 @@ class Effects:
         self._answer(Answer(request.ticket, error=error))
 
     def _why_unwanted(self, pod: PodRef) -> str:
-        """Say why a pod is not to be bound any more, by what the watch has shown."""
+        """Say why a pod must not be bound any more, according to the watch."""
         known = self._lookup(pod)
         if known is None:
             return f"pod {pod.key} is gone"
@@ -310,9 +310,9 @@ class Effects:
 
 
 async def evict(transport: Transport, effect: EvictPod) -> None:
-    """Note in the victim's status why it goes, then delete it; a victim that is gone already is fine.
+    """Note in the victim's status why it goes, then delete it; a victim that is already gone is fine.
 
-    A conflict says that another pod has its name, or that a write met another one: only the pod itself tells which.
+    A conflict means that another pod has its name, or that two writes collided: only the pod itself tells which.
     """
     pod = effect.pod
     condition: dict[str, Any] = {
@@ -338,11 +338,13 @@ async def evict(transport: Transport, effect: EvictPod) -> None:
 
 
 class UnknownKind(TransportError):  # noqa: N818 - it says what is the case
-    """A call is about objects of a kind that nobody here knows."""
+    """A call is about objects of an unknown kind."""
 
 
 async def call(transport: Transport, effect: ApiCall, resources: CustomResources) -> Any:
-    """Any other call; the answer as parsed JSON. Raises `ConnectionLost` where it cannot be read: who knows, then?"""
+    """Make any other call; return the answer as parsed JSON. Raises `ConnectionLost` if it cannot be read, since its
+    effect is then unknown.
+    """
     resource = resources.resource_of(effect.kind)
     if resource is None:
         raise UnknownKind(resources.unknown(effect.kind))

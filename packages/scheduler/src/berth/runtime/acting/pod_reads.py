@@ -1,4 +1,4 @@
-"""Reading one pod from the API server, to learn where it is when no answer and no watch has said so."""
+"""Reads one pod from the API server, to learn where it is if neither an answer nor the watch has said so."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ class _SeenSpec(msgspec.Struct, rename="camel"):
 
 
 class SeenPod(msgspec.Struct):
-    """As much of a pod as tells where it is, for pods that cannot be read in full."""
+    """The part of a pod that tells where it is, for pods that cannot be read in full."""
 
     metadata: _SeenMeta
     spec: _SeenSpec
@@ -31,7 +31,7 @@ class SeenPod(msgspec.Struct):
 async def get_pod(transport: Transport, pod: PodRef) -> tuple[SeenPod, bytes]:
     """Return a pod as the API server has it now, read and as JSON.
 
-    Raises `TransportError`, and one of `UNREADABLE` where the answer is no pod.
+    Raises `TransportError`, and one of `UNREADABLE` if the answer is not a pod.
     """
     body = await transport.get(_POD, pod.namespace, pod.name)
     return read_deep(msgspec.json.decode, body, type=SeenPod), body

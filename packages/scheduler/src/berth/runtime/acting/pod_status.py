@@ -1,7 +1,7 @@
 """The status of pods: the PodScheduled condition and nominatedNodeName.
 
-Bindings come first: a patch that waits is dropped when the pod is being bound, and one under way is awaited, so that
-none can land on the bound pod.
+Bindings come first: a waiting patch is dropped when the pod is being bound, and one under way is awaited, so that none
+can land on the bound pod.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class PodStatusPatcher(StatusPatcher[PatchPodStatus]):
 
     @staticmethod
     def merged(older: PatchPodStatus, newer: PatchPodStatus) -> PatchPodStatus:
-        """Both patches as one: what the newer one says stands."""
+        """Merge both patches; the newer one wins."""
         condition = newer if newer.condition_status is not None else older
         nominated = newer.nominated_node_name if newer.nominated_node_name is not None else older.nominated_node_name
         return PatchPodStatus(

@@ -1,8 +1,8 @@
-"""Patches of objects' status, written behind everything else, at most one at a time for each object.
+"""Patches the status of objects, after everything else, at most one at a time for each object.
 
-`effects` puts in what the core wants pods (`pod_status`) and pod groups (`group_status`) to say of themselves. What
-waits for the same object is merged, so that however often pods fail there is at most one patch an object to write, and
-an older one can never come after it.
+`effects` adds the status that the core wants pods (`pod_status`) and pod groups (`group_status`) to have. Patches
+waiting for the same object are merged, so that however often pods fail there is at most one patch per object to write,
+and an older one can never follow it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Patch = TypeVar("Patch")
 
 
 class StatusPatcher(Generic[Patch]):
-    """Writes the status of one kind of objects; the subclass says of which, and what a patch has in it."""
+    """Writes the status of one kind of object; the subclass says of which, and what a patch contains."""
 
     resource: ClassVar[Resource]
     noun: ClassVar[str]
@@ -78,7 +78,7 @@ class StatusPatcher(Generic[Patch]):
         return len(self._waiting.keys() | self._under_way.keys())
 
     def put(self, patch: Patch) -> None:
-        """Write this, over what still waits for the same object."""
+        """Write a patch, overriding what still waits for the same object."""
         if self._pool.is_called_off:
             return
         uid = self.target(patch).uid
@@ -89,7 +89,7 @@ class StatusPatcher(Generic[Patch]):
             self._pool.put(uid)
 
     def withdraw(self, uid: str) -> Awaitable[Any] | None:
-        """Drop what waits for an object; return what to await where a request about it is under way."""
+        """Drop what waits for an object; return what to await if a request about it is under way."""
         self._waiting.pop(uid, None)
         self._withdrawn.update({uid} & self._under_way.keys())
         done = self._under_way.get(uid)
@@ -100,7 +100,7 @@ class StatusPatcher(Generic[Patch]):
         return await self._pool.drain(timeout_s)
 
     def call_off(self) -> None:
-        """Begin nothing more: whoever schedules next says how things stand."""
+        """Start nothing more: the next leader will write the status."""
         self._pool.call_off()
         self._waiting.clear()
         self._pauses.end()
@@ -121,7 +121,7 @@ class StatusPatcher(Generic[Patch]):
                     tries = 0
                     continue
                 if uid not in self._withdrawn:
-                    # Back among the waiting, so that a newer patch can be merged in and a binding can withdraw it.
+                    # Put back among the waiting, so that a newer patch can be merged in and a binding can withdraw it.
                     self._waiting[uid] = self.merged(patch, self._waiting[uid]) if uid in self._waiting else patch
                     await self._pauses.wait(backoff.delay_after_s(passing))
         finally:

@@ -1,4 +1,4 @@
-"""Jobs done beside the event loop's main task: a limited number at a time, the others in the order they came.
+"""Runs jobs alongside the event loop's main task: a limited number at a time, in the order in which they came.
 
 The parts that carry out effects (`effects`, `status_patcher`) have a pool each, so that none can use up the
 connections of another. A worker is a task that lives while there is work.
@@ -15,7 +15,7 @@ Job = TypeVar("Job")
 
 
 class WorkerPool(Generic[Job]):
-    """Up to `size` workers who do `work(job)` for each job put in."""
+    """Up to `size` workers that do `work(job)` for each job."""
 
     __slots__ = ("_bug", "_jobs", "_queue", "_size", "_tasks", "_work", "_working", "is_called_off")
 
@@ -43,7 +43,7 @@ class WorkerPool(Generic[Job]):
         return len(self._jobs) + len(self._tasks)
 
     def put(self, job: Job) -> None:
-        """Have a job done, at once if a worker is free."""
+        """Add a job; it is done at once if a worker is free."""
         if self.is_called_off:
             return
         self._jobs.append((job, self._queue.put()))
@@ -54,7 +54,7 @@ class WorkerPool(Generic[Job]):
             task.add_done_callback(self._tasks.discard)
 
     def call_off(self) -> int:
-        """Drop what waits and what is put in from now on; return how much waited. What is under way goes on."""
+        """Drop waiting jobs and any added from now on; return how many waited. Jobs under way go on."""
         self.is_called_off = True
         waiting = len(self._jobs)
         self._jobs.clear()
@@ -72,7 +72,7 @@ class WorkerPool(Generic[Job]):
         return True
 
     async def stop(self) -> int:
-        """Drop what waits, and break off what is under way; return how much that was."""
+        """Drop waiting jobs, and break off those under way; return how many these were."""
         self.call_off()
         self.is_called_off = False
         tasks = list(self._tasks)

@@ -1,7 +1,7 @@
 """The cache debugger: on SIGUSR2 it compares cache and queue with what the API server has said, and dumps both.
 
 `berth run` calls `debug` when it gets the signal, between two cycles. Differences are warnings; the dump is always
-shown, since somebody asked for it. Lines: pkg/scheduler/internal/cache/debugger of release-1.20 (today's are the same).
+shown, since it was asked for. Lines: pkg/scheduler/internal/cache/debugger of release-1.20 (today's are the same).
 """
 
 import logging
@@ -34,7 +34,7 @@ class Mismatch(NamedTuple):
 
 
 async def debug_between_cycles(scheduler: "LiveScheduler") -> None:
-    """Do `debug` as soon as no cycle is at work; where none ends, say so."""
+    """Do `debug` as soon as no cycle is running; if none ends, say so."""
     try:
         async with scheduler.between_cycles(CORE_TIMEOUT_S):
             debug(scheduler)

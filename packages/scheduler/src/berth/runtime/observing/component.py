@@ -1,4 +1,4 @@
-"""What every Kubernetes component tells of itself beside its own metrics: version, gates, lease, process, work queues.
+"""What every Kubernetes component reports besides its own metrics: version, gates, lease, process, work queues.
 
 The health server appends it to the scheduler's own metrics. Names, labels and stability: k8s.io/component-base/metrics
 of v1.36. Everything is read when scraped.
@@ -41,7 +41,7 @@ class ComponentMetrics(Collector):
         self._queues: WorkQueues | None = None
 
     def add(self, more: Collector) -> None:
-        """Give out what another collector has as well."""
+        """Include the metrics of another collector."""
         self._registry.register(more)
 
     def exposition(self, lease: LeaseState | None, queues: WorkQueues) -> bytes:
@@ -76,7 +76,7 @@ def build_info(generation: str) -> Metric:
 
 
 def feature_enabled(features: FeatureGates) -> Metric:
-    """Each gate of the generation: 1 where it is on. The stage of what is generally available is empty, as upstream."""
+    """Each gate of the generation: 1 where it is on. The stage of generally available ones is empty, as upstream."""
     text = "[BETA] Whether a feature gate is on, by its stage."
     family = GaugeMetricFamily("kubernetes_feature_enabled", text, labels=("name", "stage"))
     for name, gate in GATES_BY_GENERATION[features.generation].items():

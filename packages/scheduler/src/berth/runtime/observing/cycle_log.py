@@ -1,4 +1,4 @@
-"""What is logged of each cycle: an observer of the core that writes kube-scheduler's lines.
+"""Logs each cycle: an observer of the core that writes kube-scheduler's lines.
 
 Messages, fields and verbosities are upstream's (pkg/scheduler/scheduler.go, factory.go, core/generic_scheduler.go and
 internal/cache/cache.go of release-1.20, unchanged today). The steps of a slow cycle are logged; at
@@ -37,7 +37,7 @@ _log = logging.getLogger("berth.scheduler")
 
 
 class SchedulerLog(Instrument):
-    """Logs each pod's fate where that is asked for; errors, and bugs with their tracebacks, always."""
+    """Logs each pod's fate if that is asked for; always logs errors, and bugs with their tracebacks."""
 
     _observed: Observed | None = None
     _told: frozenset[tuple[str, str, str]] = frozenset()
@@ -121,7 +121,7 @@ class SchedulerLog(Instrument):
         )
 
     def plugin_health(self, health: PluginHealth) -> None:
-        """Tell that a plugin is left out, tried again, or back."""
+        """Log that a plugin is left out, tried again, or back."""
         who = f"plugin {health.name} of profile {health.profile}"
         if health.state == "out":
             _log.error(
@@ -134,11 +134,11 @@ class SchedulerLog(Instrument):
             _log.info("%s works again", who)
 
     def promise_broken(self, broken: BrokenPromise) -> None:
-        """Warn of kept answers that may be wrong."""
+        """Warn of cached answers that may be wrong."""
         _log.warning("%s", broken)
 
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
-        """Log in full, once, where a plugin broke; what that means for each pod takes one line."""
+        """Log in full, once, where a plugin raised; the effect on each pod takes one line."""
         place = place_of(bug)
         known = plugin, method, place or str(bug)
         if known not in self._told:

@@ -1,4 +1,4 @@
-"""`/metrics/slis`: what each health check last said, and how often it said what.
+"""`/metrics/slis`: the last result of each health check, and how often it had each result.
 
 Checks are not run for the scrape: they count when a probe asks for them, as upstream. Names and labels:
 k8s.io/component-base/metrics/prometheus/slis of v1.36 (KEP-3466).

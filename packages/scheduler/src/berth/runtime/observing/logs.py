@@ -1,9 +1,9 @@
 """The scheduler's own log on stderr: lines as kube-scheduler's klog writes them, or one JSON object a line.
 
 `berth run` calls `set_up` once; `set_verbosity` and `set_format` change the running log. Everything logs through the
-standard library; `--v` decides from where on it is shown: warnings and milestones always, from 2 on each pod's fate
-too, from 8 on what the libraries have to say. klog's verbosity n is the level `level(n)`, n below INFO. What is logged
-of a cycle is in `cycle_log`. What looks like a secret is left out of every record, whichever module logs it.
+standard library; `--v` decides what is shown: warnings and milestones always, from 2 on also each pod's fate, from 8 on
+also what the libraries log. klog's verbosity n is the level `level(n)`, n below INFO. What is logged about a cycle is
+in `cycle_log`. Anything that looks like a secret is removed from every record, whichever module logs it.
 """
 
 import logging
@@ -39,7 +39,7 @@ def structured(logger: logging.Logger, at: int, message: str, **fields: Any) -> 
 
 
 class LegibleFormatter(logging.Formatter):
-    """Whatever the format, a record's first line is its only one that is not indented; fields follow the message."""
+    """In any format, only the first line of a record is not indented; fields follow the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record."""
@@ -92,7 +92,7 @@ def _as_json(fields: Mapping[str, object]) -> str:
 
 
 def legible(text: str) -> str:
-    """Return a record's text, so that nothing in it passes for a record of its own or steers a terminal.
+    """Return a record's text, such that nothing in it can pass for another record or control a terminal.
 
     Names and messages come from any user who may write objects. Further lines are indented, other characters that
     cannot be printed are escaped.
@@ -126,7 +126,7 @@ def _quoted(text: str) -> str:
 
 
 def set_up(log_format: Format = "text", verbosity: int = 0, stream: TextIO | None = None) -> None:
-    """Send the log to `stream`, stderr by default, in place of what was set up before."""
+    """Send the log to `stream`, stderr by default, replacing any earlier set-up."""
     logging.getLogger().handlers[:] = [logging.StreamHandler(stream or sys.stderr)]
     set_format(log_format)
     set_verbosity(verbosity)

@@ -1,9 +1,9 @@
-"""kube-scheduler's metrics, by its names, labels and buckets: an observer of the core, and what is read when scraped.
+"""kube-scheduler's metrics, by its names, labels and buckets: an observer of the core, and gauges read when scraped.
 
-`Metrics` is the core's instrument; the health server gives out `exposition()`. What the process itself tells (leases,
-feature gates, requests) is in `component`. Families without a mechanism behind them are there and stay empty:
-opportunistic batching is what the memos of `berth.engine` do for all pods, without hints that can be used or not, and
-the requests to the volume binder's cache are counted by no code upstream since its cache of decisions has gone.
+`Metrics` is the core's instrument; the health server gives out `exposition()`. What the process itself reports (leases,
+feature gates, requests) is in `component`. Families without a mechanism behind them exist and stay empty: the memos of
+`berth.engine` replace opportunistic batching for all pods, without hints that could be used or not, and since its cache
+of decisions was removed, no code upstream counts requests to the volume binder's cache.
 """
 
 import time
@@ -45,7 +45,7 @@ BATCH_BUCKETS = exponential_buckets(0.00001, 2, 12)
 
 
 class Metrics(SchedulerLog, Collector):
-    """Counts what the core does, and looks at it when somebody scrapes."""
+    """Counts what the core does, and reads its state when scraped."""
 
     def __init__(self, stopwatch: Callable[[], float] = time.perf_counter) -> None:
         self._stopwatch = stopwatch
@@ -236,8 +236,7 @@ class Metrics(SchedulerLog, Collector):
     def exposition(self, *, with_core: bool = True) -> bytes:
         """Everything in Prometheus' text format.
 
-        Without the core, which may be at work then, only what was counted. Counts have one writer each, and are read
-        in one piece.
+        Without the core, which may be busy, only what was counted. Each count has one writer, and is read atomically.
         """
         self._with_core = with_core
         return generate_latest(self.registry)
@@ -251,7 +250,7 @@ class Metrics(SchedulerLog, Collector):
         if decision.chosen is not None:
             self._started[decision.pod.uid] = (self._stopwatch() - seconds, decision.profile)
         else:
-            # A cluster without nodes is no error, although the attempt ends where errors do.
+            # A cluster without nodes is not an error, although the attempt ends where errors do.
             result = "unschedulable" if decision.message == NO_NODES else decision.outcome
             self._ended(result, decision.profile, seconds)
 
@@ -304,7 +303,7 @@ class Metrics(SchedulerLog, Collector):
         self.hints.observe(seconds, (plugin, event, hint))
 
     def hinted_alike(self, pods: Sequence[PodInfo], plugin: str, event: str, hint: str) -> None:
-        """An answer was taken over for other pods, which took no time."""
+        """An answer was reused for other pods, which took no time."""
         self.hints.observe(0.0, (plugin, event, hint), len(pods))
 
     def queue_incoming(self, queue: str, event: str, queued: QueuedPod) -> None:
@@ -364,7 +363,7 @@ class Metrics(SchedulerLog, Collector):
             self.shadow_causes.add((shadow, kind, plugin))
 
     def shadow_skipped(self, shadow: str, reason: str) -> None:
-        """A shadow has not."""
+        """A shadow has skipped a pod."""
         self.shadow_skips.add((shadow, reason))
 
     def observed(self, result: str, points: int) -> None:
@@ -467,7 +466,7 @@ def without_mechanism() -> tuple[CounterTally | HistogramTally, ...]:
 
 
 def plugin_evaluations(evaluations: Mapping[tuple[str, str, tuple[str, ...]], Times]) -> Metric:
-    """How often each plugin had its say at the points where pods are matched with nodes."""
+    """How often each plugin was evaluated at the points that match pods with nodes."""
     text = f"[{BETA}] Times that a plugin had its say in an attempt, at PreFilter, Filter, PreScore and Score."
     counts: Counter[tuple[str, str, str]] = Counter()
     for (profile, point, plugins), times in tuple(evaluations.items()):
@@ -497,7 +496,7 @@ def goroutines(bindings: int) -> Metric:
 
 
 def agreement_lately(core: ObservingCore) -> Iterator[Metric]:
-    """What an observer has come to in the last hour, and what it has not looked at."""
+    """An observer's results in the last hour, and what it has not looked at."""
     share = share_of(core.agreement.lately(core.now))
     if share is not None:
         text = "Share of the pods of the last hour that agree, or agree with what could have been seen."
@@ -564,7 +563,7 @@ def node_calls(core: Core) -> Metric:
 
 
 def plugin_figures(figures: Iterable[PluginFigure]) -> Iterator[Metric]:
-    """What plugins have noted, a family for each name; where plugins use one name, each has the labels of all."""
+    """The figures of plugins, a family for each name; if plugins share a name, each has the labels of all."""
     by_name: dict[str, list[PluginFigure]] = {}
     for each in figures:
         by_name.setdefault(each.figure.name, []).append(each)

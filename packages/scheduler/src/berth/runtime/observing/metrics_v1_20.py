@@ -1,4 +1,4 @@
-"""The metrics of v1.17 to v1.20 under that time's names, beside today's.
+"""The metrics of v1.17 to v1.20 under the names of that time, besides today's.
 
 Made by `metrics_for` where the configuration is of that generation. Names, labels and buckets:
 pkg/scheduler/metrics/metrics.go of release-1.18 and release-1.20.
@@ -122,7 +122,7 @@ class MetricsV120(Metrics):
         self._binding.pop(pod.uid, None)
 
     def collect(self) -> Iterator[Metric]:
-        """Today's families, then that time's."""
+        """Today's families, then those of that time."""
         yield from super().collect()
         for tally in self._tallies():
             yield from tally.collect()

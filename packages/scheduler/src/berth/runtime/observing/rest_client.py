@@ -1,4 +1,4 @@
-"""The requests to the API server, in client-go's metrics: how many with which answer, how long, how large, how late.
+"""The requests to the API server, in client-go's metrics: their number by answer, duration, size and delay.
 
 `HttpTransport` tells it of every request; the health server gives it out. Names, labels and buckets:
 k8s.io/component-base/metrics/prometheus/restclient of v1.36.

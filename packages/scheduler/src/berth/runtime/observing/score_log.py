@@ -1,4 +1,4 @@
-"""What v1.17 to v1.20 logged of the nodes at verbosity 10: who has room for the pod, and how each plugin scores each.
+"""What v1.17 to v1.20 logged about nodes at verbosity 10: which have room for the pod, and how each plugin scores each.
 
 Names are those of that time's priorities (noderesources/resource_allocation.go, defaultpodtopologyspread,
 core/generic_scheduler.go). Called when a decision is made, before the pod is counted anywhere.

@@ -1,4 +1,4 @@
-"""Several instruments as one: each event goes to those that have something to do with it."""
+"""Several instruments as one: each event goes to those that handle it."""
 
 from collections.abc import Callable
 from types import FunctionType, MappingProxyType, MethodType
@@ -13,8 +13,8 @@ _EVENTS = MappingProxyType({name: value for name, value in vars(Instrument).item
 class Instruments(Instrument):
     """Hands each event on to the instruments that override its method.
 
-    An event that only one of them wants costs nothing on the way: that one's method takes the place of ours. Answers
-    (`evaluations` has one) are those of the first that wants the event.
+    An event that only one of them handles costs nothing extra: that one's method replaces ours. Answers (`evaluations`
+    has one) are those of the first that handles the event.
     """
 
     def __init__(self, *instruments: Instrument) -> None:
@@ -29,7 +29,7 @@ class Instruments(Instrument):
 
 
 def _in_turn(methods: list[Callable[..., Any]]) -> Callable[..., Any]:
-    """Return what calls all of them, and answers as the first does."""
+    """Return a function that calls all of them and answers like the first."""
     first, *others = methods
 
     def tell(*arguments: Any, **options: Any) -> Any:

@@ -2,8 +2,8 @@
 
 The library's own take a lock each time, and the scheduler counts several times for each pod. These need none: each has
 one writer, and a reader on another thread takes each dict, and each histogram's row, in one step that nothing can come
-between. `metrics` makes these and a collector of them. As in the library, what has no labels is there from the start,
-as 0: a rate over it must not begin with its first rise.
+between. `metrics` makes these and a collector of them. As in the library, metrics without labels start at 0, so that a
+rate over them does not miss the first rise.
 """
 
 import math
@@ -87,7 +87,7 @@ class _Row(NamedTuple):
     """Values that are not sorted into buckets yet: one by one that costs more than to note them."""
 
     def sorted_into(self, bounds: Sequence[float], new: Sequence[float]) -> "_Row":
-        """Return a row with these values in their buckets. A value that is a bound belongs below it."""
+        """Return a row with these values in their buckets. A value equal to a bound belongs below it."""
         counts = np.bincount(np.searchsorted(bounds, new), minlength=len(bounds) + 1)
         return _Row(self.counts + counts, self.total + math.fsum(new), [])
 

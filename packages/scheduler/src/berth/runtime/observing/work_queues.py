@@ -1,4 +1,4 @@
-"""What waits for the API server and what is under way, in the words of client-go's work queues.
+"""What waits for the API server and what is under way, in the terms of client-go's work queues.
 
 A `WorkerPool` tells its `QueueWatch` of each job; the component's metrics read all of them when scraped.
 """
@@ -32,7 +32,7 @@ class WorkQueues:
         return made
 
     def collect(self) -> Iterator[Metric]:
-        """For the scrape. Nothing is ever put in again: what is tried again is so within its job."""
+        """For the scrape. Nothing is ever re-added: retries happen within a job."""
         adds = CounterMetricFamily("workqueue_adds", "[BETA] Jobs put into a work queue.", labels=("name",))
         retries = CounterMetricFamily("workqueue_retries", "[BETA] Jobs put in again.", labels=("name",))
         depth = _gauge("workqueue_depth", "Jobs that wait in a work queue.")

@@ -1,9 +1,8 @@
-"""Who asks: a front proxy for somebody, a client certificate, a bearer token, or nobody that is known.
+"""Who is asking: a front proxy on behalf of a user, a client certificate, a bearer token, or an unknown client.
 
-In that order, as kube-scheduler does. Certificates count if an authority has signed them that the flags name, or that
-the cluster publishes in the ConfigMap extension-apiserver-authentication; tokens are put to the API server. A
-credential that does not hold is refused (401) and never taken for no credential; without any, one is
-`system:anonymous`.
+In that order, as kube-scheduler does. Certificates count if signed by an authority that the flags name, or that the
+cluster publishes in the ConfigMap extension-apiserver-authentication; the API server reviews tokens. An invalid
+credential is refused (401) and never treated like a missing one; without any, the user is `system:anonymous`.
 """
 
 import asyncio
@@ -43,11 +42,11 @@ _log = logging.getLogger("berth.serving")
 
 
 class UnauthenticatedError(Exception):
-    """A credential that does not hold."""
+    """An invalid credential."""
 
 
 class FrontProxy(msgspec.Struct, frozen=True):
-    """Who may say for whom a request is, and in which headers."""
+    """Which proxies may say on whose behalf a request is made, and in which headers."""
 
     authorities_pem: bytes = b""
     allowed_names: tuple[str, ...] = ()
@@ -58,11 +57,11 @@ class FrontProxy(msgspec.Struct, frozen=True):
 
 
 class _Unauthenticated(msgspec.Struct, frozen=True):
-    """The answer for a token that is nobody's, which is kept too."""
+    """The answer for a token that belongs to nobody, which is cached too."""
 
 
 class RequestAuthenticator:
-    """Says who asks. `transport` is None where there is no API server to ask: then only --client-ca-file helps."""
+    """Says who is asking. `transport` is None if there is no API server to ask: then only --client-ca-file helps."""
 
     __slots__ = (
         "_authorities", "_files", "_front_proxy", "_looked_up", "_on_change", "_options", "_problem", "_tokens",
@@ -93,9 +92,10 @@ class RequestAuthenticator:
     # -- whom to trust -----------------------------------------------------------------------------------------------
 
     async def look_up(self) -> bool:
-        """Read files and the cluster's configuration; False where that failed, after which what was known counts.
+        """Read files and the cluster's configuration; False if that failed, in which case the last known ones still
+        count.
 
-        Raises `AuthenticationLookupError` for a failure that is not to be tolerated, and for files that are missing.
+        Raises `AuthenticationLookupError` for failures that must not be tolerated, and for missing files.
         """
         self.read_files()
         is_well = True
@@ -120,7 +120,7 @@ class RequestAuthenticator:
         self._take_over()
 
     async def keep_up(self) -> None:
-        """Look now, and again every minute, for ever."""
+        """Look now, and again every minute, until cancelled."""
         while True:
             is_well = False
             try:
@@ -172,7 +172,7 @@ class RequestAuthenticator:
     # -- who asks ----------------------------------------------------------------------------------------------------
 
     async def user_of(self, request: web.Request) -> RequestUser:
-        """Who asks; raises `UnauthenticatedError`, and `TooManyReviews`."""
+        """Return who is asking. Raises `UnauthenticatedError` and `TooManyReviews`."""
         connection = request.get_extra_info("ssl_object")
         certificate = connection.getpeercert(binary_form=True) if connection is not None else None
         is_unknown = False
@@ -191,7 +191,7 @@ class RequestAuthenticator:
         return ANONYMOUS
 
     def _for_whom(self, leaf: x509.Certificate, connection: ssl.SSLObject, request: web.Request) -> RequestUser | None:
-        """For whom a front proxy asks; None unless it is one, and says so."""
+        """Return on whose behalf a front proxy asks; None unless it is one, and says so."""
         proxy = self._front_proxy
         if not proxy.authorities_pem or not self._is_signed_by(proxy.authorities_pem, leaf, connection):
             return None
@@ -214,7 +214,7 @@ class RequestAuthenticator:
         )
 
     def _certified(self, leaf: x509.Certificate, connection: ssl.SSLObject) -> RequestUser | None:
-        """Whom a certificate names."""
+        """Return the user that a certificate names."""
         if not self._authorities or not self._is_signed_by(self._authorities, leaf, connection):
             return None
         name = _common_name(leaf)
@@ -222,11 +222,11 @@ class RequestAuthenticator:
         return RequestUser(name, groups) if name else None
 
     def _is_signed_by(self, authorities_pem: bytes, leaf: x509.Certificate, connection: ssl.SSLObject) -> bool:
-        """Whether a certificate that the handshake has verified is one of these authorities'.
+        """Say whether a certificate that the handshake has verified was signed by one of these authorities.
 
-        The handshake accepts those of both kinds of authorities, clients' and front proxies'; only who has signed it
-        tells them apart. Where Python cannot say by which way it was verified (before 3.13), only certificates count
-        that the authority has signed itself.
+        The handshake accepts both kinds of authorities, those for clients and for front proxies; only the signer tells
+        them apart. If Python cannot say along which chain it was verified (before 3.13), only certificates signed
+        directly by the authority count.
         """
         if {authorities_pem} == {self._authorities, self._front_proxy.authorities_pem} - {b""}:
             return True

@@ -1,7 +1,8 @@
-"""Whether somebody may read what is served: paths and groups that always may, and the API server's word for all others.
+"""Whether a user may read what is served: some paths and groups are always allowed, the API server decides about all
+others.
 
-As kube-scheduler: `system:masters` may everything, the paths of `--authorization-always-allow-paths` are open to
-everybody, and everything else is put to the API server as a SubjectAccessReview. Where it cannot be asked, nobody may.
+As kube-scheduler: `system:masters` may do everything, the paths of `--authorization-always-allow-paths` are open to
+everybody, and the API server decides everything else by a SubjectAccessReview. If it cannot be asked, access is denied.
 """
 
 import time
@@ -36,7 +37,7 @@ class AlwaysAllowedPaths:
 
 
 class PathAuthorizer:
-    """Says who may ask for what; `transport` is None where there is no API server to ask."""
+    """Says who may read what; `transport` is None if there is no API server to ask."""
 
     __slots__ = ("_always", "_reviews", "_transport")
 
@@ -58,7 +59,7 @@ class PathAuthorizer:
         return path in self._always
 
     async def verdict(self, user: RequestUser, verb: str, path: str) -> AccessVerdict:
-        """Whether the user may; raises `ReviewError` where the API server cannot say, and `TooManyReviews`."""
+        """Say whether the user may. Raises `ReviewError` if the API server cannot say, and `TooManyReviews`."""
         if PRIVILEGED_GROUP in user.groups or path in self._always:
             return AccessVerdict(True)
         transport = self._transport

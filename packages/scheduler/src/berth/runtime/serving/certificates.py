@@ -1,8 +1,8 @@
 """The certificates of the secure port: made by ourselves or read from files, and read again when the files change.
 
 Each new connection asks `ServingCertificates.context()` for the TLS context to use, so that a new certificate, or a new
-authority for client certificates, counts from the next connection on. Files that cannot be used any more are told of
-once, and what they held before stays in use. As kube-scheduler, we make a certificate at the start where none is given:
+authority for client certificates, counts from the next connection on. Files that have become unusable are reported
+once, and their earlier contents stay in use. Like kube-scheduler, we make a certificate at the start if none is given:
 in memory, or in `--cert-dir`, where it is found again.
 """
 
@@ -83,14 +83,14 @@ class ServingCertificates:
         return self._contexts[""]
 
     def trust_clients_of(self, authorities_pem: bytes) -> None:
-        """Ask for client certificates, and take those that one of these authorities has signed; empty: ask for none."""
+        """Ask for client certificates, and accept those signed by one of these authorities; empty: ask for none."""
         if authorities_pem != self._authorities:
             self._authorities = authorities_pem
             self._rebuild()
 
     @property
     def certificate_pem(self) -> bytes:
-        """What is shown to clients that ask for no other name."""
+        """The certificate for clients that ask for no other name."""
         return self._pair(self._options.certificate_file, self._options.key_file).certificate_pem
 
     def _rebuild(self) -> None:
@@ -103,7 +103,7 @@ class ServingCertificates:
                 _log.warning("what was read before stays in use: %s", error)
 
     def _build(self) -> dict[str, ssl.SSLContext]:
-        """A context for each name that has a certificate of its own, under "" the one for all others."""
+        """Make a context for each name that has its own certificate; "" is the one for all others."""
         options = self._options
         default = self._context_of(self._pair(options.certificate_file, options.key_file), "--tls-cert-file")
         by_name = {"": default}

@@ -1,4 +1,4 @@
-"""What a running scheduler shows of itself: its decisions, pods' stories, and what is pending and why.
+"""What a running scheduler shows about itself: its decisions, pods' stories, and what is pending and why.
 
 Values ready for JSON. The health server gives these out under `/debug`; `berth explain` reads them.
 """
@@ -39,7 +39,7 @@ class Debugging:
         return self._scheduler.core
 
     def cluster_id(self) -> str:
-        """Return what tells the cluster from others, however it is reached; empty until that is known."""
+        """Return the identity of the cluster, however it is reached; empty until known."""
         found = self._scheduler.following.find("Namespace", "", "kube-system")
         return "" if found is None else str(found.metadata.uid)
 
@@ -54,7 +54,7 @@ class Debugging:
     async def full_report(
         self, key: str, timeout_s: float, *, all_nodes: bool = False, nodes: Iterable[str] = ()
     ) -> PodReport | None:
-        """Everything about a pod, with what the decision log has; None where it is unknown. Raises `CycleBusy`."""
+        """Everything about a pod, with what the decision log has; None if it is unknown. Raises `CycleBusy`."""
         lives: list[Story] = []
         if self._keeper is not None:
             lives = await self._keeper.lives(self._scheduler, key)

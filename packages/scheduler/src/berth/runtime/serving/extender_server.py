@@ -1,4 +1,4 @@
-"""Serving our plugins to a stock kube-scheduler, which calls them over HTTP as an extender.
+"""Serves our plugins to a stock kube-scheduler, which calls them over HTTP as an extender.
 
 `berth extender` makes an `ExtenderServer` and awaits `run`. It follows the cluster through informers into a core that
 never schedules, and answers POSTs of `/filter`, `/prioritize`, `/preempt` and `/bind` between two events, on one event

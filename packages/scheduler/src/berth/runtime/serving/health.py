@@ -19,7 +19,7 @@ Check = Callable[[], str]
 
 
 class HealthNote(str):
-    """Words that go with a check that is passed: they are shown, and count as nothing wrong."""
+    """A note on a check that has passed: it is shown, but is not a failure."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
         return scheduler.overruns.problem()
 
     def plugins() -> str:
-        # Read beside the core, which writes single values only; what is going on without a plugin is no failure.
+        # Read concurrently with the core, which writes single values only; work outside of any plugin is no failure.
         out = told_out(list(scheduler.core.health))
         return HealthNote(out) if out else ""
 

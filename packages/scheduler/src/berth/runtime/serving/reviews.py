@@ -1,8 +1,8 @@
-"""Asking the API server who somebody is and what they may do: TokenReview, SubjectAccessReview, and whom it trusts.
+"""Asks the API server who a user is and what they may do: TokenReview, SubjectAccessReview, and whom it trusts.
 
 Answers are kept for as long as the flags say, in caches of bounded size; the same question asked by many at once is
-sent once; and no more than a few questions are under way or wait at a time, so that strangers cannot have us flood the
-API server. The caller gets an answer or an exception, never a guess.
+sent once; and only a few questions may be under way or waiting, so that strangers cannot make us flood the API server.
+The caller gets an answer or an exception, never a guess.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class ReviewError(Exception):
 
 
 class TooManyReviews(Exception):  # noqa: N818 - it says what is the matter
-    """More questions wait than there is room for."""
+    """Too many questions are waiting."""
 
 
 class RequestUser(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class AccessVerdict(msgspec.Struct, frozen=True):
 
 
 class BoundedCache(Generic[_T]):
-    """Answers by question, each until its time; the one that was not asked for the longest makes room."""
+    """Answers by question, each until it expires; the least recently used makes room."""
 
     __slots__ = ("_clock", "_kept", "_max_kept")
 
@@ -160,7 +160,7 @@ class Reviews(Generic[_T]):
 
 
 async def review_token(transport: Transport, token: str) -> RequestUser | None:
-    """Whose a token is; None for nobody's."""
+    """Return whose token it is; None if nobody's."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
     answer = await transport.create(TOKEN_REVIEWS, "", msgspec.json.encode(body))
     status = msgspec.json.decode(answer, type=_TokenAnswer).status

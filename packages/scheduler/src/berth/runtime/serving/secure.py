@@ -1,8 +1,8 @@
 """The secure port as a whole: its certificates, and for each request whether the client may have the answer.
 
-`HealthServer` listens with the certificates and puts each request that comes over TLS to `refusal`. Answers to those
-who are refused are kube-scheduler's: 401 for a credential that does not hold, 403 for what somebody may not, 500 where
-the API server cannot say, and 429 where too many ask at once.
+`HealthServer` listens with the certificates and puts each request that comes over TLS to `refusal`. Refusals are
+kube-scheduler's: 401 for an invalid credential, 403 for a forbidden request, 500 if the API server cannot say, and 429
+if too many ask at once.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class SecureServing:
     async def refusal(self, request: web.Request, let_in: Callable[[], bool]) -> web.Response | None:
         """The answer to a request that is refused; None for one that may have what it asks for.
 
-        `let_in` is told of the first whose user is known: it says whether there is room for the connection.
+        `let_in` is called once the user is known: it says whether there is room for the connection.
         """
         verb, path = request.method.lower(), request.path
         try:

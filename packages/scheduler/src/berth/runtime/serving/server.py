@@ -2,8 +2,8 @@
 
 `berth run` starts a `HealthServer` while the cluster is being read, so that probes have an answer long before that is
 done. On the secure port it speaks TLS and answers those who may (`secure`); plain HTTP is for loopback only, as v1.20's
-`--port` has it. Requests are answered on the event loop; what reads the core does so between cycles, so that no view is
-half made, and answers 503 where a cycle does not end in time.
+`--port` has it. Requests are answered on the event loop; handlers that read the core do so between cycles, so that no
+view is inconsistent, and answer 503 if a cycle does not end in time.
 """
 
 import asyncio
@@ -120,8 +120,8 @@ class HealthServer:
         """`secure` is the secure port, in place of plain HTTP at `host` and `port`.
 
         `also` is a second address, in plain HTTP, for the same things; `requests` counts those to the API server;
-        `flags` are shown by `/flagz`. `decision_log` tells of pods whose decisions are not remembered any more;
-        `api_server` is the address of the one that is followed, for callers that ask about the pods of another.
+        `flags` are shown by `/flagz`. `decision_log` knows pods whose decisions are no longer in memory; `api_server`
+        is the address of the one that is followed, for callers that ask about the pods of another.
         """
         self._debugging = Debugging(scheduler, decision_log)
         self._api_server = api_server
@@ -243,7 +243,7 @@ class HealthServer:
         return app
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer those who may ask, and for no longer than a while."""
+        """Answer permitted requests, with a time limit."""
         protocol = request.protocol
         assert isinstance(protocol, GuardedProtocol)
         is_plain = request.get_extra_info("sslcontext") is None
@@ -456,7 +456,7 @@ def _page(request: web.Request, text: str) -> web.Response:
 
 @web.middleware
 async def tell_when_busy(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer 503 with a sentence where the core is at work for too long to be asked."""
+    """Answer 503 with a sentence if the core is busy for too long."""
     try:
         return await handler(request)
     except CycleBusy as busy:

@@ -1,4 +1,5 @@
-"""Sending spans to an OpenTelemetry collector: in batches, from a thread of its own, dropping what it cannot take.
+"""Sends spans to an OpenTelemetry collector: in batches, from a thread of its own, dropping what the collector cannot
+take.
 
 `berth run` calls `start_tracing` where `--tracing-config-file` asks for traces, and `stop` at the end. What the
 document does not say comes from the environment variables that all of OpenTelemetry's exporters read:
@@ -52,7 +53,7 @@ def start_tracing(
 ) -> Tracing:
     """Return tracing at work; `identity` tells the replicas apart. Raises `ConfigError`.
 
-    `processor` takes the spans instead of what sends them.
+    `processor` receives the spans in place of the exporter.
     """
     if problem := unsafe_endpoint(config, environ):
         raise ConfigError([problem])
@@ -68,7 +69,7 @@ def start_tracing(
 
 
 def resource_of(identity: str, environ: Mapping[str, str]) -> Resource:
-    """Return what all spans are of: this program, its version, and which of the replicas."""
+    """Return the resource of all spans: this program, its version, and the replica."""
     attributes = {"service.version": __version__, "service.instance.id": identity}
     if "OTEL_SERVICE_NAME" not in environ:
         attributes["service.name"] = SERVICE_NAME
@@ -76,7 +77,7 @@ def resource_of(identity: str, environ: Mapping[str, str]) -> Resource:
 
 
 def unsafe_endpoint(config: TracingConfiguration, environ: Mapping[str, str]) -> str:
-    """Say why headers, which hold tokens, would leave this machine unencrypted; empty where they do not."""
+    """Say why headers, which hold tokens, would leave this machine unencrypted; empty if they would not."""
     if not any(environ.get(f"OTEL_EXPORTER_OTLP_{part}HEADERS") for part in ("", "TRACES_")):
         return ""
     listed = (environ.get(f"OTEL_EXPORTER_OTLP_{part}ENDPOINT", "") for part in ("TRACES_", ""))

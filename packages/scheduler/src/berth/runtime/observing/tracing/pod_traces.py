@@ -9,9 +9,9 @@
        ├─ PreBind ─ patch PersistentVolumeClaim, …     what it asked the API server for, or waited for
        └─ Bind ─ bind Pod
 
-A pod's trace id is made of its uid, so a user who knows a pod finds its trace, and two schedulers that take turns write
-one trace. Whether a pod is traced depends on that id alone. A pod that is not traced costs a look-up in a dictionary at
-each call. What is kept is bounded: so many open traces, so many spans in each; the oldest is ended to make room.
+A pod's trace id is derived from its uid, so a user who knows a pod finds its trace, and two schedulers that take turns
+write one trace. Whether a pod is traced depends on that id alone. An untraced pod costs a dictionary look-up at each
+call. The number of open traces and of spans in each is bounded; the oldest is ended to make room.
 """
 
 import hashlib
@@ -119,7 +119,7 @@ class PodTraces(Instrument):
         trace.queue = self._child(trace, "Queue", trace.place, now, {"scheduler.queue": name, "scheduler.event": event})
 
     def queue_left(self, queued: QueuedPod) -> None:
-        """The pod is none of ours any more."""
+        """The pod is no longer ours."""
         if queued.pod.uid in self._open:
             self._end(queued.pod.uid, "gone", self._clock_ns())
 
@@ -173,7 +173,7 @@ class PodTraces(Instrument):
             self._end(pod.uid, "scheduled", now)
 
     def answered(self, pod: PodInfo, effect: Any, error: str, seconds: float) -> None:
-        """Something that the point under way asked for has come."""
+        """The answer to something that the current point asked for has come."""
         trace = self._open.get(pod.uid)
         if trace is not None and len(trace.requests) < MOST_SPANS:
             now = self._clock_ns()
@@ -227,7 +227,7 @@ class PodTraces(Instrument):
     # -- ends ----------------------------------------------------------------------------------------------
 
     def end_all(self) -> None:
-        """End what is open, as far as it has come: the scheduler ends."""
+        """End everything that is open: the scheduler is ending."""
         now = self._clock_ns()
         for uid in list(self._open):
             self._end(uid, "unfinished", now)
@@ -310,7 +310,7 @@ def shortened(message: str) -> str:
 
 
 def name_of(effect: Any) -> str:
-    """Return what a span is called in which a point waits for an effect's answer: the verb and the kind."""
+    """Return the name of a span in which a point waits for an effect's answer: verb and kind."""
     if isinstance(effect, Bind):
         return "bind Pod"
     if isinstance(effect, ApiCall):
