@@ -10,8 +10,8 @@ change what it is given, never block, say "does not fit" with a Status. A method
 Filter and Score come in several forms. The plain one answers for one node, and is the specification: the others must
 agree with it. The column form answers for many rows at once, the row form for one row without arrays. Answers of the
 plain or the column form are kept from pod to pod if the plugin promises what they depend on. Forms that need such trust
-are used only if the plugin's class makes the promise that goes with them (`berth.framework.promises`). Those whose promise is among
-`IN_TREE_PROMISES` are for Berth's own plugins.
+are used only if the plugin's class makes the promise that goes with them (`berth.framework.promises`). Those whose
+promise is among `IN_TREE_PROMISES` are for Berth's own plugins.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
