@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import api_server, namespace_name, scheduled_cluster, unscheduled_cluster
-from tests.effort import examples
+from tests.effort import LONG_ROOMS, examples
+from tests.paths import ROOT
 
 __all__ = ["api_server", "namespace_name", "scheduled_cluster", "unscheduled_cluster"]
 
@@ -44,6 +45,14 @@ def pytest_configure(config):
     # Schedulers that tests start keep their decision logs where they are in nobody's way.
     config.state_home = tempfile.TemporaryDirectory(prefix="berth-tests-")
     os.environ["XDG_STATE_HOME"] = config.state_home.name
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of long rooms."""
+    places = tuple(f"{ROOT}/{room}" for room in LONG_ROOMS)
+    for item in items:
+        if str(item.path).startswith(places):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(params=["libcurl", "aiohttp"])

@@ -10,6 +10,40 @@ from typing import Any
 
 SHARE = 3
 
+LONG_ROOMS = (
+    "packages/cluster/tests/suite/",
+    "packages/cluster/tests/storage/test_object_file.py",
+    "packages/cluster/tests/test_apiserver_command.py",
+    "packages/cluster/tests/test_chaos.py",
+    "packages/cluster/tests/test_demo.py",
+    "packages/cluster/tests/test_durability.py",
+    "packages/cluster/tests/test_kubectl.py",
+    "packages/cluster/tests/test_kubectl_custom_resources.py",
+    "packages/cluster/tests/test_up.py",
+    "packages/scheduler/tests/kube/http/test_curl.py",
+    "packages/scheduler/tests/testing/test_blind_spots.py",
+    "packages/workbench/tests/cli/test_bad_input.py",
+    "packages/workbench/tests/cli/test_rebalance_live.py",
+    "packages/workbench/tests/comparison/test_tune.py",
+    "packages/workbench/tests/planning/upgrade/test_each_alone.py",
+    "packages/workbench/tests/planning/upgrade/test_remedies.py",
+    "packages/workbench/tests/planning/upgrade/test_search.py",
+    "packages/workbench/tests/questions/test_ending_early.py",
+    "packages/workbench/tests/scheduler_perf/",
+    "packages/workbench/tests/snapshot/test_room.py",
+    "packages/workbench/tests/test_bench.py",
+    "packages/workbench/tests/test_one_cluster_every_tool.py",
+    "tests/benchmarks/",
+    "tests/cli/test_plugins.py",
+    "tests/cli/test_wrong_configurations.py",
+    "tests/conformance/test_plugin_decisions.py",
+    "tests/e2e/",
+    "tests/fuzz/",
+    "tests/growth/",
+    "tests/workbench/cli/test_replay.py",
+)
+"""Where every test is `long`: processes, real clocks, random worlds beside directed tests (docs/testing.md)."""
+
 
 def looks_everywhere():
     return os.environ.get("HYPOTHESIS_PROFILE", "") in ("all", "soak")
