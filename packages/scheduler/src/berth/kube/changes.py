@@ -1,4 +1,4 @@
-"""What a reflector hands to its sink: one struct for each kind of change."""
+"""The changes that a reflector hands to its sink: one struct for each kind."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ class Deleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class InvalidObject(msgspec.Struct, frozen=True):
-    """An object that cannot be read; it comes once for each problem that it has.
+    """An object that cannot be read; reported once for each problem with it.
 
-    `old` is its last good state, which stays in force until the object can be read again (`Modified`) or is deleted.
-    It is None where no state could ever be read; a later good state then comes as `Added`.
+    `old` is its last good state, which stays in force until the object can be read again (`Modified`) or is deleted. It
+    is None if no state could ever be read; a later good state then comes as `Added`.
     """
 
     resource: Resource
@@ -43,7 +43,7 @@ class InvalidObject(msgspec.Struct, frozen=True):
 
 
 class Custom(msgspec.Struct, frozen=True, gc=False):
-    """A change of an object of a custom resource, which cannot be told by the object's type."""
+    """A change of an object of a custom resource, which the object's type does not identify."""
 
     resource: str
     change: Added | Modified | Deleted

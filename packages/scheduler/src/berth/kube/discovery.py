@@ -1,7 +1,7 @@
-"""What an API server serves, as it says itself: the versions of a group, and the resources of a version.
+"""Asks an API server what it serves: the versions of a group, and the resources of a version.
 
-Informers ask before they follow a kind that has come in several versions, and whenever a list is answered with 404.
-Only discovery can tell a resource that is not served from one that a fault hides: a 404 alone may be a proxy's.
+Informers ask before they follow a kind that exists in several versions, and whenever a list is answered with 404. Only
+discovery can distinguish a resource that is not served from one hidden by a fault: a 404 alone may be a proxy's.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ class _Entries(msgspec.Struct, frozen=True):
 
 
 class ApiDiscovery:
-    """Asks one server; every method raises `TransportError` where there is no answer to be had."""
+    """Asks one server; every method raises `TransportError` if there is no answer."""
 
     __slots__ = ("_transport",)
 

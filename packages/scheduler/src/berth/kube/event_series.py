@@ -1,7 +1,7 @@
 """An event of the scheduler with its repetitions, and what is written to the API server for it.
 
-The Event is created when it happens first; every later write is a merge patch of `series` alone, with the count as it
-is then. Counts only grow, and a patch says the whole count, so a patch that is lost, sent twice or overtaken by
+The Event is created the first time it happens; every later write is a merge patch of `series` alone, with the count as
+it is then. Counts only grow, and a patch says the whole count, so a patch that is lost, sent twice or overtaken by
 repetitions does no harm: the next one corrects it.
 
 `berth.kube.events` keeps an `EventSeries` for each distinct event and asks it for the body of the next request.
@@ -68,7 +68,7 @@ class _Body(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class EventSeries:
-    """An event that has happened `count` times so far, of which the server knows of `told_count`."""
+    """An event that has happened `count` times so far, `told_count` of which the server knows about."""
 
     __slots__ = ("_note", "count", "first_at", "is_created", "is_queued", "key", "last_at", "name", "namespace",
                  "told_count")  # fmt: skip

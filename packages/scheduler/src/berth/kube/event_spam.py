@@ -1,8 +1,8 @@
 """How many events one object may cause: a token bucket for each object, as client-go's spam filter has it.
 
 The event recorder asks before it begins a new series. An object that causes more different events than its bucket
-allows has them dropped, so that one pod that fails in ever new ways takes nothing from the others.
-Source: k8s.io/client-go/tools/record, events_cache.go.
+allows has them dropped, so that one pod failing in ever new ways does not take anything from the others. Source:
+k8s.io/client-go/tools/record, events_cache.go.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,7 @@ class EventSpamFilter:
     def allows(self, regarding: ObjectReference, now: datetime) -> bool:
         """Say whether there may be another event about an object, and count it if so."""
         tokens, since = self._buckets.get(regarding, (float(BURST), now))
-        # Filled up when it is asked about, so that nothing has to run in between.
+        # Refilled on demand, so that nothing has to run in between.
         tokens = min(float(BURST), tokens + (now - since) / REFILL)
         is_allowed = tokens >= 1
         self._buckets[regarding] = tokens - 1 if is_allowed else tokens, now

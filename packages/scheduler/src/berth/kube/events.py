@@ -1,12 +1,12 @@
-"""The event recorder: writes what happened to pods as events.k8s.io/v1 Events, without making anybody wait.
+"""The event recorder: writes what happened to pods as events.k8s.io/v1 Events, without making any caller wait.
 
 The runtime calls `record` for each `EmitEvent` effect and goes on; workers write in the background. The queue is
-bounded: where the API server cannot keep up, the oldest unwritten events are dropped and counted, and so are those of
-an object that causes too many (`event_spam.py`); what was dropped is told in the log. An event that repeats within six
+bounded: if the API server cannot keep up, the oldest unwritten events are dropped and counted, and so are those of an
+object that causes too many (`event_spam.py`); the log reports what was dropped. An event that repeats within six
 minutes is one Event whose `series.count` grows, as with client-go's recorder.
 
-A series is in the queue, being written, or at rest, and at rest it is in `_untold` if the server does not know
-its count yet. A series is queued at most once, so that its requests are never under way beside one another.
+A series is in the queue, being written, or at rest, and at rest it is in `_untold` if the server does not know its
+count yet. A series is queued at most once, so its requests never run concurrently.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class EventRecorder:
     ) -> None:
         """Note that something happened to `regarding`. Returns at once, whatever the server is doing.
 
-        `reporting_controller` names the profile that acted, where a scheduler has several.
+        `reporting_controller` names the profile that acted, if a scheduler has several.
         """
         key = EventKey(type, reason, action, regarding, related, reporting_controller or self._reporting_controller)
         now = self._clock()
@@ -131,7 +131,7 @@ class EventRecorder:
             group.create_task(self._refresh(), name="events:refresh")
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait, at the end of the process, until everything is written; return False where time ran out."""
+        """Wait, at the end of the process, until everything is written; return False if time ran out."""
         self._enqueue_untold()
         try:
             async with asyncio.timeout(timeout_s):
@@ -142,7 +142,7 @@ class EventRecorder:
         return True
 
     def tell_what_was_done_first(self) -> None:
-        """Let warnings wait: the process is ending, and whoever comes next finds reason for them again."""
+        """Let warnings wait: the process is ending, and the next leader will find reason for them again."""
         self._queue = deque(sorted(self._queue, key=lambda series: series.key.type != "Normal"))
 
     # -- the queue -----------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class EventRecorder:
         self._wake.set()
 
     def _drop(self, series: EventSeries) -> None:
-        """Give up a request. A series that was never created is forgotten; of another only the newer count is."""
+        """Drop a request. A series that was never created is forgotten; for any other only the newer count is lost."""
         self.dropped += 1
         series.is_queued = False
         if series.is_created:
@@ -167,7 +167,7 @@ class EventRecorder:
             del self._series[series.key]
 
     def _forget_old(self, now: datetime) -> None:
-        """End the series that were not seen for a while, and write what the server does not know of them yet."""
+        """End the series that were not seen for a while, and write what the server does not know about them yet."""
         while self._series:
             series = next(iter(self._series.values()))
             # They are in the order in which they were last seen, so the first recent one ends the search.

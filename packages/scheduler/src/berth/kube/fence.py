@@ -1,19 +1,19 @@
-"""The fence around writes: nothing is written to the cluster but by who holds the lease, by the clock, at that moment.
+"""The fence around writes: only the holder of the lease, by the clock at that moment, writes to the cluster.
 
 A `LeaderElector` has a `Fence` and says until when it is open. `fenced` wraps a transport: each of its writes waits
 for the fence to be open, is checked once more where its body goes to the socket, and is cut off when the fence shuts
 under it. Reads pass freely, and the elector's own requests go round the fence.
 
 Why two never write at once: the fence is open until the renew deadline, counted from before the renewal was sent.
-Others take the lease over when they have seen it unchanged for the lease duration, which began after that and is
-longer. What is left between the two times is the allowance for a write on its way: it is cut off at the earlier one,
-and the API server was told to give it up by then, should we not be there to cut it off.
+Others take the lease over once they have seen it unchanged for the lease duration, which began after that and is
+longer. The time in between is the allowance for a write on its way: it is cut off at the earlier time, and the API
+server was told to give it up by then, in case we are not there to cut it off.
 
     renewal sent ────────────────── renew deadline ──────── lease duration
          │ writes pass                   │ cut off, refused      │ others may write
 
-A process that was stopped for a while, or a machine that slept, finds the fence shut when it goes on, since the time
-is looked up for each write. A write then waits until the lease is renewed, or fails when it is lost.
+A process that was stopped for a while, or a machine that slept, finds the fence shut when it continues, since the time
+is read for each write. A write then waits until the lease is renewed, or fails when it is lost.
 """
 
 import asyncio
@@ -74,17 +74,17 @@ class Fence:
             raise WriteRefused(f"not sent: the lease {self.name} is not held{_because(self._why_shut)}")
 
     def left_s(self) -> float:
-        """Return for how many seconds the lease is held, unless it is renewed; 0 where it is not."""
+        """Return for how many seconds the lease is held, unless it is renewed; 0 if it is not."""
         return max(0.0, self.held_until_s - self._clock())
 
     def extend(self, until_s: float) -> None:
-        """The lease was taken or renewed: let writes pass until then."""
+        """Let writes pass until then: the lease was taken or renewed."""
         self.held_until_s = until_s
         self._why_shut = ""
         self._wake()
 
     def shut(self, why: str) -> None:
-        """The lease is given up or lost: cut off what is under way, and refuse everything until it is taken again."""
+        """Cut off what is under way, and refuse everything until the lease is taken again: it was given up or lost."""
         # Before anything is cut off or woken, so that what goes on finds the fence shut.
         self.held_until_s = float("-inf")
         self._why_shut = why
@@ -92,7 +92,7 @@ class Fence:
         self._wake()
 
     async def close(self, why: str) -> None:
-        """The lease is about to be given up: refuse what has not been sent, and return when what was sent has ended."""
+        """Refuse what has not been sent, and return once what was sent has ended: the lease is about to be given up."""
         self.held_until_s = float("-inf")
         self._why_shut = why
         self._wake()
@@ -115,8 +115,8 @@ class Fence:
     async def carry_out(self, request: Callable[[], Awaitable[Answer]]) -> Answer:
         """Make a request while the lease is held; while it is due to be renewed, wait for that.
 
-        Raises `WriteRefused` where the lease is lost before the request was sent, and `ConnectionLost` where it was cut
-        off, so that nobody knows whether it took effect; and whatever the request raises.
+        Raises `WriteRefused` if the lease is lost before the request was sent, `ConnectionLost` if it was cut off, so
+        that its effect is unknown, and whatever the request raises.
         """
         # It ends: `_opened` raises once the lease is given up or lost.
         while True:
@@ -161,7 +161,7 @@ class Fence:
             scope.reschedule(now_s)
 
     def _change(self) -> Awaitable[None]:
-        """Return what is done when the lease is next renewed, given up or lost."""
+        """Return a future that is done when the lease is next renewed, given up or lost."""
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
         return asyncio.shield(self._changed)

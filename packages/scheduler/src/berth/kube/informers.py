@@ -1,8 +1,8 @@
 """The informers that a scheduler needs: each starts, retries and settles by itself; a bug in one ends them all.
 
-The runtime adds an informer for each kind that it reads and runs the set as one task. Trouble with the server is for
-each informer to wait out, and holds up no other. An informer is settled once its first list is handed on, or once the
-server has said in its discovery that it does not serve the resource; any other refusal is told and tried again.
+The runtime adds an informer for each kind that it reads and runs the set as one task. Each informer waits out trouble
+with the server on its own, without holding up the others. An informer is settled once its first list is handed on, or
+once discovery has said that the server does not serve the resource; any other refusal is reported and tried again.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Informer:
 
     @property
     def is_settled(self) -> bool:
-        """Whether everything that there is has been handed on, as far as the server serves it."""
+        """Whether everything that exists has been handed on, as far as the server serves it."""
         return self.is_missing or self._is_synced
 
     @property
@@ -81,9 +81,9 @@ class Informer:
                 await self._consider(error.refusal)
 
     async def _consider(self, refusal: ApiError) -> None:
-        """Find out whether what was answered with 404 is not served, or only hidden by a fault."""
+        """Find out whether a resource answered with 404 is not served, or only hidden by a fault."""
         found = await self._ask()
-        # Served after all, so the 404 is a fault on the way, and what is known must not be taken for gone.
+        # Served after all, so the 404 is a fault on the way, and known objects must not be treated as gone.
         if found == self.reflector.resource:
             delay_s = self._backoff.next_delay_s()
             self.problem = f"{refusal}, although it is among what the server says that it serves"
@@ -105,7 +105,7 @@ class Informer:
         return found
 
     def ask_again(self) -> None:
-        """Ask at once whether the server serves the resource by now, if it did not; somebody knows that it may."""
+        """Ask at once whether the server serves the resource by now, if it did not before."""
         if self.is_missing:
             self._nudged.set()
 
@@ -136,7 +136,7 @@ class Informer:
             return found
 
     def _next_to_try(self) -> Resource | None:
-        """Where we are not allowed to ask, lists have to say which version is served; None once all were refused."""
+        """If we are not allowed to ask, lists have to show which version is served; None once all were refused."""
         self.problem = ""
         if self._tried == len(self._versions):
             self._tried = 0
@@ -209,8 +209,8 @@ class InformerSet:
     ) -> Informer:
         """Follow a resource in the first of these versions that is served; while `run` is at work, from now on.
 
-        Without a selector, pods are followed until they finish. What is required counts as missing never. `key` is what
-        it goes by instead of the kind, while another informer still has that.
+        Without a selector, pods are followed until they finish. A required resource never counts as missing. `key` is
+        its name instead of the kind, while another informer still uses that.
         """
         kind = key or versions[0].kind
         if kind in self.informers:
@@ -241,7 +241,7 @@ class InformerSet:
         return informer
 
     def drop(self, kind: str) -> None:
-        """Follow a resource no longer."""
+        """Stop following a resource."""
         del self.informers[kind]
         task = self._tasks.pop(kind, None)
         if task is not None:
@@ -249,7 +249,7 @@ class InformerSet:
         self._settled()
 
     def rename(self, key: str, kind: str) -> None:
-        """Have an informer go by its kind from now on."""
+        """Name an informer by its kind from now on."""
         self.informers[kind] = self.informers.pop(key)
         if key in self._tasks:
             self._tasks[kind] = self._tasks.pop(key)
@@ -268,7 +268,7 @@ class InformerSet:
             self._start(kind)
         altered: asyncio.Task[bool] | None = None
         try:
-            # None of them ends by itself, so the first that does has broken, and the others are of no use without it.
+            # None of them ends by itself, so the first that does has failed, and the others are of no use without it.
             while True:
                 self._altered.clear()
                 altered = asyncio.create_task(self._altered.wait(), name="informers come and go")

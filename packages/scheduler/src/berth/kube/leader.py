@@ -1,14 +1,14 @@
 """Leader election on a Lease, with client-go's rules: of several schedulers with one name, one is active.
 
-The runtime awaits `acquire`, starts scheduling, and runs `hold` beside it; when `hold` returns, leadership is lost and
+The runtime awaits `acquire`, starts scheduling, and runs `hold` alongside; when `hold` returns, leadership is lost and
 the process must end without another write.
 
 Why two never lead at once, though their clocks differ: a candidate takes the lease only when its record has not changed
 for the whole lease duration by the candidate's own clock, whatever times are written in it, and the elector's `fence`
 lets a leader's writes pass for the renew deadline only, which is shorter, counted from before the renewal was sent. So
-the leader writes no more when anybody may take over, even if it was stopped meanwhile and knows nothing of it. Two who
-try at the same moment are kept apart by the server: both send the resourceVersion that they read, and one of the two
-writes is refused. (Clocks may show different times, but are assumed to run at about the same speed.)
+the leader no longer writes once anybody may take over, even if it was stopped meanwhile without knowing. Two who try at
+the same moment are kept apart by the server: both send the resourceVersion that they read, and one of the two writes is
+refused. (Clocks may show different times, but are assumed to run at about the same speed.)
 
 A candidate looks twice as often as a leader renews, and at the very moment when the lease runs out, so that it leads
 within a retry period from then.
@@ -100,7 +100,7 @@ class LeaderElector:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`transport` must not be one that this elector's fence is around; `on_seen` is called for each look."""
+        """`transport` must not be one inside this elector's fence; `on_seen` is called for each look."""
         self._times = times or LeaderElectionTimes()
         if problem := self._times.problem():
             raise ValueError(f"leaderElection: {problem}")
@@ -197,7 +197,7 @@ class LeaderElector:
             self._report(f"the lease {self._namespace}/{self._name} could not be released: {why}; it will expire")
 
     def abandon(self, why: str) -> None:
-        """Stop leading without giving the lease up: others must wait for its end."""
+        """Stop leading without releasing the lease: others must wait until it expires."""
         if self.is_leader:
             self._stop_leading(why)
             self._report(f"the lease {self._namespace}/{self._name} is not released, but left to expire: {why}")
@@ -237,7 +237,9 @@ class LeaderElector:
     # -- one try -------------------------------------------------------------------------------------------
 
     async def wish(self) -> None:
-        """Ask the holder to give the lease up; it may or may not. Trouble is no matter: the wish can be repeated."""
+        """Ask the holder to give the lease up, which it may or may not do. Failures do not matter: the wish can be
+        repeated.
+        """
         with contextlib.suppress(TransportError, LeaseError, TimeoutError):
             await self._within(self._write_wish(), self._patience_s)
 
@@ -247,7 +249,7 @@ class LeaderElector:
             await self._update(self._observed.body_wishing(self._identity))
 
     async def _try(self, timeout_s: float, may_take: Callable[[], bool] = lambda: True) -> bool:
-        """Take or renew the lease; return whether that worked, and report why where it did not."""
+        """Take or renew the lease; return whether that worked, and report why if it did not."""
         try:
             return await self._within(self._acquire_or_renew(may_take), timeout_s)
         except (TransportError, LeaseError) as error:
@@ -277,7 +279,7 @@ class LeaderElector:
         return True
 
     async def _renew_as_known(self, observed: ObservedLease) -> bool:
-        """Renew without reading first; return False where the lease is not as we left it."""
+        """Renew without reading first; return False if the lease is not as we left it."""
         # Once our lease has expired, another may have taken it unseen, so it is read first. Until then it is safe to
         # write without reading: the body carries the resourceVersion we saw, and the server refuses it if that is old.
         if observed.record.holder != self._identity or self._has_expired(observed.record):
@@ -298,7 +300,7 @@ class LeaderElector:
         return True
 
     async def _take(self, observed: ObservedLease) -> None:
-        """Write ourselves as the holder; raises where somebody else was faster."""
+        """Write ourselves as the holder; raises if somebody else was faster."""
         # Before the request is sent: others count from when they see the new record, which is later.
         began_s = self._clock()
         await self._update(observed.body_with(self._held(observed.record)))

@@ -28,7 +28,7 @@ class LeaderRecord(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def holder(self) -> str:
-        """The identity of the leader; empty where there is none."""
+        """The identity of the leader; empty if there is none."""
         return self.holder_identity or ""
 
 

@@ -1,4 +1,4 @@
-"""What a reflector knows: the objects of one kind as last seen, and what each new sighting changes.
+"""A reflector's knowledge: the objects of one kind as last seen, and what each new sighting changes.
 
 `berth.kube.reflector` feeds it raw objects from lists and watches, and gets back the changes to hand on. It is plain
 synchronous code: the caller decides when the changes are handed on.
@@ -127,9 +127,9 @@ class Mirror:
 def without_managed_fields(raw: msgspec.Raw) -> bytes:
     """Return an object without managedFields, which take up much of it and are never read here.
 
-    It is a copy in any case: raw JSON is a view into the page or line that it came in, which would be kept alive.
+    Always a copy: raw JSON is a view into the page or line that it came in, which would be kept alive.
     """
-    # The name may also be part of some text; then the object is decoded in vain, and that is all.
+    # The name may also be part of some text; then the object is merely decoded in vain.
     if MANAGED_FIELDS not in bytes(raw):
         return bytes(raw)
     fields = read_deep(msgspec.json.decode, raw, type=dict[str, msgspec.Raw])

@@ -1,6 +1,6 @@
-"""Waits before a request is sent that can all be ended at once: at the end of the process nothing is sent any more.
+"""Waits before sending requests that can all be ended at once, since nothing is sent once the process is ending.
 
-The token buckets of the HTTP transport wait with it, and what sends a Binding again after a while.
+Used by the token buckets of the HTTP transport, and by the retries of Bindings.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 
 class Pauses:
-    """Waits; once ended, there are no more."""
+    """A set of waits; once ended, there are no more."""
 
     __slots__ = ("_sleep", "_under_way", "are_over")
 

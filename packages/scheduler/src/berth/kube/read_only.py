@@ -1,4 +1,4 @@
-"""A transport that asks and never writes: what an observer is given, so that nothing it does can change a cluster."""
+"""A transport that reads but never writes: given to an observer, so that nothing it does can change a cluster."""
 
 from typing import Any, NoReturn
 
@@ -6,7 +6,7 @@ from berth.kube.transport import Transport
 
 
 class WriteRefusedError(RuntimeError):
-    """Something was about to be written by a process that only looks on: a bug."""
+    """A process that only observes was about to write: a bug."""
 
 
 class ReadOnlyTransport:

@@ -4,12 +4,12 @@ Pages and watch lines come from a transport. Batches of changes (`berth.kube.cha
 on the event loop with everything that was at hand. `berth.kube.informers` runs reflectors.
 
 Why nothing is lost: the resourceVersion to resume from advances only past a line that was read in full and taken into
-the mirror. Whatever breaks, the watch starts again from there. Where the server no longer remembers that version
-(410 Gone), or where watches break again and again before they bring anything, a new list is compared with the mirror,
-so that deletions in the meantime are handed on as well. Lists alone keep the mirror going, should no watch ever work.
+the mirror. Whatever breaks, the watch starts again from there. If the server no longer remembers that version (410
+Gone), or if watches break again and again before they bring anything, a new list is compared with the mirror, so that
+deletions in the meantime are handed on as well. If no watch ever works, lists alone keep the mirror up to date.
 
-A watch may also be open and say nothing any more, which looks like a cluster in which nothing happens. So one that is
-silent is opened again now and then; soon, where whoever writes has said that there must be news (`expect_news`).
+A watch may also be open but dead, which looks like a cluster in which nothing happens. So a silent one is reopened now
+and then, and soon if a writer has said that there must be news (`expect_news`).
 """
 
 import asyncio
@@ -65,7 +65,7 @@ LIST_SHARE = 10
 
 
 class NotServedError(Exception):
-    """The server answered 404, which is for an informer to look into: only discovery says whether it serves this."""
+    """The server answered 404, which the informer has to look into: only discovery says whether it serves this."""
 
     def __init__(self, refusal: ApiError) -> None:
         super().__init__(str(refusal))
@@ -168,7 +168,7 @@ class Reflector:
     def stale_s(self) -> float | None:
         """Seconds since the mirror was last known to be the server's state; None before the first list.
 
-        It is known by a list, by an event or a bookmark, and by the regular end of a watch.
+        A list, an event, a bookmark or the regular end of a watch show that.
         """
         return None if self._current_at is None else max(0.0, self._clock() - self._current_at)
 
@@ -265,8 +265,8 @@ class Reflector:
             message = f"{error}; it was restored or replaced, so listing again"
             self._report(InformerTrouble(self.resource.plural, message, is_shared=True))
         if error.is_expired or error.is_ahead_of_server:
-            # Routine after a long disconnect, so it is not reported. Only where it happens again before any event has
-            # come through do we wait: a server that forgets faster than we can list would be asked without a pause.
+            # Routine after a long disconnect, so it is not reported. Only if it happens again before any event has come
+            # through do we wait: a server that forgets faster than we can list would be asked without a pause.
             self._wants_list = True
             self._expirations += 1
             await self._sleep(0 if self._expirations == 1 else self._backoff.next_delay_s())
@@ -284,7 +284,7 @@ class Reflector:
         await self._failed(f"{error}{hint}", is_shared=error.is_of_all_requests)
 
     async def _broke_off(self, message: str) -> None:
-        """Resume from the last good version; where it breaks there again and again, list instead."""
+        """Resume from the last good version; if it breaks there again and again, list instead."""
         self._breaks += 1
         if self._breaks >= MAX_BREAKS_AT_ONE_PLACE:
             message = f"{message}; the same place failed {self._breaks} times, so listing again"
@@ -528,7 +528,7 @@ class Reflector:
             self._listener = None
 
     def _look_for_silence(self) -> None:
-        """Give the watch under way up if it says nothing; else look again when it will have been silent for long."""
+        """Give up the current watch if it is silent; otherwise look again once it could have been silent for long."""
         self._listener = None
         now, since = self._clock(), self._news_since
         silence_left_s = self._heard_at + SILENCE_S - now
@@ -566,7 +566,7 @@ class Reflector:
                 self._task.cancel()
 
     def _be_patient(self, more_s: float) -> None:
-        """Give the stream under way so much more time."""
+        """Give the current stream so much more time."""
         patience = self._patience
         if patience is not None and not patience.expired():
             patience.reschedule(asyncio.get_running_loop().time() + more_s)

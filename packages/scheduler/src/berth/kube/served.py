@@ -1,8 +1,8 @@
-"""A transport that addresses objects in the version which the server serves, in that version's shape.
+"""A transport that addresses objects in the version that the server serves, converting their shape.
 
-The scheduler speaks of kinds in the version of `RESOURCES`, whose shape the structs of `berth.api` have. Servers may
-serve another (`berth.api.conversion`). The runtime lays this over the transport with which effects are carried out, and
-asks informers which version was found.
+The scheduler uses kinds in the version of `RESOURCES`, whose shape the structs of `berth.api` have. Servers may serve a
+different one (`berth.api.conversion`). The runtime wraps the transport for effects in this, and asks informers which
+version was found.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Known = Callable[[str, str, str], Any | None]
 
 
 class ServedTransport:
-    """Passes everything on; what is not of the served version is converted on its way there and back."""
+    """Passes everything on, converting objects of other versions on their way there and back."""
 
     __slots__ = ("_inner", "_known", "_served", "bind", "close", "list", "read", "watch")
 

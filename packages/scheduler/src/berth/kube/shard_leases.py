@@ -1,15 +1,16 @@
-"""The leases of a cluster's shards: each has one holder at a time, and the schedulers share them out among themselves.
+"""The leases of a cluster's shards: each has one holder at a time, and the schedulers share them out.
 
-`ShardLeases` has an elector for each shard. It takes leases that nobody holds, renews those it has, and tells
-`on_change` of each that comes or goes. Who has few leaves a wish on a lease of who has many (`berth.kube.lease.WISH`);
-the holder then gives it up nicely: it calls off what has not been sent, waits for what has, and releases the lease.
+`ShardLeases` has an elector for each shard. It takes leases that nobody holds, renews those it has, and reports each
+that comes or goes to `on_change`. A scheduler with few leaves a wish on a lease of one with many
+(`berth.kube.lease.WISH`); the holder then gives it up gracefully: it calls off what has not been sent, waits for what
+has, and releases the lease.
 
     free, or expired ── taken, sooner by who has few ──> held ── wished for by who has two fewer ──> given up
            ^                                              │                                            │
            └──────────────── lost, or its holder died ────┴────────────────────────────────────────────┘
 
-Nobody knows how many schedulers there are, and nobody need: as long as somebody has two leases more than another,
-the other wishes for one of them. A lease that is lost costs its shard, and not the process: its fence is shut.
+No scheduler needs to know how many there are: while one has two leases more than another, the other wishes for one of
+them. A lease that is lost costs its shard, and not the process: its fence is shut.
 """
 
 import asyncio
@@ -115,7 +116,7 @@ class ShardLeases:
             await asyncio.gather(holding, pressed, return_exceptions=True)
 
     async def _give_up(self, shard: int, why: str, drain_s: float) -> None:
-        """Have nothing more of a shard begun, wait for what was sent, and release the lease if that has ended."""
+        """Start nothing more for a shard, wait for what was sent, and release the lease if that has ended."""
         elector = self.electors[shard]
         # After that the fence cuts off what is under way in any case.
         drain_s = min(drain_s, elector.fence.left_s())
@@ -143,7 +144,7 @@ class ShardLeases:
     # -- sharing out ---------------------------------------------------------------------------------------
 
     def _may_take(self, shard: int) -> bool:
-        """Say whether to take a free lease now: those who have fewer are given the first chance."""
+        """Say whether to take a free lease now: schedulers with fewer get the first chance."""
         free_since = self._free_since.setdefault(shard, self._clock())
         periods = min(RELUCTANCE * len(self._held), MOST_RELUCTANT)
         return self._clock() - free_since >= periods * self._times.retry_period_s
@@ -178,7 +179,7 @@ class ShardLeases:
                     await theirs[len(theirs) // 2].wish()
 
     def _richest(self, counts: Iterable[tuple[str, int]]) -> str:
-        """Return who has most of all, if that is at least two more than we have."""
+        """Return the scheduler with the most, if that is at least two more than we have."""
         others = [(count, name) for name, count in counts if name != self._identity]
         count, name = max(others, default=(0, ""))
         return name if count >= len(self._held) + 2 else ""

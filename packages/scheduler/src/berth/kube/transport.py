@@ -1,9 +1,9 @@
-"""How Berth reaches a cluster: a small protocol over raw bytes, of JSON unless a caller can do with protobuf.
+"""How Berth reaches a cluster: a small protocol over raw bytes, JSON unless a caller can handle protobuf.
 
 Behind it are HTTP to any Kubernetes API server (`berth.kube.http`), the in-process store of the embedded cluster, and
 recordings. Bodies go in and come out as JSON bytes, so that each caller decodes only what it reads, and an object that
-it cannot decode still has a name. Every method raises `ApiError` where the server refused, and `ConnectionLost` where
-no answer came (both in `berth.api.errors`).
+it cannot decode still has a name. Every method raises `ApiError` if the server refused, and `ConnectionLost` if no
+answer came (both in `berth.api.errors`).
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -113,7 +113,7 @@ class Transport(Protocol):
     async def bind(self, namespace: str, name: str, body: bytes, *, wanted: Wanted = always) -> bytes:
         """POST a Binding to the pod's `binding` subresource; after `ConnectionLost` read the pod to know.
 
-        It may wait for its turn. Where it is not `wanted` any more when that comes, it raises `CalledOff`, unsent.
+        It may wait for its turn. If it is no longer `wanted` by then, it raises `CalledOff`, unsent.
 
         The answer is a `Status`. One that says anything but `Success` confirms nothing, whatever its HTTP status.
         """

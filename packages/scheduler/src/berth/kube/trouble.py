@@ -1,4 +1,4 @@
-"""What informers report: of which kind, what is wrong, and whether other informers have the same trouble."""
+"""What informers report: the kind, what is wrong, and whether other informers have the same trouble."""
 
 import logging
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import msgspec
 
 
 class InformerTrouble(msgspec.Struct, frozen=True):
-    """Something that keeps an informer from following its kind; as a text, it begins with the kind's plural."""
+    """Something that keeps an informer from following its kind; as text it begins with the kind's plural."""
 
     plural: str
     message: str

@@ -1,7 +1,7 @@
 """Lists and watch events as they come over the wire, decoded just far enough to find the objects in them.
 
-Where all is well, a page or line of JSON is decoded in one go, structs and all. Where it is not, the objects in it stay
-raw, for `berth.kube.mirror` to decode each by itself, so that one bad object spoils no list. Pods may come as protobuf
+Normally a page or line of JSON is decoded in one go, structs and all. If that fails, the objects in it stay raw, and
+`berth.kube.mirror` decodes each separately, so that one bad object does not spoil a list. Pods may come as protobuf
 instead: each answer says so by how it begins, and the pods in it stay raw, too.
 """
 
@@ -151,7 +151,7 @@ class WireReader:
 
     @staticmethod
     def _quickly(decode: Callable[[bytes], Any] | None, body: bytes) -> Any | None:
-        """Return what is decoded in one go, None where something in it asks for a closer look."""
+        """Decode in one go; None if something in it needs a closer look."""
         if decode is None:
             return None
         try:
@@ -175,7 +175,7 @@ class WireReader:
 
 
 def _checked(read: Callable[[bytes], Item], body: bytes, what: str) -> Item:
-    """Read protobuf; raises `MalformedError` where it is none."""
+    """Read protobuf; raises `MalformedError` if it is not."""
     try:
         return read(body)
     except DecodeError as error:

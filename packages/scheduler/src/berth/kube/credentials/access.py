@@ -1,4 +1,4 @@
-"""Makes a `ClusterAccess` from what describes the cluster: kubeconfig files, or the pod that we run in.
+"""Makes a `ClusterAccess` from a description of the cluster: kubeconfig files, or the pod that we run in.
 
 `berth run` and the other commands call `load_access` once at the start. Everything that can be checked without
 the server is checked here, so that a wrong path or certificate is reported at once and by name, as `KubeconfigError`.
@@ -64,8 +64,8 @@ def load_access(
 ) -> ClusterAccess:
     """Return the access to use: by the file given, else by $KUBECONFIG, else the pod's own, else by ~/.kube/config.
 
-    Raises `KubeconfigError` for what cannot be used, and `NoKubeconfigError` where there is nothing of it.
-    `master` replaces the server's address, and is enough by itself for a server that asks for no credentials.
+    Raises `KubeconfigError` for what cannot be used, and `NoKubeconfigError` if none of these exists. `master` replaces
+    the server's address, and is enough by itself for a server that asks for no credentials.
     """
     if kubeconfig:
         return kubeconfig_access([Path(kubeconfig)], context=context, master=master, environ=environ)
@@ -216,7 +216,7 @@ def _source(selection: Selection, tls: TlsSettings, clock: Callable[[], float]) 
     """How the user authenticates."""
     user, directory = selection.user.value, selection.user.path.parent
     source = _source_of_tokens(selection, clock)
-    # As client-go: where one of the two stands in the kubeconfig itself, there is nobody who would replace both.
+    # As in client-go: if one of the two is in the kubeconfig itself, nothing would replace both.
     if user.client_certificate and user.client_key:
         pair = tls.certificate_pem, tls.key_pem
         paths = directory / user.client_certificate, directory / user.client_key
@@ -284,7 +284,7 @@ def _cluster_info(located: Located[Cluster]) -> dict[str, Any]:
 
 
 def _impersonation(user: User) -> list[tuple[str, str]]:
-    """The headers that ask the server to take us for somebody else."""
+    """The headers for impersonation."""
     headers = [("Impersonate-User", user.impersonate), ("Impersonate-Uid", user.impersonate_uid)]
     headers += [("Impersonate-Group", group) for group in user.impersonate_groups]
     for key, values in user.impersonate_extra.items():

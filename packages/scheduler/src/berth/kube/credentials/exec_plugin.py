@@ -22,7 +22,7 @@ from berth.kube.credentials.sources import Credential, CredentialError, token_pr
 GROUP = "client.authentication.k8s.io"
 SUPPORTED = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
-# A plugin may open a browser and wait for somebody to log in, but not for ever.
+# A plugin may open a browser and wait for a login, but not forever.
 PLUGIN_TIMEOUT_S = 60.0
 # A credential about to expire is renewed early, so that it does not expire while a request is under way.
 EXPIRY_LEEWAY = timedelta(seconds=10)
@@ -116,7 +116,7 @@ class ExecPlugin:
         except TimeoutError as error:
             raise self._error(f"gave no answer within {PLUGIN_TIMEOUT_S:.0f} s; run it by hand to see why") from error
         finally:
-            # Also where the caller was cancelled: no plugin is left to run on.
+            # Even if the caller was cancelled: no plugin is left running.
             if process.returncode is None:
                 process.kill()
                 await process.wait()

@@ -127,7 +127,7 @@ class _File(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Located(msgspec.Struct, Generic[_T], frozen=True):
-    """An entry and the file that it stands in, against whose directory its relative paths are resolved."""
+    """An entry and its file, against whose directory its relative paths are resolved."""
 
     value: _T
     path: Path

@@ -1,8 +1,8 @@
-"""Certificates, keys and authorities in files that somebody else replaces while we run.
+"""Certificates, keys and authorities in files that may be replaced while we run.
 
-Whoever rotates certificates by file replaces them some time before the old ones run out, and not always all at once: a
-new certificate may lie beside the old key for a moment. So files that go together are taken over together, and only
-once they can be used; until then what they held before stays in use. As with client-go, what a kubeconfig holds itself
+Certificate rotation replaces files some time before the old ones expire, and not always all at once: a new certificate
+may be next to the old key for a moment. So files that belong together are switched together, and only once they are
+usable; until then their earlier contents stay in use. As with client-go, what a kubeconfig holds itself
 (`client-certificate-data`, …) is read once.
 """
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("berth.credentials")
 
 
 class ReplacedFiles:
-    """Files that are used together, and what they held when they could last be used."""
+    """Files that are used together, and their last usable contents."""
 
     __slots__ = ("_check", "_clock", "_looked_at_s", "_paths", "_problem", "contents")
 
@@ -34,7 +34,7 @@ class ReplacedFiles:
         check: Callable[[Sequence[bytes]], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`contents` were read just now and can be used; `check` raises `TlsError` for what cannot."""
+        """`contents` were just read and are usable; `check` raises `TlsError` for what is not."""
         self._paths = paths
         self.contents = tuple(contents)
         """What is in use, in the order of the paths."""
@@ -49,7 +49,7 @@ class ReplacedFiles:
             self.look_now()
 
     def look_now(self) -> bool:
-        """Read the files again; return whether they hold something else, which is in use from now on."""
+        """Read the files again; return whether their contents have changed and are now in use."""
         self._looked_at_s = self._clock()
         names = " and ".join(map(str, self._paths))
         try:
@@ -90,5 +90,5 @@ def client_certificate_files(
 
 
 def authority_file(path: Path, ca_pem: bytes, clock: Callable[[], float] = time.monotonic) -> ReplacedFiles:
-    """Follow the authorities that a server's certificate may be of; `ca_pem` is what the file holds."""
+    """Follow the authorities that may have issued the server's certificate; `ca_pem` is what the file holds."""
     return ReplacedFiles((path,), (ca_pem,), lambda contents: build_context(TlsSettings(ca_pem=contents[0])), clock)

@@ -1,4 +1,4 @@
-"""Who we are to the API server: sources of tokens and client certificates, and the access they make up.
+"""How we identify ourselves to the API server: sources of tokens and client certificates, combined into an access.
 
 `access.py` builds a `ClusterAccess`. Before each request the HTTP transport asks it for the headers and the TLS context
 to use, and tells it when the server refused them. A source that fails while running raises `CredentialError`, which
@@ -36,7 +36,7 @@ class Credential(Concealed, frozen=True):
 
 
 def token_problem(token: str) -> str:
-    """Return why a text is no bearer token, to follow "a token that"; empty where it may be one."""
+    """Return why a text is not a bearer token, to follow "a token that"; empty if it may be one."""
     if any(character.isspace() for character in token):
         return "contains white space, which no bearer token has; was it pasted with a line break?"
     return "" if token.isascii() and token.isprintable() else "holds characters that cannot stand in a header"
@@ -76,7 +76,7 @@ class StaticCredential:
 
 
 class TokenFile:
-    """A bearer token in a file that somebody else keeps fresh, such as a projected service account token."""
+    """A bearer token in a file that is kept fresh by others, such as a projected service account token."""
 
     __slots__ = ("_base", "_clock", "_credential", "_path", "_read_at_s")
 
@@ -122,7 +122,7 @@ class TokenFile:
 
 
 class CertificateFiles:
-    """A client certificate and key in files that somebody else replaces, beside what another source gives."""
+    """A client certificate and key in files that may be replaced, added to what another source gives."""
 
     __slots__ = ("_base", "_credential", "_files", "_given")
 
@@ -201,7 +201,7 @@ class ClusterAccess:
     async def credential(self) -> Credential:
         """Return what identifies us now; raises `CredentialError`, also where a token would be sent in clear.
 
-        Files that are due to be looked at are: the TLS context may be another one from then on.
+        Looks at files that are due, so the TLS context may be a new one from then on.
         """
         if self._authority is not None:
             self._authority.look()
@@ -216,7 +216,7 @@ class ClusterAccess:
         return sends_in_clear(self.server) or (bool(self.proxy) and not self.server.startswith("https:"))
 
     def invalidate(self, refused: Credential) -> bool:
-        """Note that the server refused this credential; return whether another try may fare better."""
+        """Note that the server refused this credential; return whether another try may succeed."""
         return self._source.invalidate(refused)
 
     @property
@@ -232,7 +232,7 @@ class ClusterAccess:
             self._authority.look_now()
 
     def tls_context(self, credential: Credential) -> ssl.SSLContext | None:
-        """Return the TLS context for `credential`, made anew where its certificate changed; None for plain HTTP."""
+        """Return the TLS context for `credential`, rebuilt if its certificate changed; None for plain HTTP."""
         if not self.server.startswith("https:"):
             return None
         settings = self._settings_for(credential)

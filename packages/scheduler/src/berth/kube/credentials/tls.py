@@ -57,13 +57,13 @@ def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
 
 
 def show_certificate(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
-    """Have a context show a client certificate; the ssl module takes files only, so both pass through a private one."""
+    """Make a context show a client certificate; the ssl module takes only files, so both go through a private one."""
     with tempfile.TemporaryDirectory(prefix="berth-tls-") as directory:
         path = Path(directory, "client.pem")
         path.touch(mode=0o600)
         path.write_bytes(certificate_pem.rstrip() + b"\n" + key_pem)
         try:
-            # An encrypted key must fail with a message, and not wait for somebody to type its password.
+            # An encrypted key must fail with a message rather than wait for its password.
             context.load_cert_chain(path, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
             message = f"certificate and key cannot be used together ({_plain(error)})"

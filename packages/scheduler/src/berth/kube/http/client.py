@@ -1,7 +1,7 @@
 """`HttpTransport`: the transport over HTTP/1.1 to any Kubernetes API server.
 
-Watches and lists are aiohttp's; a request whose answer is one object at most goes out by libcurl where that is there
-and can do all that aiohttp does (`curl.py`), for half of the CPU.
+Watches and lists are aiohttp's; a request whose answer is at most one object goes out by libcurl, for half of the CPU,
+if that is available and can do all that aiohttp does (`curl.py`).
 
 Reflectors, the event recorder, leader election and the runtime's effects call it with resources, selectors and JSON
 bytes. Requests go out under the client-side rate limit, with fresh credentials, and are repeated where the server asks
@@ -50,8 +50,8 @@ MAX_RETRY_AFTER_S = 30.0
 LIST_PATIENCE = 4
 # A line longer than any object that etcd can store, many times over, is not a watch event.
 MAX_LINE_BYTES = 64 * 1024 * 1024
-# kube-apiserver sends a bookmark about every minute; after a silence several times as long the other side is
-# taken for dead. Where it was merely quiet, the watch is resumed and nothing is lost.
+# kube-apiserver sends a bookmark about every minute; after a silence several times as long the other side is taken for
+# dead. If it was merely quiet, the watch is resumed and nothing is lost.
 WATCH_IDLE_S = 300.0
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -112,7 +112,7 @@ class HttpTransport:
         watcher: RequestWatcher | None = None,
         look_again_s: float = LOOK_AGAIN_S,
     ) -> None:
-        """`look_again_s`: how often it is looked, while watches are open, whether credentials were replaced."""
+        """`look_again_s`: how often to check, while watches are open, whether credentials were replaced."""
         limit = rate_limit or RateLimit()
         self._watcher = watcher or RequestWatcher()
         self._host = URL(access.server).authority
@@ -148,9 +148,9 @@ class HttpTransport:
         return made
 
     def call_off(self) -> None:
-        """Send no write any more but events and leases: those that wait for their turn raise `CalledOff`, and new ones.
+        """Send no more writes except events and leases: waiting and new ones raise `CalledOff`.
 
-        What goes out yet, the answers to what was sent and the events about it, is soon told: it waits no more.
+        The few requests that still go out, about what was sent, no longer wait for the rate limit.
         """
         self._retries.end()
         for bucket in (self._main_bucket, self._buckets["events"]):
@@ -190,7 +190,7 @@ class HttpTransport:
         return await self._call("GET", resource, resource.path(namespace, name))
 
     async def read(self, path: str) -> bytes:
-        """GET a path that is no resource's."""
+        """GET a path that is not a resource's."""
         return await self._call("GET", _NO_RESOURCE, path)
 
     async def create(
@@ -350,7 +350,7 @@ class HttpTransport:
             raise connection_problem(error, action, self._access.description) from error
 
     def _note_failure(self, error: Exception) -> None:
-        """Where the two sides do not accept each other's certificates, look whether ours were replaced."""
+        """If one side does not accept the other's certificate, check whether ours were replaced."""
         if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
             self._access.distrusted()
             self.refusals.unknown(reason_of(error))
@@ -408,7 +408,7 @@ class HttpTransport:
     async def _instead_of_curl(
         self, request: _Request, credential: Credential, problem: curl.NotBegunError, left_s: float
     ) -> bytes:
-        """Have aiohttp send what libcurl got no connection for, or say why there is none."""
+        """Let aiohttp send what libcurl got no connection for, or say why there is none."""
         timeout = aiohttp.ClientTimeout(total=left_s, sock_connect=left_s)
         is_lease = request.resource.plural == "leases"
         answer = await self._by_aiohttp(request._replace(timeout=timeout), credential, is_lease)
@@ -444,7 +444,7 @@ class HttpTransport:
         body = None
         if self.guard is not None and request.body:
             body = GuardedBody(request.body, self.guard)
-            # Nobody can cut a request off while the whole process stands still. This way the server does.
+            # Nothing can cut a request off while the whole process is stopped. This way the server does.
             request = request._replace(url=request.limited_to(self.guard.left_s()))
         try:
             return await self._asked(session, request, credential, headers, body or request.body or None)

@@ -52,7 +52,7 @@ class Connections:
         return self._streams
 
     def leases(self) -> aiohttp.ClientSession:
-        """For leases, which cannot wait, and must not suffer from what others do to their connections."""
+        """For leases, which cannot wait, and must not be affected by what happens to other connections."""
         if self._leases is None:
             self._leases = _open(0)
         return self._leases
@@ -70,7 +70,7 @@ class Connections:
         return self._curl
 
     def give_curl_up(self) -> None:
-        """From now on aiohttp does everything: libcurl does not get along with the server's TLS, and aiohttp does."""
+        """Use aiohttp for everything from now on: libcurl cannot handle the server's TLS, but aiohttp can."""
         self._with_curl = False
 
     async def close(self) -> None:

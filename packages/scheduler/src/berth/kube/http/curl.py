@@ -1,8 +1,8 @@
 """Short requests by libcurl, which takes about half the CPU that aiohttp takes for them.
 
-`HttpTransport` sends here what has a short answer, where `can_do` says that libcurl does for this cluster all that
-aiohttp does. What fails before it was sent is aiohttp's to try again, and to put into words: it knows proxies, names in
-certificates and the system's certificates, and says what is wrong with them.
+`HttpTransport` uses this for requests with a short answer, if `can_do` says that libcurl can do all that aiohttp does
+for this cluster. Requests that fail before they are sent are retried, and explained, by aiohttp: it knows proxies,
+names in certificates and the system's certificates, and says what is wrong with them.
 
 libcurl says which sockets it waits for, in what state and until when. They are in an epoll of our own, which is all
 that the event loop watches: a kept connection stays there between two requests, and one that libcurl closes is taken
@@ -62,7 +62,7 @@ class CurlRequest(NamedTuple):
 
 
 class CurlAnswer(NamedTuple):
-    """An answer that came whole, or why none did; the status is 0 where it did not even begin."""
+    """A complete answer, or why there is none; the status is 0 if it did not even begin."""
 
     status: int
     header_lines: Sequence[bytes]
@@ -93,8 +93,8 @@ class NotBegunError(Exception):
 def is_available() -> bool:
     """Whether there is a libcurl here that can do what is needed, and the epoll that it is driven by.
 
-    `BERTH_LIBCURL=off` in the environment leaves everything to aiohttp: should the two ever differ, it is seen by
-    that, and life goes on.
+    `BERTH_LIBCURL=off` in the environment leaves everything to aiohttp: if the two ever differ, this shows it and works
+    around it.
     """
     if os.environ.get(SWITCH) == "off" or pycurl is None or not hasattr(select, "epoll"):
         return False

@@ -1,7 +1,7 @@
-"""The open watches of a transport: they end, to be resumed by their readers, when credentials have been replaced.
+"""The open watches of a transport: ended, to be resumed by their readers, when credentials have been replaced.
 
-A watch lasts for minutes, and the server looks at a certificate only when a connection begins. Whoever replaces a
-certificate expects that the old one is not in use much longer. client-go closes such connections, too.
+A watch lasts for minutes, and the server looks at a certificate only when a connection begins. After a certificate is
+replaced, the old one should not stay in use much longer. client-go closes such connections, too.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class OpenWatch:
 
 
 class OpenWatches:
-    """Looks from time to time, while there are watches, with which TLS context one would be opened now."""
+    """While there are watches, checks from time to time which TLS context a new one would use."""
 
     __slots__ = ("_access", "_look", "_open", "_period_s", "_timer")
 
@@ -50,14 +50,14 @@ class OpenWatches:
             self._open.discard(watch)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
         if self._look is not None:
             self._look.cancel()
 
     async def look(self) -> None:
-        """End the watches that were opened with another context than one would be now."""
+        """End the watches that were opened with a different context from the current one."""
         try:
             context = self._access.tls_context(await self._access.credential())
         except TransportError:

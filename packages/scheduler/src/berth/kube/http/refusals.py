@@ -1,9 +1,9 @@
-"""Whether the API server has refused us for a while: who cannot do its work any more must not pass for ready.
+"""Tracks whether the API server has refused us for a while: a scheduler that cannot do its work must not report ready.
 
-The HTTP transport tells of each answer; the health server asks. Three things count. Who we are is not accepted (401, or
-no TLS connection), which any other answer disproves. Bindings, or leases, are forbidden (403), which only another
-answer to such a request disproves: where something else is forbidden, scheduling goes on without it, or the informers
-say what they lack.
+The HTTP transport reports each answer; the health server asks. Three things count. Our identity is not accepted (401,
+or no TLS connection), which any other answer disproves. Bindings, or leases, are forbidden (403), which only a
+different answer to such a request disproves: if anything else is forbidden, scheduling goes on without it, or the
+informers say what they lack.
 """
 
 import time
