@@ -1,11 +1,11 @@
 """The search for devices: the first solution in order, claim by claim, request by request, device by device.
 
-Claims without an allocation, a node, and what is taken elsewhere go in; what to take comes out, or None. Candidates
-are tried in the order of the pools and devices (`devices.py`). Where a later request finds no device, the last one
-taken is given back and the next candidate is tried. Which device is taken decides what is left for later pods, so the
-order is upstream's. A search that gets stuck leaves out what cannot lead to a solution (`outlook.py`), and all searches
-of an attempt spend its budget of work. Called by the plugin for each node.
-Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
+Takes claims without an allocation, a node, and what is taken elsewhere; returns what to take, or None. Candidates are
+tried in the order of the pools and devices (`devices.py`). Where a later request finds no device, the last one taken is
+given back and the next candidate is tried. Which device is taken decides what is left for later pods, so the order is
+upstream's. A search that gets stuck leaves out what cannot lead to a solution (`outlook.py`), and all searches of an
+attempt spend its budget of work. Called by the plugin for each node. Source:
+k8s.io/dynamic-resource-allocation/structured, v1.36.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class AllocationGivenUpError(Exception):
 
 
 class InvalidPoolsError(Exception):
-    """There was no solution, but a pool that is broken might have had one."""
+    """There was no solution, but a broken pool might have had one."""
 
 
 class TakenDevice(NamedTuple):
@@ -74,7 +74,7 @@ class ClaimDevices(NamedTuple):
 
 
 class DeviceRoom(NamedTuple):
-    """What there is on a node for one request alone."""
+    """What a node has for one request alone."""
 
     free: int
     """How many devices it would get, up to what it asks for."""
@@ -87,11 +87,11 @@ class _TooManyDevicesError(Exception):
 
 
 class _HopelessError(Exception):
-    """Whatever is tried, there is no solution."""
+    """There is no solution, whatever is tried."""
 
 
 class Allocator:
-    """What all nodes have in common in one attempt to place a pod."""
+    """What one attempt to place a pod shares across all nodes."""
 
     __slots__ = ("_available", "allocated", "class_of", "gates", "selectors", "step_limit", "work")
 
@@ -127,7 +127,7 @@ class Allocator:
         return None
 
     def most_for(self, node: Node, pools: Pools, claim: ResourceClaim, request: DeviceRequest) -> DeviceRoom:
-        """Return what one request of a claim could get on a node at most: what is free, up to what it asks for.
+        """Return the most that one request of a claim could get on a node: what is free, up to what it asks for.
 
         Raises as `allocate` does.
         """
@@ -393,7 +393,7 @@ class _Search:
         return Outlook(tuple(demands))
 
     def free_and_matching(self) -> tuple[int, int]:
-        """Return how many devices the first request accepts, of those that nobody has, and of all."""
+        """Return how many devices the first request accepts: of the free ones, and of all."""
         ask = self._asks[0][0][0]
         self._spend(STEPS_TO_TAKE + len(self._candidates))
         accepted = [
@@ -449,7 +449,7 @@ class _Search:
         if verdict is None:
             selectors, work = self._common.selectors, self._common.work
             try:
-                # Not from the node's share: what a selector says is kept, so the next search does not pay for it again.
+                # Not from the node's share: a selector's verdict is kept, so the next search does not pay for it again.
                 if text not in selectors:
                     work.spend(PLUGIN, len(text), self._told)
                 found = device.view.verdict(selectors.get(text))

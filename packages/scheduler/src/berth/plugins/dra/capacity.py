@@ -1,7 +1,7 @@
 """Consumable capacity: how much of a device a request takes, and whether that much is left.
 
-What a request asks for and what a device's policy makes of it go in, amounts in 1e-9 units come out; `allocator.py`
-asks. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
+Takes what a request asks for and a device's policy; returns amounts in 1e-9 units to `allocator.py`. Source:
+k8s.io/dynamic-resource-allocation/structured, v1.36.
 """
 
 from collections.abc import Hashable, Mapping

@@ -1,9 +1,9 @@
 """CEL selectors: which devices a class or a request means.
 
-An expression and a device go in, yes or no comes out; `allocator.py` asks. What an evaluation may cost is bounded as
-upstream bounds it, and what it takes is spent from the attempt's budget.
-Source: k8s.io/dynamic-resource-allocation/cel, v1.36. Deviations: those of the compiler (`berth/cel/library.py`); and
-what a device has no field for (`device.memory`) is found when an expression runs, not when it is compiled.
+Takes an expression and a device, and returns yes or no to `allocator.py`. The cost of an evaluation is bounded as
+upstream, and spent from the attempt's budget. Source: k8s.io/dynamic-resource-allocation/cel, v1.36. Deviations: those
+of the compiler (`berth/cel/library.py`); and what a device has no field for (`device.memory`) is found when an
+expression runs, not when it is compiled.
 """
 
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """Which claims a pod uses, and who may use them.
 
-A pod and the ledger go in, claims or a reason why not come out. Called by the plugin, its hints and PreBind.
-Source: k8s.io/dynamic-resource-allocation/resourceclaim, v1.36.
+Takes a pod and the ledger; returns claims, or a reason why not. Called by the plugin, its hints and PreBind. Source:
+k8s.io/dynamic-resource-allocation/resourceclaim, v1.36.
 """
 
 from berth.api.dra import ResourceClaim
@@ -61,6 +61,6 @@ def is_reserved_for(pod: PodInfo, claim: ResourceClaim) -> bool:
 
 
 def is_used_by_others(pod: PodInfo, claim: ResourceClaim) -> bool:
-    """Say whether anybody but this pod is entered as a user of a claim."""
+    """Say whether any other pod is entered as a user of a claim."""
     reserved_for = claim.status.reserved_for
     return bool(reserved_for) and (len(reserved_for) > 1 or reserved_for[0].uid != pod.uid)

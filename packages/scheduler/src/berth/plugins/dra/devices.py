@@ -224,7 +224,7 @@ class Inventory:
 
 
 def _with_rules(obj: ResourceSlice, device: Device, rules: Sequence[DeviceTaintRule]) -> Device:
-    """Return a device with the taints that rules put on it beside its own."""
+    """Return a device with its own taints and those that rules put on it."""
     spec = obj.spec
     more = tuple(rule.spec.taint for rule in rules if is_for(rule, spec.driver, spec.pool.name, device.name))
     return replace(device, taints=(*device.taints, *more)) if more else device
@@ -240,7 +240,7 @@ def node_matches(node: Node, node_name: str | None, all_nodes: bool | None, sele
 
 
 def _add_slice(pools: dict[PoolId, list[PublishedSlice]], published: PublishedSlice) -> None:
-    """Add a slice to its pool, of which only the newest generation counts."""
+    """Add a slice to its pool; only the newest generation of a pool counts."""
     known = pools.get(published.pool_id)
     if known is None or published.generation > known[0].generation:
         pools[published.pool_id] = [published]

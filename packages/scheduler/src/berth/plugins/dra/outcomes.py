@@ -1,8 +1,8 @@
-"""What searches have found on nodes, kept for the next pod whose claims ask for the same.
+"""Caches what searches have found on nodes for the next pod whose claims ask for the same.
 
-Kept by what the claims ask for, then by node; dropped for the nodes that see a pool of which something was taken or
-given back since, and all of it where slices or classes have changed. Asked by the plugin. Decisions never depend on
-it: what is kept is what the same search would find again.
+Cached by what the claims ask for, then by node; dropped for the nodes that see a pool from which something was taken or
+to which something was returned since, and dropped entirely when slices or classes change. Used by the plugin. Decisions
+never depend on it: it holds what the same search would find again.
 
 `OutcomeColumn` holds the same as a column over a table's rows, with only those rows asked about that may have changed.
 """
@@ -54,7 +54,7 @@ Search = Callable[[int], tuple[NodeAllocation | None, Status | None]]
 class OutcomeColumn:
     """What a search says of each row of a table. The invariant: rows that `update` is not told of have not changed.
 
-    Rows whose node has changed it finds itself, and a row of which nothing can be kept it asks about each time.
+    It finds rows whose node has changed by itself, and asks each time about a row for which nothing can be kept.
     """
 
     __slots__ = ("_again", "_code_of", "_codes", "_names", "_position", "_statuses", "found")
@@ -73,7 +73,7 @@ class OutcomeColumn:
     def changed_rows(self, table: NodeTable, dropped: Iterable[str]) -> list[int] | None:
         """Return the rows to ask about again, those of some nodes among them; None where a new column is needed."""
         changed = table.node_log.since(self._position)
-        # Statuses may name nodes and say why the search there was given up: those that nobody means any more add up.
+        # Statuses may name nodes and say why the search there was given up, so unused ones would accumulate.
         if changed is None or len(self._codes) != table.capacity or len(self._statuses) > 2 * table.capacity:
             return None
         theirs = (table.row_of.get(name) for name in dropped)
@@ -84,7 +84,7 @@ class OutcomeColumn:
     ) -> tuple[Codes, Sequence[Status]]:
         """Ask about rows; return a code for each row of the table, and what the codes from 1 on mean.
 
-        The codes are the caller's, and a code goes on to mean the same.
+        The codes are the caller's, and a code keeps its meaning.
         """
         self._position, self._again = table.node_log.position, []
         for row in rows:
@@ -179,7 +179,7 @@ class Outcomes:
         kept = self._kept.get(key)
         if kept is None:
             kept = KeptOutcomes(allocated.position)
-            # Outcomes hold the claims that were looked at, with all that they say beside their specs.
+            # Outcomes hold the claims that were looked at, with more than their specs.
             self._kept.put(key, kept, json_size((key, claims)))
         touched = allocated.touched_since(kept.position)
         if touched is None:

@@ -1,13 +1,13 @@
-"""Whether the devices that are left can still satisfy the requests that are left, whatever is tried.
+"""Whether the remaining devices can satisfy the remaining requests at all.
 
-The search (`allocator.py`) takes the first device that will do for each request, and goes back when a later request
-finds none. Where no choice can help, going through all of them takes ages: ten requests that any of 24 devices will do
-for, before one that none will do for, make 7·10¹² attempts. So once a search has got stuck it makes an `Outlook`: which
-devices each request would accept if they were free. The search gives up, or goes back early, where the requests that
-are left cannot be given as many different devices as they ask for.
+The search (`allocator.py`) takes the first suitable device for each request, and backtracks when a later request finds
+none. If no choice can help, trying all of them takes ages: ten requests that any of 24 devices would satisfy, before
+one that none satisfies, make 7·10¹² attempts. So once a search has got stuck it makes an `Outlook`: which devices each
+request would accept if they were free. The search gives up, or goes back early, where the requests that are left cannot
+be given as many different devices as they ask for.
 
 That never changes which solution is found first, since it only leaves out attempts that cannot lead to one. What it
-leaves out of account (constraints, counters, capacity) can only make fewer devices do, never more.
+ignores (constraints, counters, capacity) can only make fewer devices suitable, never more.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Outlook(NamedTuple):
 
 
 def _easiest(alternatives: tuple[Demand, ...]) -> Demand:
-    """Return a demand that is met wherever one of the alternatives is; alternatives that none can meet do not count."""
+    """Return a demand that is met whenever one of the alternatives is; alternatives that cannot be met do not count."""
     possible = [demand for demand in alternatives if demand.accepts.bit_count() >= demand.wanted]
     accepts = shares = 0
     for demand in possible:
@@ -56,8 +56,8 @@ def _easiest(alternatives: tuple[Demand, ...]) -> Demand:
 def may_be_met(demands: Sequence[Demand], free: int) -> bool:
     """Say whether the demands can be given as many different devices as they ask for, as far as can be told.
 
-    `free` are the devices that nobody has taken. This is a maximum matching between devices and what is asked for:
-    each unit takes a device that nobody has, or one whose holder can move to another.
+    `free` has the devices that are not taken. This is a maximum matching between devices and demands: each unit takes a
+    free device, or one whose holder can move to another.
     """
     units: list[int] = []
     for demand in demands:

@@ -1,6 +1,6 @@
 """Whether the devices of a claim are ready for a pod to be bound: what their binding conditions say.
 
-A claim goes in, a verdict comes out; Filter, PreBind and PostFilter go by it. Source: the plugin's
+Takes a claim and returns a verdict, which Filter, PreBind and PostFilter use. Source: the plugin's
 isClaimReadyForBinding and isClaimTimeout, v1.36.
 """
 

@@ -1,9 +1,9 @@
 """Preemption by a plugin's own rules (`berth.framework.preemption`): DefaultPreemption's search with other victims.
 
 Nodes are tried one by one through the plain filters: what a plugin says of single pods cannot be read off columns. So
-what was found on each is kept, where a plugin says what that depends on (`VictimBasis`), for all pods of which the
-filters and the rules say the same; replicas that preempt one after the other ask about changed nodes only. That nobody
-may be preempted on a node is kept for longer, whatever else the rules go by, since a crowd that fits nowhere mostly
+the result for each is cached, if a plugin says what it depends on (`VictimBasis`), for all pods about which the filters
+and the rules say the same; replicas that preempt one after another ask only about changed nodes. That no pod may be
+preempted on a node is cached for longer, whatever else the rules depend on, since a crowd that fits nowhere mostly
 meets such nodes. The core makes it for plugins that ask for it with `Handle.preemption`. Unlike DefaultPreemption's
 own, its messages do not begin with "preemption:".
 """
@@ -58,7 +58,7 @@ class PreemptionByRules:
         basis: VictimBasis | None = None,
         refusal_basis: VictimBasis | None = None,
     ) -> None:
-        """`percentage` of the nodes where it may help are candidates enough, and at least `absolute` of them."""
+        """`percentage` of the nodes where it may help, and at least `absolute`, are enough candidates."""
         self._cost = cost
         self._basis = basis
         self._refusal_basis = refusal_basis
@@ -82,7 +82,7 @@ class PreemptionByRules:
         is_open = row is not None and code_of(diagnosis, row) is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         nominated = self._table.view(row) if row is not None and is_open else None
         refusal = self._rules.ineligibility(pod, nominated)
-        # The rules know the pods that are terminating; those that the watch does not show yet are for us to know.
+        # The rules know the terminating pods; we have to account for those that the watch does not show yet.
         if refusal is None and nominated is not None:
             is_leaving = any(map(self._handle.evictions.is_asked_to_go, nominated.pods))
             refusal = VICTIMS_TERMINATING if is_leaving else None
@@ -138,9 +138,9 @@ class PreemptionByRules:
         return known
 
     def _known(self, state: CycleState, pod: PodInfo, victims: Hashable) -> DryRunOutcomes | None:
-        """Return what is known of rows for pods like this one; None where nothing may be kept.
+        """Return what is known about rows for pods like this one; None if nothing may be kept.
 
-        A pod that is nominated is not like the others: it need not make way for itself.
+        A nominated pod is not like the others: it need not make way for itself.
         """
         is_nominated = self._handle.nominator.node_of(pod.uid) is not None
         if victims is None or self._refusal_basis is None or is_nominated or pod.shape.is_large:
@@ -158,9 +158,9 @@ class PreemptionByRules:
         return known
 
     def _said_of_vacant(self, state: CycleState, pod: PodInfo, rows: NDArray[np.intp]) -> Refusals:
-        """Return why rows cannot be freed that are known to have no potential victims.
+        """Return why rows that are known to have no potential victims cannot be freed.
 
-        Each has words of its own. Those of one do where so many would not be told anyhow.
+        Each has its own message. If there are too many to show, one message is enough.
         """
         for group in rows.reshape(-1, 1) if len(rows) <= NODES_NAMED else [rows]:
             said = self._rules.potential_victims(state, pod, self._table.view(group.item(0)))

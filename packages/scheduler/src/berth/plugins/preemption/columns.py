@@ -1,4 +1,5 @@
-"""The dry run over many rows at once: the same what-if as `dry_run.py`, but for the pods in the same place of all rows.
+"""The dry run over many rows at once: the same what-if as `dry_run.py`, for the pods at the same place in all rows
+together.
 
 The load that pods of lower priority put on the rows is taken off. Where the pod then fits, their load is put back, the
 most important pod of every row at once, then the second, and so on, on those rows where the pod still fits with it.
@@ -139,7 +140,7 @@ class ColumnDryRun:
         return tried
 
     def _spend_on(self, potential: PotentialVictims) -> None:
-        """Spend for taking the pods of all places off and putting them back, and for looking at the budgets."""
+        """Spend the steps for removing the pods of all places and putting them back, and for checking the budgets."""
         places, rows = potential.lower.shape
         steps = places * (STEPS_PER_PLACE + rows // ROWS_PER_STEP) + potential.steps_to_violate(self._budgets)
         self._plain.work.spend(PLUGIN, steps, lambda: f"which looks for pods to evict on {rows} nodes")
@@ -155,8 +156,8 @@ class ColumnDryRun:
     def _load_without(self, potential: PotentialVictims) -> tuple[RowLoad, Mask]:
         """Return the load of the rows without pods of lower priority, and which rows to leave to the plain dry run.
 
-        Pods nominated there with at least the pod's own priority are counted in. Elsewhere a pod must fit with them
-        and without; as far as only the load counts, whatever fits with them fits without.
+        Pods nominated there with at least the pod's own priority are counted in. A pod must fit with them and without;
+        if only the load counts, whatever fits with them also fits without.
         """
         what_if, rows, rivals = self._what_if, potential.rows, self._rivals
         load = what_if.load(rows, rivals)
@@ -201,7 +202,7 @@ def reprieve(filters: FiltersOverRows, potential: PotentialVictims, load: RowLoa
 
 
 def no_costs(rows: int) -> Costs:
-    """Return arrays for what it costs to free rows, in which nothing means anything yet."""
+    """Return uninitialized arrays for the cost of freeing rows."""
     violations, highest_priority, priority_sum, victims = np.zeros((4, rows), dtype=np.int64)
     return Costs(violations, np.zeros(rows), highest_priority, priority_sum, victims, np.zeros(rows))
 

@@ -78,7 +78,9 @@ class DryRun:
         rules: VictimRules | None = None,
         cost: VictimCost | None = None,
     ) -> None:
-        """`rules` say which pods may have to leave; without them those of lower priority. `cost` is what they count."""
+        """`rules` say which pods may have to leave; without them, those of lower priority. `cost` is the cost of the
+        victims.
+        """
         self.vacant: list[int] = []
         """The rows that were tried so far where nobody may have to leave, by the rules or for want of such pods."""
         self._rules = rules
@@ -95,7 +97,7 @@ class DryRun:
         return self._state.work
 
     def on(self, node: NodeView) -> Candidate | Status:
-        """Return who would have to leave the node, or why it cannot be freed."""
+        """Return the pods that would have to leave the node, or why it cannot be freed."""
         potential = self._potential(node) or NO_VICTIMS_FOUND
         if isinstance(potential, Status):
             if potential.code is not Code.ERROR:
@@ -111,7 +113,7 @@ class DryRun:
         return found
 
     def _without(self, node: NodeView, potential: Sequence[PodInfo]) -> Candidate | Status:
-        """Return who of these pods would have to leave, or why the pod does not fit without them."""
+        """Return which of these pods would have to leave, or why the pod does not fit even without them."""
         self._spend_on(node, len(potential))
         trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode.of(node), self._rules)
         try:
@@ -127,7 +129,7 @@ class DryRun:
         return found if isinstance(found, Status | VictimSets) else list(found)
 
     def _spend_on(self, node: NodeView, potential: int) -> None:
-        """Spend for taking every pod off once; putting each back is spent for as it is done."""
+        """Spend the steps for removing every pod once; putting each back is paid for when it happens."""
         steps = potential * (self._steps // 2) + self._steps
         self._state.work.spend(PLUGIN, steps, lambda: f"which looks for pods to evict on node {node.name}")
 

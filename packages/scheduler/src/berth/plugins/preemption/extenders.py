@@ -1,4 +1,4 @@
-"""Extenders in preemption: which of the candidates may be freed, and who must go there.
+"""Extenders in preemption: which of the candidates may be freed, and which pods must go there.
 
 Those that preempt are asked one after the other, each about what those before it left; they may name other victims on
 a node. Source of the rules and messages: pkg/scheduler/framework/preemption, callExtenders; pkg/scheduler/extender.go.
@@ -19,7 +19,7 @@ Victims = Mapping[str, NodeVictims]
 
 
 class _Refused(Exception):  # noqa: N818 - it becomes a status
-    """What an extender says cannot be used."""
+    """An extender's answer is unusable."""
 
 
 def narrow(

@@ -2,8 +2,8 @@
 
 All that may be preempted is taken off at once; if the group fits then, units are put back one by one, the most
 important first and those whose eviction would break a disruption budget before the others, as long as the group still
-fits on the nodes it was given. A unit is a pod, or all pods of a PodGroup whose disruptionMode is PodGroup; what it
-counts is the priority of its PodGroup, where it has one.
+fits on the nodes it was given. A unit is a pod, or all pods of a PodGroup whose disruptionMode is PodGroup; its
+priority is that of its PodGroup, if it has one.
 
 Source: KEP-5710; kubernetes.io "Workload-Aware Preemption" of v1.36; pkg/scheduler/framework/preemption,
 PodGroupEvaluator. With the gate WorkloadAwarePreemption.
@@ -32,14 +32,14 @@ TOGETHER = "PodGroup"
 
 
 class Unit(NamedTuple):
-    """What is preempted together."""
+    """Pods that are preempted together."""
 
     pods: tuple[PodInfo, ...]
     priority: int
     is_group: bool
 
     def importance(self) -> tuple[float, ...]:
-        """Return the key by which units sort, the most important first; the names of pods decide in the end."""
+        """Return the key by which units sort, the most important first; pod names break ties."""
         size = len(self.pods) if self.is_group else 0
         return (-self.priority, not self.is_group, -size, min(map(start_time_s, self.pods)))
 
@@ -65,7 +65,7 @@ class GroupPreemption:
         self._priority = self.priority_of(group.pods[0])
 
     def victims(self, question: GroupQuestion) -> Steps[tuple[PodInfo, ...] | Status]:
-        """Return who must go, most important first, or why that would not help."""
+        """Return the pods that must go, most important first, or why that would not help."""
         refusal = self._ineligibility()
         if refusal is not None:
             return refusal

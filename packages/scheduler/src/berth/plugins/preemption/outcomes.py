@@ -1,12 +1,12 @@
 """Which rows can be freed for pods of a shape, and at what cost: kept from one search to the next.
 
-Pods that preempt come in numbers, as replicas of one workload, and between two of them a row or two have changed. What
+Preempting pods usually come in numbers, as replicas of one workload, and between two of them a row or two change. What
 a dry run finds on a row depends on the row (its node, the pods there), on the pods nominated to it, on the budgets, and
-on what the filters look at beside rows (`ProfileView.basis`). So what was found holds until one of these changes, and
-only rows that have changed are tried again. `refused.py` keeps why rows cannot be freed, for when none can.
+on what the filters look at besides rows (`ProfileView.basis`). So a result holds until one of these changes, and only
+rows that have changed are tried again. `refused.py` keeps why rows cannot be freed, for when none can.
 
-`KeptDryRun` stands before the columnar dry run and answers as it would; a victim is named only after the plain dry run
-has confirmed the row, as for every row that is chosen.
+`KeptDryRun` wraps the columnar dry run and gives the same answers; a victim is named only after the plain dry run has
+confirmed the row, as for every row that is chosen.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -60,9 +60,9 @@ class DryRunOutcomes:
         self._begin_anew()
 
     def catch_up(self, basis: Hashable, priority: int) -> None:
-        """Forget what does not hold any more, but for rows whose version says so.
+        """Forget what no longer holds, except for rows, whose version tells.
 
-        `basis` is what the filters look at beside rows, `priority` that of the pods of this shape.
+        `basis` is what the filters look at besides rows, `priority` that of the pods of this shape.
         """
         named = self._nominator.changes.since(self._nominations)
         self._nominations = self._nominator.changes.position
@@ -84,30 +84,30 @@ class DryRunOutcomes:
 
     def _follow(self, changed: Sequence[Budget], priority: int) -> None:
         """Forget the rows where one of these budgets, as it was or as it is now, may be broken."""
-        # A budget that allows all of its pods on a row to be evicted says nothing of the row, whatever else it says.
+        # A budget that allows all of its pods on a row to be evicted does not matter to the row.
         known = np.flatnonzero(self._versions == self._table.version)
         self._ranked_pods.update(known)
         for budget, kinds in self._ranked_pods.selected_by(changed):
             self._versions[known[self._ranked_pods.count(kinds, known, priority) > budget.allowed]] = UNTRIED
 
     def unknown(self, rows: RowArray) -> RowArray:
-        """Return those of these rows of which nothing is known."""
+        """Return which of these rows nothing is known about."""
         stale: Mask = self._versions[rows] != self._table.version[rows]
         return rows[stale]
 
     def of(self, rows: RowArray) -> Tried:
-        """Return what is known of these rows, without saying why those that cannot be freed cannot.
+        """Return what is known about these rows, without the reasons for those that cannot be freed.
 
-        A row of which nothing is known counts as one that cannot be freed.
+        A row about which nothing is known counts as one that cannot be freed.
         """
         return Tried(rows, self._freed[rows], self._costs.of(rows), [], lambda: iter(()))
 
     def steps(self, rows: int) -> int:
-        """Return what trying so many rows by column would take of an attempt's budget of work."""
+        """Return the steps that trying this many rows by column would cost in an attempt's work budget."""
         return self._steps * rows // self._steps_for if self._steps_for else 0
 
     def learn(self, tried: Tried, steps: int) -> None:
-        """Note what was found on some rows by column, and what that took of the budget of work."""
+        """Note the results for some rows by column, and the steps that they cost."""
         rows = tried.rows
         self.spent(steps, len(rows))
         self._note(rows, tried.freed)
@@ -118,7 +118,7 @@ class DryRunOutcomes:
                 self._versions[refused] = UNTRIED
 
     def spent(self, steps: int, rows: int) -> None:
-        """Note what trying so many rows took of the budget of work."""
+        """Note the steps that trying this many rows cost."""
         self._steps += steps
         self._steps_for += rows
 
@@ -135,7 +135,7 @@ class DryRunOutcomes:
             self._why[row] = found
 
     def refusals(self, rows: RowArray) -> Sequence[tuple[Status, RowArray]]:
-        """Return why these rows cannot be freed, of which each was tried by itself."""
+        """Return why these rows, each of which was tried on its own, cannot be freed."""
         groups: dict[Status, list[int]] = {}
         for row in rows.tolist():
             groups.setdefault(self._why[row], []).append(row)
@@ -160,7 +160,7 @@ class DryRunOutcomes:
 
 
 class KeptDryRun:
-    """Tries rows as `ColumnDryRun` does, but only those of which nothing is known."""
+    """Tries rows like `ColumnDryRun`, but only those about which nothing is known."""
 
     __slots__ = ("_columns", "_has_victims", "_outcomes", "_plain", "_table", "owed")
 
@@ -204,7 +204,7 @@ class KeptDryRun:
 
 
 class KeptRowByRow:
-    """Tries rows one by one, where columns do not know whom a plugin's rules let go; only those that are not known."""
+    """Tries unknown rows one by one, since columns do not know which victims a plugin's rules allow."""
 
     __slots__ = ("_outcomes", "_plain", "_table", "owed")
 
@@ -216,13 +216,13 @@ class KeptRowByRow:
         """As in `KeptDryRun`."""
 
     def on(self, rows: RowArray) -> Tried:
-        """Try these rows; why they cannot be freed is known to the outcomes."""
+        """Try these rows; the outcomes have the reasons for those that cannot be freed."""
         unknown = self._outcomes.unknown(rows)
         self.owed += self._outcomes.steps(len(rows) - len(unknown))
         before = self._plain.work.spent
         for row in unknown.tolist():
             found = self._plain.on(self._table.view(row))
-            # That nobody may go may be said with the pod's name, and is kept elsewhere.
+            # That no pod may go may be worded with the pod's name, and is kept elsewhere.
             is_vacant = row in self._plain.vacant[-1:]
             self._outcomes.learn_row(row, found, lasts=not is_vacant)
         self._outcomes.spent(self._plain.work.spent - before, len(unknown))

@@ -43,7 +43,7 @@ from berth.state.pod_info import PodInfo, PodShape
 
 
 class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """On how many nodes preemption is tried out: a percentage of those where it may help, and a minimum number."""
+    """On how many nodes preemption is tried: a percentage of those where it may help, and a minimum."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
@@ -226,7 +226,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return PostFilterResult(self._table.names[best.row], best.victims), None
 
     def _of_no_help(self) -> PostFilterAnswer:
-        """Say that no node is worth trying, which depends on nothing but how many there are."""
+        """Say that no node is worth trying, which depends only on how many there are."""
         nodes, answer = self._no_help
         if answer is None or nodes != len(self._table):
             answer = self._why_not(())

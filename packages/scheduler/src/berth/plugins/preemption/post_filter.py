@@ -1,5 +1,6 @@
 """What DefaultPreemption and preemption by a plugin's own rules have in common around the search: when, how far, and
-how it is told that no node can be freed."""
+how to say that no node can be freed.
+"""
 
 from collections.abc import Sequence
 
@@ -31,7 +32,7 @@ def wanted_candidates(node_count: int, percentage: int, absolute: int) -> int:
 
 
 def why_not(refusals: Refusals, table: NodeTable, prefix: str = "") -> PostFilterAnswer:
-    """Say why no node can be freed; where a plugin broke, that is an error and the nomination is kept."""
+    """Say why no node can be freed; if a plugin raised, that is an error and the nomination is kept."""
     outcome = Diagnosis(len(table), table.names.__getitem__)
     outcome.absent_status = _NOT_HELPFUL
     for status, refused in refusals:

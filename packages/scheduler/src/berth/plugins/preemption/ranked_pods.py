@@ -73,7 +73,7 @@ class RankedPods:
             self._clear(self.places)
         if len(self._requests) > MAX_RESOURCES:
             self._requests = {}
-        # Also where nobody asks about the row: it may hold pods that are gone.
+        # Even if the row is not asked about: it may hold pods that are gone.
         for row in np.flatnonzero((self._versions != self._table.version) & (self._versions != UNRANKED)).tolist():
             self._forget(row)
         for row in rows[self._versions[rows] != self._table.version[rows]].tolist():
@@ -106,7 +106,7 @@ class RankedPods:
         return found
 
     def _rank(self, row: int) -> None:
-        """Rank the pods of a row of which nothing is known."""
+        """Rank the pods of a row about which nothing is known."""
         pods = self.pods[row] = by_importance(self._table.pods[row].values())
         if len(pods) > self.places:
             self._widen(max(len(pods), 2 * self.places))
@@ -139,7 +139,7 @@ class RankedPods:
         self._versions[row] = UNRANKED
 
     def _kind(self, pod: PodInfo) -> int:
-        """Return the number of the pod's kind, which has one pod more now.
+        """Count the pod under its kind, and return the kind's number.
 
         Budgets and filters are asked about one pod of a kind instead of all. That is right because a kind is made of
         everything they look at: namespace and labels, host ports, and the whole shape where affinity, volumes or
@@ -164,7 +164,7 @@ class RankedPods:
         return len(self.kinds) - 1
 
     def pod_of(self, kind: int) -> PodInfo:
-        """Return a pod of a kind that some ranked pod is of."""
+        """Return some ranked pod of a kind."""
         pod = self.kinds[kind]
         assert pod is not None, f"no pod is of kind {kind}"
         return pod
@@ -242,7 +242,7 @@ class PotentialVictims:
         return broken
 
     def steps_to_violate(self, budgets: Sequence[Budget]) -> int:
-        """Return what `violating` counts in an attempt's budget of work."""
+        """Return the steps that `violating` costs in an attempt's work budget."""
         kinds_in, area = self._kinds_by_namespace(), self.lower.size
         asked = sum(len(kinds_in.get(budget.namespace, ())) for budget in budgets)
         return len(budgets) // 8 + asked // 2 + min(len(budgets), asked) * (area // CELLS_PER_STEP)

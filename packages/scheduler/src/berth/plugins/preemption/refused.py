@@ -2,10 +2,10 @@
 
 A crowd of pods that fit nowhere, and cannot make room either, would search all nodes at each attempt. Whether a row can
 be freed for a pod depends on the row (its node, the pods there), on the pods nominated to it, and on what the filters
-look at beside rows (`ColumnWhatIf.basis`). Budgets do not come in: they say who is spared first, not whether the pod
-fits once everybody has left. So a row that could not be freed cannot be freed now either unless one of these has
-changed, and only such rows are tried again. As soon as one can be freed, nothing that is kept counts: the search begins
-anew. Errors are not kept.
+look at besides rows (`ColumnWhatIf.basis`). Budgets do not matter: they say which pods are spared first, not whether
+the pod fits once all have left. So a row that could not be freed cannot be freed now either unless one of these has
+changed, and only such rows are tried again. As soon as one can be freed, the cache is ignored and the search starts
+over. Errors are not kept.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 
 class LowestPriorities:
-    """The lowest priority of the pods of each row: where it is not below a pod's own, there is nobody to evict."""
+    """The lowest priority of the pods of each row: if that is not below a pod's own, there is nothing to evict."""
 
     __slots__ = ("_follower", "_lowest", "_table")
 
@@ -84,11 +84,11 @@ class RefusedRows:
         """What the search took of the budget of work."""
 
     def forget(self) -> None:
-        """Know nothing of any row."""
+        """Forget all rows."""
         self._rows = self._counts = None
 
     def learn(self, basis: Hashable, rows: RowArray, refusals: Refusals, steps: int) -> bool:
-        """Note why none of these rows can be freed; say whether it was noted, which errors are not."""
+        """Note why none of these rows can be freed; say whether that was noted: errors are not."""
         self._changed_rows()
         self._basis, self._rows, self._counts, self.steps = basis, rows, None, steps
         self._statuses, self._answers = [], {}
@@ -96,7 +96,7 @@ class RefusedRows:
         return self._write(refusals)
 
     def still_hold(self, basis: Hashable, rows: RowArray, try_out: Callable[[RowArray], Refusals | None]) -> bool:
-        """Say whether none of these rows can be freed; False also where that is not known.
+        """Say whether none of these rows can be freed; also False if that is unknown.
 
         `try_out` is asked about rows that have changed, or were not among those of the last search. It returns why they
         cannot be freed, or None where one of them can.
@@ -119,7 +119,7 @@ class RefusedRows:
         return not len(left) or self._try_again(left, try_out)
 
     def answer(self, make: Callable[[Sequence[tuple[Status, RowArray]]], Answer]) -> Answer:
-        """Return what `make` makes of the refusals, once it is known that no row can be freed.
+        """Return what `make` returns for the refusals, once it is known that no row can be freed.
 
         It may depend on how many nodes there are, and on how many of the rows have which status.
         """
@@ -139,14 +139,14 @@ class RefusedRows:
         return [(status, rows) for status, rows in by_status if len(rows)]
 
     def _look_at(self, rows: RowArray) -> None:
-        """Go over to other rows; what is known of those that are not among them is forgotten."""
+        """Switch to other rows; what is known about rows that are not among them is forgotten."""
         before, self._numbers = self._numbers, np.zeros_like(self._numbers)
         self._numbers[rows] = before[rows]
         self._rows, self._counts = rows, None
 
     def _try_again(self, left: RowArray, try_out: Callable[[RowArray], Refusals | None]) -> bool:
         """Try out some of the rows; say whether all are refused."""
-        # Should a plugin break meanwhile, nothing is known of these rows.
+        # If a plugin raises meanwhile, nothing is known about these rows.
         counts, before = self._counts, self._numbers[left]
         self._numbers[left], self._counts = 0, None
         refusals = try_out(left)
@@ -172,7 +172,7 @@ class RefusedRows:
         return sorted({*rows, *(row_of[name] for name in names if name in row_of)})
 
     def _write(self, refusals: Refusals) -> bool:
-        """Note why rows cannot be freed; where that may not be kept, forget everything and return False."""
+        """Note why rows cannot be freed; if that may not be kept, forget everything and return False."""
         for status, rows in refusals:
             if status not in self._statuses:
                 self._statuses.append(status)

@@ -31,7 +31,7 @@ Refusals = Iterable[tuple[Status, RowArray]]
 
 
 class RowsDryRun(Protocol):
-    """What tries many rows at once."""
+    """Tries many rows at once."""
 
     def on(self, rows: RowArray) -> Tried:
         """Try these rows."""
@@ -70,7 +70,9 @@ class CandidateSearch:
         self._outcomes = outcomes
 
     def best(self, rows: RowArray, wanted: int) -> BestCandidate:
-        """Try the rows in their order until there are enough candidates; those with nobody to evict are left out."""
+        """Try the rows in their order until there are enough candidates; those without anything to evict are left
+        out.
+        """
         if self._outcomes is not None and len(rows) > FEW_ROWS:
             known = self._best_of_known(self._outcomes, rows, wanted)
             if known is not None:
@@ -89,7 +91,7 @@ class CandidateSearch:
         return found.refusals if found.best is None else None
 
     def _best_of_known(self, outcomes: DryRunOutcomes, rows: RowArray, wanted: int) -> Candidate | None:
-        """Do what `best` does, but try only rows of which nothing is known; None where no row can be freed."""
+        """Do what `best` does, but try only rows about which nothing is known; None if no row can be freed."""
         plain, what_if = self._plain(), self._profile.what_if(self._state, self._pod)
         if not what_if.is_possible:
             return None

@@ -1,7 +1,7 @@
-"""Taking volumes for a pod before the API server knows, and giving them back.
+"""Takes volumes for a pod before the API server knows, and gives them back.
 
 Reserve turns what a pod would get into assumed objects: volumes that are promised to their claims, claims that ask to
-be provisioned for a node. Every later decision counts on these; `writing` writes the same to the API server.
+be provisioned for a node. Every later decision takes these into account; `pre_bind` writes the same to the API server.
 """
 
 from typing import NamedTuple

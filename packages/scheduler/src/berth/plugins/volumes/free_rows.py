@@ -32,7 +32,7 @@ class _UsableGroups:
 
 
 class FreeRows:
-    """Rows by what claims ask for."""
+    """The rows with free volumes, by what claims ask for."""
 
     __slots__ = ("_kept",)
 

@@ -1,4 +1,4 @@
-"""Volumes that claims may still get, found by what a claim asks for instead of by looking at all of them.
+"""Indexes the volumes that claims may still get by what claims ask for, instead of looking at all volumes.
 
 The object store goes in; what a claim may get comes out: the volumes promised to it, and free ones by their node
 affinity, smallest first. The index follows the store's changes when it is asked; what is assumed of volumes is laid
@@ -39,7 +39,7 @@ Sized = tuple[int, str]
 
 
 class Traits(NamedTuple):
-    """What a claim and a volume must agree in, beside size."""
+    """What a claim and a volume must agree on, besides size."""
 
     class_name: str
     modes: frozenset[str]
