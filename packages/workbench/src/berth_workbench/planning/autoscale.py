@@ -1,10 +1,11 @@
-"""The autoscaler's part: which nodes a backlog takes, which nodes nobody needs, and what spot interruptions take away.
+"""The autoscaler's part: which nodes a backlog needs, which nodes are not needed, and what spot interruptions take
+away.
 
 `autoscale` answers for node groups (`node_groups`), decided by the scheduler on a simulated cluster. Nodes are added as
-`more_nodes` does. Nodes are tried for removal one after the other, the least used first: a node can go where budgets
-let all of its pods go, everybody finds another place without preempting, and nothing on it would be lost. The pending
-pods are there meanwhile, and may take what room comes free. What can go must not be what the backlog needs: so nodes
-can only go that can also go once the others were added, or the pods were moved, which the answer proposes.
+`more_nodes` does. Nodes are tried for removal one after the other, the least used first: a node can go if budgets let
+all of its pods go, all of them find another place without preempting, and nothing on it would be lost. Pending pods
+stay in play meanwhile, and may take room that is freed. The backlog must not need what can go: so a node can go only if
+it can also go after the nodes have been added, or the pods moved, that the answer proposes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +57,7 @@ class RemovableNode(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GroupPlan(msgspec.Struct, frozen=True, rename="camel"):
-    """A node group, and what becomes of it."""
+    """A node group, and what would be done with it."""
 
     name: str
     nodes: int
@@ -126,8 +127,8 @@ def autoscale(
 ) -> AutoscalePlan:
     """Return what an autoscaler could do for a cluster that is at rest; it is left as it was.
 
-    `local` are the local volumes of pods, by `namespace/name`, which the objects of the site no longer tell of. Where
-    it is stopped, what was not looked at by then is left out.
+    `local` are the local volumes of pods, by `namespace/name`, which the objects of the site no longer show. If it is
+    stopped, what was not looked at by then is left out.
     """
     cluster = site.cluster
     site.count_no_more()
@@ -214,7 +215,7 @@ def removable_nodes(
     tried_at_most: int = TRIED_AT_MOST,
     watch: WorkWatch = UNWATCHED,
 ) -> tuple[list[RemovableNode], int]:
-    """Remove nodes as long as nobody needs them; return them, and how many were tried."""
+    """Remove nodes as long as they are not needed; return them, and how many were tried."""
     there = site.cluster.nodes
     used = {name: _used(site, name) for group in groups for name in group.members if name in there}
     order = sorted((each for each in used if used[each] <= used_at_most), key=lambda each: (used[each], natural(each)))
@@ -229,7 +230,7 @@ def _removed(
     tried_at_most: int = TRIED_AT_MOST,
     watch: WorkWatch = UNWATCHED,
 ) -> tuple[list[RemovableNode], int]:
-    """Remove those of some nodes that nobody needs, in this order; return them, and how many were tried."""
+    """Remove those of some nodes that are not needed, in this order; return them, and how many were tried."""
     there = site.cluster.nodes
     group_of = {name: each for each in groups for name in each.members if name in there}
     left = {each.spec.name: sum(one is each for one in group_of.values()) for each in groups}
@@ -255,10 +256,10 @@ def _removed(
 
 
 class _Sparing:
-    """Keeps those nodes from being removed which the backlog needs, by what is proposed for it.
+    """Keeps nodes that the backlog needs, given what is proposed for it, from being removed.
 
-    Whoever reads the answer may add nodes, move pods and remove nodes in any order. So the nodes that `spared` leaves
-    can go one after the other as things are, and after what is proposed; and what is proposed does as much without
+    The reader of the answer may add nodes, move pods and remove nodes in any order. So the nodes that `spared` leaves
+    can go one after the other both as things are and after the proposal; and the proposal achieves as much without
     them.
     """
 
@@ -309,7 +310,7 @@ class _Sparing:
         return _removed(self._site, self._groups, [each.node for each in removable])[0]
 
     def _does_without(self, removable: Sequence[RemovableNode]) -> bool:
-        """Say whether what is proposed does as much once these nodes are gone."""
+        """Say whether the proposal achieves as much once these nodes are gone."""
         for carry_out, left in self._proposals:
             with Rehearsal(self._site) as rehearsal:
                 self._removed(removable)
@@ -334,7 +335,7 @@ def _used(site: Site, name: str) -> float:
 
 
 def _moving(site: Site, name: str) -> list[str] | None:
-    """Return the pods that would have to move from a node; None where one of them would be lost, or must not."""
+    """Return the pods that would have to move from a node; None if one of them would be lost, or must not move."""
     found = []
     for pod in site.pods_on(name):
         if follows_its_node(pod) or not is_active(pod):
@@ -346,7 +347,7 @@ def _moving(site: Site, name: str) -> list[str] | None:
 
 
 def _goes(site: Site, name: str) -> bool:
-    """Remove a node if nobody loses a place by it; otherwise leave everything as it was.
+    """Remove a node if no pod loses its place by it; otherwise leave everything as it was.
 
     Pending pods may come to the node while it is drained, and take room once it is gone.
     """

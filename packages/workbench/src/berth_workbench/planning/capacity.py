@@ -1,10 +1,10 @@
-"""How many more pods fit: the number that the scheduler would place one after the other, and what limits it.
+"""How many more pods fit: the number that the scheduler would place one after another, and what limits it.
 
-`capacity` answers for a cluster as it is. Where a pod of the shape changes nothing for the next one but how much of
-its node is taken, each node is counted on its own, in columns: which shapes these are follows from what the Filter
-plugins have declared (`berth.engine.what_if`), not from a list of fields. All others are placed one by one in a
-`Trial`, which is taken back. Both give the same number; where the order of placement matters, as with topology spread,
-it is that of the scheduler, whose ties the seed of the cluster breaks.
+`capacity` answers for a cluster as it is. If a pod of the shape changes nothing for the next one except how much of its
+node is taken, each node is counted separately, in columns: which shapes these are follows from what the Filter plugins
+declare (`berth.engine.what_if`), not from a list of fields. All others are placed one by one in a `Trial`, which is
+undone. Both give the same number; where the order of placement matters, as with topology spread, it is the scheduler's,
+with ties broken by the seed of the cluster.
 """
 
 from collections import Counter
@@ -85,7 +85,7 @@ class FreeResource(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ShapeHeadroom(msgspec.Struct, frozen=True, rename="camel"):
-    """One shape, as if it were the only one."""
+    """One shape, counted on its own."""
 
     shape: str
     """`namespace/name` of the pod or workload."""
@@ -146,9 +146,9 @@ def capacity(
 ) -> Capacity:
     """Return how many more pods of one shape fit, or how many sets of several; the cluster is left as it was.
 
-    A set has `per_set` pods of each shape, placed in this order; a set of which not all fit does not count. A gang is a
-    set, too: all pods of its workload, and no fewer than the group demands. With `by_placing` nothing is counted in
-    columns. Raises ValueError for a PriorityClass that is not there.
+    A set has `per_set` pods of each shape, placed in this order; a set that does not fit completely does not count. A
+    gang is a set, too: all pods of its workload, and no fewer than the group demands. With `by_placing` nothing is
+    counted in columns. Raises ValueError for a PriorityClass that is not there.
     """
     asker = _Asker(cluster, pool_label, at_most, watch)
     alone = tuple(asker.headroom(shape, by_placing=by_placing) for shape in shapes)
@@ -186,8 +186,8 @@ def capacity_after(
 ) -> Capacity:
     """Return how many more pods of some manifests fit into a cluster, after the situation's steps.
 
-    What is pending there takes no room, unless there are steps, or with `pending_first`. Raises `ObjectError`,
-    `ManifestError`, `ChangeError`, `StuckError`; `StoppedError` where it is stopped before the count.
+    Pending pods take no room, unless there are steps, or with `pending_first`. Raises `ObjectError`, `ManifestError`,
+    `ChangeError`, `StuckError`; `StoppedError` if it is stopped before the count.
     """
     site, steps, namespace = situation.untouched(watch), situation.steps, situation.namespace
     cluster = site.cluster
@@ -207,7 +207,7 @@ def capacity_after(
 
 
 def _gang_size(cluster: SimulatedCluster, shape: RequestedShape) -> int | None:
-    """How many pods of a shape are placed together or not at all; None where each is placed by itself."""
+    """How many pods of a shape are placed together or not at all; None if each is placed by itself."""
     gang = declared_gang(cluster, shape.template)
     return None if gang is None or gang.kind != POD_GROUP else max(shape.per_set, gang.needed)
 
@@ -259,7 +259,7 @@ def _limited_by(
 
 
 class _Asker:
-    """Asks one cluster."""
+    """Answers questions about one cluster."""
 
     __slots__ = ("_at_most", "_cluster", "_core", "_pool_label", "_watch")
 
@@ -294,7 +294,7 @@ class _Asker:
         )
 
     def _is_let_in(self, pod: Pod, count: int) -> bool:
-        """Whether quotas let so many of a pod in."""
+        """Whether quotas admit so many copies of a pod."""
         quotas = self._cluster.admission.quotas
         ledger = quotas.ledger(pod.metadata.namespace)
         room = None if ledger is None else ledger.room(quotas.charges(pod))
@@ -359,7 +359,7 @@ class _Asker:
     # -- what it comes to --------------------------------------------------------------------------------------------
 
     def by_pool(self, filled: _Filled) -> dict[str, PoolHeadroom]:
-        """The same for each pool of nodes."""
+        """Return the same for each pool of nodes."""
         table = self._core.cache.table
         found = {}
         for pool, rows in rows_by_pool(table, self._pool_label).items():
@@ -398,7 +398,7 @@ def _name_of(obj: object) -> tuple[str, str]:
 
 
 def refused(core: Core, pod: PodInfo, message: str) -> list[tuple[Status, Rows]]:
-    """Return why each node refuses a pod, by row; the message of all nodes where it is not refused node by node."""
+    """Return why each node refuses a pod, by row; or the message for all nodes if it is not refused node by node."""
     table = core.cache.table
     judgement = judge(core, pod)
     if not judgement.fits.any():
@@ -412,11 +412,11 @@ def refused(core: Core, pod: PodInfo, message: str) -> list[tuple[Status, Rows]]
 
 
 def count_by_node(core: Core, pod: PodInfo) -> _Filled | None:
-    """Count how many pods like this one fit on each node, or return None where that takes placing them.
+    """Count how many pods like this one fit on each node, or return None if that requires placing them.
 
-    It can be counted where each copy changes nothing for the next but the load of its node: every Filter plugin that
-    has something to say of the pod looks at pods by their load alone, or is not affected by a copy of it; nothing is
-    reserved for it; and nobody is nominated in its way.
+    It can be counted if each copy changes nothing for the next except the load of its node: every Filter plugin that
+    does not skip the pod looks only at the load of other pods, or is not affected by a copy of it; nothing is reserved
+    for it; and no nominated pod is in its way.
     """
     profile = profile_of(core, pod)
     state = CycleState()
@@ -467,9 +467,10 @@ def _copy(pod: PodInfo) -> PodInfo:
 
 
 def _is_prepared_alike(core: Core, profile: Profile, state: CycleState, pod: PodInfo, pre: PreFiltered) -> bool:
-    """Whether PreFilter says the same of a copy once a pod is placed.
+    """Whether PreFilter says the same about a copy once a pod is placed.
 
-    What the filters promise is about Filter; a PreFilter plugin may still skip or narrow by what runs in the cluster.
+    The filters' promises are about Filter; a PreFilter plugin may still skip or narrow depending on what runs in the
+    cluster.
     """
     with Trial(core) as trial:
         if trial.place(_copy(pod))[0] is None:

@@ -1,19 +1,18 @@
-"""Which pods certainly find another place, however the others that have to leave with them are placed.
+"""Proves which pods find another place, however the others that have to leave with them are placed.
 
-For questions about many sets of nodes, each of which would take a simulation to answer in full. The proof is by
-columns. A pod stays out of a node only if the others take at least so much of one resource there that it no longer
-fits; call that, as a share of all that the others request of this resource, the price of blocking the node. The others
-have 1 to spend for each resource, so where the prices of all nodes come to more than that, some node remains free for
-the pod, whatever the order and the scores. As nobody then preempts, and no other pod moves, it is exact: everybody
-gets a place. Where it does not come to so much, nothing is said.
+For questions about many sets of nodes, each of which would need a simulation for a full answer. The proof uses columns.
+A pod stays out of a node only if the others take at least so much of one resource there that it no longer fits; call
+that, as a share of all that the others request of this resource, the price of blocking the node. The others have 1 to
+spend for each resource, so if the prices of all nodes add up to more than that, some node remains free for the pod,
+whatever the order and the scores. As no pod then preempts, and no other pod moves, it is exact: all get a place. If the
+prices do not add up to that, nothing is claimed.
 
-It holds for pods whose filters ask of other pods only what they take
-(`berth_workbench.planning.capacity.is_countable`), and for those that are spread strictly over the domains of one
-label: the emptiest domain takes any of them, so they are sure of a place where each domain that may be the emptiest has
-a node that remains free.
+It holds for pods whose filters look only at what other pods take (`berth_workbench.planning.capacity.is_countable`),
+and for those that are spread strictly over the domains of one label: the emptiest domain takes any of them, so they are
+sure of a place where each domain that may be the emptiest has a node that remains free.
 
-Of the others only those spend that may come to one of the pod's nodes. On the nodes that are left the load only grows
-until everybody has a place, so a pod never comes to one that it does not fit on now.
+Of the others, only those that may go to one of the pod's nodes spend. On the remaining nodes the load only grows until
+all have a place, so a pod never goes to one that it does not fit on now.
 """
 
 from collections import Counter, defaultdict
@@ -57,14 +56,16 @@ class LeavingPods(NamedTuple):
 
 
 class CertainRoom:
-    """Proves for pods of a core that they find another place. No cycle of the core may be open, and nothing change."""
+    """Proves for pods of a core that they find another place. No cycle of the core may be open, and nothing may
+    change.
+    """
 
     __slots__ = ("_asked", "_beside", "_candidates", "_core", "_examples", "_fits", "_places")
 
     def __init__(
         self, core: Core, examples: Mapping[PodShape, PodInfo], *, beside: Mapping[PodShape, int] | None = None
     ) -> None:
-        """`examples` has a pod of each shape; `beside` are pods that may come by places in the middle of it all."""
+        """`examples` has a pod of each shape; `beside` has pods that may get places meanwhile."""
         self._beside = dict(beside or {})
         self._core = core
         self._examples = {shape: core.intake.info(pending_again(info.pod)) for shape, info in examples.items()}
@@ -75,9 +76,9 @@ class CertainRoom:
         self._asked = 0
 
     def unproven(self, leaving: LeavingPods, among: Set[PodShape] | None = None) -> list[PodShape]:
-        """Return the shapes of which it is not proven that all their pods find another place.
+        """Return the shapes for which it is not proven that all their pods find another place.
 
-        Only those of `among` are asked about, where the caller has a proof for all others.
+        Only those of `among` are checked, if the caller has a proof for all others.
         """
         asked = [shape for shape in leaving.pods if among is None or shape in among]
         if not asked:
@@ -86,14 +87,14 @@ class CertainRoom:
         return [shape for shape in asked if not self.has_room(shape, leaving.pods, sure)]
 
     def any_of(self, each: Sequence[LeavingPods]) -> "AnyOf":
-        """Return what can be asked about any so many of these that leave at once."""
+        """Return an object that answers for any so many of these sets leaving at once."""
         demands = [self._demand([leaving.pods]) for leaving in each]
         shapes = {shape for leaving in each for shape in leaving.pods}
         rows = max((len(leaving.rows) for leaving in each), default=0)
         return AnyOf(self, shapes, demands, self._demand([self._beside]), rows)
 
     def has_room(self, shape: PodShape, leaving: Iterable[PodShape], sure: "_Certainty") -> bool:
-        """Say whether it is certain that all pods of a shape find a place, where these leave together."""
+        """Say whether it is certain that all pods of a shape find a place if these leave together."""
         candidate = self._candidate(shape)
         if candidate is None or not sure.of(candidate.fit):
             return False
@@ -103,7 +104,7 @@ class CertainRoom:
         found: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for shape, count in (each for pods in given for each in pods.items()):
             candidate = self._candidate(shape)
-            # Whom single pods keep away from a node may come there when these leave.
+            # A pod that single other pods keep away from a node may go there once these leave.
             is_known = candidate is not None and not candidate.what_if.looks_at_single_pods
             spent = found[candidate.fit.place if is_known and candidate is not None else ANYWHERE]
             spent[PODS] += count
@@ -112,7 +113,7 @@ class CertainRoom:
         return _Demand(found, self._places)
 
     def _is_free_of(self, candidate: "_Candidate", others: Iterable[PodShape]) -> bool:
-        """Whether none of these pods changes more for the candidate than the load."""
+        """Whether these pods change nothing for the candidate except the load."""
         for other in others:
             is_affected = candidate.affected.get(other)
             if is_affected is None:
@@ -176,7 +177,7 @@ class _Candidate:
 
 
 class _Places:
-    """The different sets of nodes that pods may come to, by number, and which of them have a node in common."""
+    """The different sets of nodes to which pods may go, by number, and which of them have a node in common."""
 
     __slots__ = ("_masks", "_meeting", "_numbers")
 
@@ -196,7 +197,7 @@ class _Places:
         return self._numbers[packed]
 
     def meet(self, one: int, other: int) -> bool:
-        """Say whether two of them have a node in common; `ANYWHERE` has with all."""
+        """Say whether two of them have a node in common; `ANYWHERE` does with all."""
         if ANYWHERE in (one, other):
             return True
         found = self._meeting.get((one, other))
@@ -206,7 +207,7 @@ class _Places:
 
 
 class _Demand:
-    """How much pods request of each resource, by the nodes that they may come to."""
+    """How much pods request of each resource, by the nodes to which they may go."""
 
     __slots__ = ("_by_place", "_places")
 
@@ -215,7 +216,7 @@ class _Demand:
         self._places = places
 
     def on(self, place: int) -> Counter[str]:
-        """Return what those request, `PODS` included, that may come to any node of a place."""
+        """Return what the pods that may go to any node of a place request, `PODS` included."""
         found: Counter[str] = Counter()
         for other, amounts in self._by_place.items():
             if self._places.meet(place, other):
@@ -224,7 +225,7 @@ class _Demand:
 
 
 class AnyOf:
-    """Asks about any so many of some sets of nodes that are lost at once, whichever they are."""
+    """Answers for the loss of any so many of some sets of nodes at once, whichever they are."""
 
     __slots__ = ("_amounts", "_beside", "_demands", "_room", "_rows", "_shapes")
 
@@ -241,7 +242,9 @@ class AnyOf:
         """By place and resource, what each set requests there, the largest first."""
 
     def unproven(self, count: int) -> set[PodShape]:
-        """Return the shapes of which it is not proven that all their pods find another place, whichever are lost."""
+        """Return the shapes for which it is not proven that all their pods find another place, whichever sets are
+        lost.
+        """
         sure = _Certainty(partial(self._most, count), None, self._rows * count)
         return {shape for shape in self._shapes if not self._room.has_room(shape, self._shapes, sure)}
 
@@ -260,14 +263,14 @@ class AnyOf:
 
 
 class _Certainty:
-    """Whether prices come to enough where some pods leave together; worked out once for each `_Fit`."""
+    """Whether prices add up to enough if some pods leave together; worked out once for each `_Fit`."""
 
     __slots__ = ("_demand", "_gone", "_known", "_spent", "_widest")
 
     def __init__(self, demand: Callable[[int], Counter[str]], gone: Rows | None, widest: int = 0) -> None:
         """`demand` says by place what the pods request that may come there, `gone` are the rows that are lost.
 
-        Where these may be any, `widest` is how many they are.
+        If these may be any, `widest` is how many there are.
         """
         self._demand = demand
         self._gone = gone
@@ -304,7 +307,7 @@ class _Certainty:
         return np.ones(len(rows), dtype=np.bool_) if self._gone is None else ~np.isin(rows, self._gone)
 
     def _is_enough(self, prices: Amounts) -> bool:
-        """Say whether not all of these nodes can be blocked, where those that cost most may be the ones lost.
+        """Say whether it is impossible to block all of these nodes, even if the most expensive ones are lost.
 
         `prices`, of shape (resources, nodes), have a column for each node: of each resource, the share of all that is
         requested of it that blocks the node. One of them is enough.
@@ -313,8 +316,8 @@ class _Certainty:
             return int(prices.shape[1]) > self._widest
         if np.count_nonzero((prices > 1.0).all(axis=0)) > self._widest:
             return True  # one of these is left, and costs more than all there is
-        # However the resources are weighed against each other, whoever blocks all nodes spends at least the cheapest
-        # way of each, and has no more than the sum of the weights. Those that make all equally scarce say most.
+        # However the resources are weighted, blocking all nodes costs at least the cheapest way for each, out of a
+        # budget of the sum of the weights. Weights that make all resources equally scarce give the best bound.
         for weights in (np.ones(len(prices)), 1.0 / prices.sum(axis=1)):
             cheapest = (prices * weights[:, np.newaxis]).min(axis=0)
             if self._widest:
@@ -325,7 +328,7 @@ class _Certainty:
 
 
 def _taking_domains(profile: Profile, state: CycleState) -> tuple[Rows | None, frozenset[str]]:
-    """Return the domains by row of which the emptiest takes any pod, and the filter of which that is known."""
+    """Return the domains by row, the emptiest of which takes any pod, and the filter for which that is known."""
     for runner in profile.filters:
         plugin = runner.plugin.plugin
         if isinstance(plugin, PodTopologySpread) and runner.name not in state.skip_filter:

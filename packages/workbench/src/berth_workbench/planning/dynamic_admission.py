@@ -1,4 +1,4 @@
-"""Whom the API server asks before it creates an object, and who cannot be asked here: webhooks and admission policies.
+"""Webhooks and admission policies that the API server asks before it creates an object, and that cannot be asked here.
 
 Their configurations say which requests they are asked about. So every answer about manifests has a note that names
 those that may change or refuse what is created. Their conditions in CEL are not looked at: a request may pass by them.
@@ -51,7 +51,8 @@ def unasked(situation: Situation, documents: Iterable[Document] = ()) -> tuple[s
 
 
 def unasked_about(snapshot: Snapshot, documents: Iterable[Document], namespace: str = "default") -> tuple[str, ...]:
-    """Return a note that names whom the API server of a snapshot would ask about manifests; none where that is nobody.
+    """Return a note that names those whom the API server of a snapshot would ask about manifests; none if there are
+    none.
 
     Raises `UnreadableObject`, `ManifestError`.
     """
@@ -88,7 +89,7 @@ def _is_left_out(snapshot: Snapshot) -> bool:
 
 
 class _Created(NamedTuple):
-    """An object that a manifest comes to."""
+    """An object that a manifest leads to."""
 
     group: str
     plural: str
@@ -101,7 +102,7 @@ class _Created(NamedTuple):
 
 
 def _created_by(document: Document, namespace: str) -> Iterator[_Created]:
-    """Yield what a manifest comes to, as far as decisions depend on it."""
+    """Yield the objects that a manifest leads to, as far as decisions depend on them."""
     resource = _RESOURCES.get(document.kind)
     if resource is None or document.kind in DYNAMIC:
         return
@@ -116,7 +117,7 @@ def _created_by(document: Document, namespace: str) -> Iterator[_Created]:
 
 
 def _labels_of(document: Document) -> Mapping[str, str]:
-    """Return the labels of an object; a Namespace's have its name, as the API server sees to it."""
+    """Return the labels of an object; a Namespace's have its name, as the API server ensures."""
     metadata = document.manifest.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     found = dict(labels) if isinstance(labels, Mapping) else {}
@@ -162,7 +163,7 @@ class _Requests(Struct, frozen=True):
     object_selector: LabelSelector | None = None
 
     def __post_init__(self) -> None:
-        """Raise `SelectorError` for a selector that nobody can go by."""
+        """Raise `SelectorError` for an unusable selector."""
         for each in (self.namespace_selector, self.object_selector):
             compile_selector(each)
 
@@ -182,7 +183,7 @@ def _may_select(selector: LabelSelector | None, labels: Mapping[str, str] | None
 
 
 class _Spec(Struct, frozen=True):
-    """Of a policy and of a binding, what either has of it."""
+    """The parts of the spec of a policy or a binding, whichever either has."""
 
     match_constraints: _Requests = _Requests()
     policy_name: str = ""
@@ -191,7 +192,7 @@ class _Spec(Struct, frozen=True):
 
 
 class _Configuration(Struct, frozen=True):
-    """What is read of any of these objects."""
+    """The part that is read of any of these objects."""
 
     webhooks: tuple[_Requests, ...] = ()
     spec: _Spec = _Spec()

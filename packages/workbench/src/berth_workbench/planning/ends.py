@@ -1,8 +1,8 @@
-"""When running pods end, as far as anybody knows: their deadlines, those of their Jobs, and how long such pods run.
+"""When running pods end, as far as is known: their deadlines, those of their Jobs, and how long such pods run.
 
 `KnownEnds` is read from documents, since the scheduler itself reads no deadlines. Times are seconds since 1970. A
-deadline is the latest moment, and so is the end of the grace period of a pod that is being deleted; a duration, which
-somebody gives by workload, is what is expected.
+deadline is the latest moment, and so is the end of the grace period of a pod that is being deleted; a duration, given
+by the user per workload, is what is expected.
 """
 
 import math
@@ -38,7 +38,7 @@ class End(NamedTuple):
 
 
 class KnownEnds:
-    """What is known of the ends of pods."""
+    """What is known about the ends of pods."""
 
     __slots__ = ("_deadlines", "_durations", "_job_ends", "_job_seconds")
 
@@ -55,7 +55,7 @@ class KnownEnds:
 
     @property
     def expects_any(self) -> bool:
-        """Whether it is known of any pods how long they run."""
+        """Whether the duration of any pods is known."""
         return bool(self._durations)
 
     def note(self, documents: Iterable[Document], namespace: str = "default") -> None:
@@ -81,7 +81,7 @@ class KnownEnds:
                     self._job_ends[key] = started + seconds
 
     def start_jobs(self, pods: Iterable[Pod], now: float) -> None:
-        """Take it that Jobs of which no start is known began with the first of their pods, or now if none runs."""
+        """Assume that Jobs without a known start began with the first of their pods, or now if none runs."""
         begun: dict[str, float] = {}
         for pod in pods:
             owner = owner_of(pod)
@@ -92,10 +92,10 @@ class KnownEnds:
             self._job_ends.setdefault(key, at + self._job_seconds[key])
 
     def of(self, pod: Pod, started: float, now: float, *, deadlines: bool = True) -> End | None:
-        """Return when a pod that started at a moment ends, not before `now`; None where nobody knows.
+        """Return when a pod that started at a moment ends, not before `now`; None if unknown.
 
-        Of a pod that has run for longer than such pods do only its deadline is known. Without `deadlines` only what is
-        expected counts.
+        For a pod that has already run longer than such pods do, only its deadline is known. Without `deadlines`, only
+        expected ends count.
         """
         owner = owner_of(pod)
         found = list(self._by_deadlines(pod, started, now))
@@ -131,7 +131,9 @@ class KnownEnds:
         return found
 
     def job_fails(self, pod: Pod, now: float) -> float | None:
-        """Return when a pod is deleted since its Job has run for too long, wherever it is; None where none does."""
+        """Return when a pod is deleted since its Job has run for too long, wherever it is; None if it is never
+        deleted.
+        """
         owner = owner_of(pod)
         at = self._job_ends.get(owner[1]) if owner is not None and owner[0] == "Job" else None
         return None if at is None else max(at, now)

@@ -1,10 +1,10 @@
-"""How many more nodes, and like which, it takes until pods that have no place have one.
+"""How many more nodes, and of which kinds, it takes to place the pods that have no place.
 
-Nodes are added to a simulated cluster and the scheduler places what it can, until nobody is left or no node helps.
-Then nodes are taken away again until one fewer does not do. Called by `berth survive` for those who lose their places,
-and by `berth autoscale` for a backlog. The fewest nodes that would do are a packing problem that nobody solves for a
-large cluster: what is said is a number with which the scheduler has placed everybody, whether one fewer was tried in
-vain, and the least that the sums of the requests allow, beyond the room that there is.
+Nodes are added to a simulated cluster and the scheduler places what it can, until no pod is left or no node helps. Then
+nodes are taken away again until one fewer is not enough. Called by `berth survive` for pods that lose their places, and
+by `berth autoscale` for a backlog. Finding the fewest nodes is a packing problem that cannot be solved for a large
+cluster: the answer is a number with which the scheduler has placed all pods, whether one fewer was tried in vain, and
+the lower bound from the sums of the requests, beyond the existing room.
 """
 
 import math
@@ -103,12 +103,14 @@ class MoreNodes(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_least(self) -> bool:
-        """Whether it is sure that fewer nodes cannot do."""
+        """Whether it is certain that fewer nodes are not enough."""
         return not self.left and sum(each.count for each in self.nodes) == self.at_least
 
 
 def kinds_of(nodes: Iterable[Node], prices: Prices | None = None) -> list[NodeKind]:
-    """Return the kinds of nodes that there are, each with a node of its kind: those alike but for their names."""
+    """Return the kinds of nodes that there are, each with a node of its kind: nodes that differ only in name are
+    alike.
+    """
     found: dict[object, list[Node]] = defaultdict(list)
     for node in nodes:
         found[content_of(node_like(node, ""))].append(node)
@@ -117,7 +119,7 @@ def kinds_of(nodes: Iterable[Node], prices: Prices | None = None) -> list[NodeKi
 
 
 def content_of(node: Node) -> tuple[object, ...]:
-    """Return what tells nodes apart in Filter plugins, without their names."""
+    """Return what distinguishes nodes for Filter plugins, without their names."""
     taints: list[Taint] = sorted(node.spec.taints, key=lambda each: (each.key, each.effect))
     return (
         frozenset((key, value) for key, value in node.metadata.labels.items() if key != HOSTNAME),
@@ -129,7 +131,7 @@ def content_of(node: Node) -> tuple[object, ...]:
 
 
 class _Room(NamedTuple):
-    """What is free on nodes that pods may come to, now or together with others."""
+    """What is free on nodes to which pods may go, now or together with others."""
 
     amounts: Counter[str]
     """By resource, of the nodes that have room for a whole pod."""
@@ -145,9 +147,9 @@ class _Wish(NamedTuple):
     room: _Room
 
     def nodes_like(self, model: Node) -> int:
-        """Return how many nodes like this one the pods need beside the room that there is; at least 1.
+        """Return how many nodes like this one the pods need besides the existing room; at least 1.
 
-        That is what the sums of their requests say, and those of each shape by themselves. It may be too few.
+        That follows from the sums of their requests, together and shape by shape. It may be too few.
         """
         counts = Counter(pod.shape for pod in self.pods)
         examples = {pod.shape: pod for pod in self.pods}
@@ -165,7 +167,7 @@ class _Wish(NamedTuple):
 
 
 class Cheapest(NamedTuple):
-    """What it takes in the order in which it takes least."""
+    """What it takes, in the order that takes the least."""
 
     more: MoreNodes
     in_turn: MoreNodes | None
@@ -191,11 +193,11 @@ def cheapest_until_placed(
     by_price: bool = False,
     watch: WorkWatch = UNWATCHED,
 ) -> Cheapest:
-    """Return what it takes until none of the pods of `wanting` has no place, trying them in two orders.
+    """Return what it takes until all pods of `wanting` have a place, trying them in two orders.
 
-    In turn, that is in the order in which they wait, and the largest first, which leaves fewer gaps as a rule. Of a
-    large backlog of which a part says that it takes more in turn, how much more is told by that part alone. The cluster
-    is left as it was. Raises `StoppedError` where it is stopped before any order was tried to the end.
+    In turn, that is in the order in which they wait, and largest first, which usually leaves fewer gaps. If a part of a
+    large backlog shows that it takes more in turn, how much more is taken from that part alone. The cluster is left as
+    it was. Raises `StoppedError` if it is stopped before any order was tried to the end.
     """
     waiting = _in_turn(site, wanting())
     orders = [waiting, _largest_first(site, kinds, waiting)]
@@ -239,7 +241,7 @@ def _is_clearly_less(more: MoreNodes | None, than: MoreNodes) -> bool:
 
 
 def _cost_of(more: MoreNodes, *, by_price: bool) -> tuple[float, ...]:
-    """Return what there is to be less of: pods without a place, money where that counts, nodes."""
+    """Return what to minimize: pods without a place, money if that counts, nodes."""
     nodes = sum(each.count for each in more.nodes)
     return more.left, sum(each.price or 0.0 for each in more.nodes) if by_price else 0.0, nodes
 
@@ -258,7 +260,7 @@ def _largest_first(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -
 
 
 def _info(site: Site, pod: Pod) -> PodInfo:
-    """Return a pod as plugins see it: as the core has it, if it is this one, for nothing."""
+    """Return a pod as plugins see it; reused from the core, if that has this pod."""
     intake = site.cluster.core.intake
     known = intake.pod(pod.key)
     return known if known is not None and known.pod is pod else intake.info(pod)
@@ -272,7 +274,7 @@ def _in_turn(site: Site, pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _queue_anew(site: Site, pods: Iterable[Pod]) -> None:
-    """Have pending pods wait in this order, as if they had been deleted and had come again; priorities still count."""
+    """Make pending pods wait in this order, as if they had been deleted and created again; priorities still count."""
     for pod in pods:
         site.cluster.handle(ObjectEvent("DELETED", "Pod", pod))
         site.cluster.handle(ObjectEvent("ADDED", "Pod", pod))
@@ -287,17 +289,17 @@ def add_until_placed(
     moved: Iterable[Pod] = (),
     guess: MoreNodes | None = None,
 ) -> MoreNodes:
-    """Return how many nodes it takes until none of the pods of `wanting` has no place; the cluster is left as it was.
+    """Return how many nodes it takes until all pods of `wanting` have a place; the cluster is left as it was.
 
-    `wanting` returns the pods that have none yet; whoever is preempted meanwhile wants a place as well. Pods that the
-    fewest kinds would take come first. Of several kinds that one is added of which the sums say that it takes the
-    fewest nodes, or with `by_price` the least money. `moved` are pods that have found another place, and might have
-    been on the new nodes instead.
+    `wanting` returns the pods that have none yet; pods preempted meanwhile want a place as well. Pods that the fewest
+    kinds would take come first. Of several kinds, the one that by the sums takes the fewest nodes, or with `by_price`
+    the least money, is added. `moved` has pods that have found another place, and might have been on the new nodes
+    instead.
 
-    Nodes are added in rounds, but whoever reads the answer adds them at once, and then the scheduler may place pods
-    otherwise. So the same number is added at once afterwards, and what is missing then is added to it. It begins with
-    a `guess` of nodes of the first kind, if there is one: if these do, nothing is done twice. In the end nodes are
-    taken away again.
+    Nodes are added in rounds, but the reader of the answer adds them all at once, and then the scheduler may place pods
+    differently. So the same number is afterwards added at once, plus whatever is then missing. It begins with a `guess`
+    of nodes of the first kind, if there is one: if these are enough, nothing is done twice. In the end nodes are taken
+    away again.
     """
     waiting = wanting()
     least = fewest_nodes(site, kinds, waiting, moved)
@@ -319,7 +321,7 @@ def add_until_placed(
 
 
 class _Outcome(NamedTuple):
-    """What nodes come to."""
+    """The result of adding nodes."""
 
     left: frozenset[str]
     """The pods that have no place, by `namespace/name`."""
@@ -333,7 +335,7 @@ class _Outcome(NamedTuple):
 
 
 class _Trials:
-    """Adds nodes to the cluster as it is, all at once, and takes them back; remembers what came of how many."""
+    """Adds nodes to the cluster as it is, all at once, and takes them back; remembers the result for each number."""
 
     __slots__ = ("_known", "_pods", "_site", "_spent", "_wanting", "added", "kinds")
 
@@ -346,7 +348,7 @@ class _Trials:
         """How many nodes of each kind it takes, as far as is known."""
 
     def come_to(self, added: Counter[int]) -> _Outcome:
-        """Return what so many nodes of each kind come to."""
+        """Return the result of so many nodes of each kind."""
         key = _counts(added)
         if key not in self._known:
             with Rehearsal(self._site):
@@ -364,7 +366,7 @@ class _Trials:
         return _Outcome(left, len(gone))
 
     def add(self, at_once: Counter[int], *, by_price: bool) -> None:
-        """Find nodes with which everybody has a place for whom there is one, beginning with these."""
+        """Find nodes with which every pod that can be placed has a place, beginning with these."""
         self.added = at_once
         for _ in range(RUNS):
             seen = len(self._site.cluster.evictions)
@@ -384,10 +386,11 @@ class _Trials:
                 return
 
     def take_away(self, least: int, *, by_price: bool) -> bool:
-        """Take nodes away as long as nobody is worse off; say whether it is known that one fewer of a kind will not do.
+        """Take nodes away as long as no pod is worse off; say whether it is known that one fewer of a kind is not
+        enough.
 
-        Invariant: `added` is a number of nodes that was tried, and nobody is worse off with it than at first. What is
-        below `least` need not be tried where everybody has a place.
+        Invariant: `added` is a number of nodes that was tried, and no pod is worse off with it than at first. Numbers
+        below `least` need not be tried if every pod has a place.
         """
         enough = self.come_to(self.added).harm
         kinds = sorted(self.added, key=lambda at: -(self.kinds[at].price or 0.0)) if by_price else sorted(self.added)
@@ -424,12 +427,11 @@ def _counts(added: Mapping[int, int]) -> frozenset[tuple[int, int]]:
 
 
 def _guess(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod]) -> MoreNodes | None:
-    """Guess how many nodes of the only kind a large backlog takes in this order; None where that cannot be said.
+    """Guess how many nodes of the only kind a large backlog takes in this order; None if that cannot be said.
 
-    Nodes that are added in rounds are filled otherwise than those that are there at once, so that a number which is
-    counted in rounds is counted by placing all pods, to be tried by placing all pods again. Where each shape has many
-    pods, a part of each is placed in the same way: with one node more, so many more of the part have a place, and that
-    says how much of a node is missing in the end.
+    Nodes added in rounds fill up differently from nodes that are there at once, so counting in rounds means placing all
+    pods, and then placing all of them again to try the number. If each shape has many pods, placing a part of each is
+    enough: how many more of the part one node more would place says what fraction of a node is missing in the end.
     """
     if len(kinds) != 1 or len(site.cluster.objects) >= 2 * len(pods):
         return None
@@ -502,7 +504,7 @@ class _Adding:
         """Whether other nodes were there for a while than there are in the end."""
 
     def run(self, at_once: Mapping[int, int]) -> None:
-        """Add so many nodes of each kind at once, and then others until nobody is left or no node helps."""
+        """Add so many nodes of each kind at once, and then others until no pod is left or no node helps."""
         if at_once:
             self._add(at_once)
         left = self._wanting()
@@ -526,9 +528,9 @@ class _Adding:
             left = now
 
     def _together(self, left: Sequence[Pod]) -> list[_Wish]:
-        """Return the pods to be looked after next, with the kinds that would take them; nothing where no node helps.
+        """Return the pods to place next, with the kinds that would take them; nothing if no node helps.
 
-        A gang gets its places together. So with some of its pods come the others that want other kinds of nodes.
+        A gang is placed together. So some of its pods bring along the others that need other kinds of nodes.
         """
         kinds = self._kinds
         open_kinds = [at for at, kind in enumerate(kinds) if kind.most is None or self.added[at] < kind.most]
@@ -541,10 +543,10 @@ class _Adding:
         return [first, *(wish for wish in others if wish.pods)]
 
     def _add_more_and_more(self, counts: Mapping[int, int], wishes: Sequence[_Wish]) -> int:
-        """Add nodes, for a gang more and more of them until it has its places; return how many are used.
+        """Add nodes, for a gang more and more until it is placed; return how many are used.
 
-        On fewer nodes than it takes no pod of a gang has a place, so that a number which is too small looks as if none
-        would do. With a node for each pod there is nothing left to try.
+        With too few nodes no pod of a gang has a place, so a number that is too small looks as if no number were
+        enough. With a node for each pod there is nothing left to try.
         """
         members = (_gang_of(self._site, pod) for wish in wishes for pod in wish.pods)
         sizes = Counter(gang for gang in members if gang is not None)
@@ -562,12 +564,12 @@ class _Adding:
         return count if most is None else min(count, most - self.added[at])
 
     def _add(self, counts: Mapping[int, int]) -> int:
-        """Add nodes and place what fits; take those away again that nobody uses, and return how many are left."""
+        """Add nodes and place what fits; take unused ones away again, and return how many are left."""
         site = self._site
         names = {at: add_nodes_like(site, self._kinds[at].model, count) for at, count in sorted(counts.items())}
         site.settle()
         table = site.cluster.core.cache.table
-        # The scheduler may have put pods elsewhere than the sums supposed; a node that nobody uses is not needed.
+        # The scheduler may have put pods elsewhere than the sums supposed; an unused node is not needed.
         used = set(used_rows(table).tolist())
         idle = [name for some in names.values() for name in some if table.row_of[name] not in used]
         remove_nodes(site, idle, "removal of {}")
@@ -621,9 +623,9 @@ class _Free:
         """By room, the nodes that are counted in it."""
 
     def note(self, pod: PodInfo, says: FilterOutcome, room: _Room) -> None:
-        """Count the nodes in that pods of a shape may come to, now or when others have come.
+        """Include the nodes to which pods of a shape may go, now or once others have.
 
-        What is said of a node may change with the pods that are placed, unless it is said to be for good.
+        The verdict on a node may change with the pods that are placed, unless it is marked as final.
         """
         mask = self._valid.copy()
         for status, rows in says.decision.findings.rejected(self._valid):
@@ -644,7 +646,7 @@ class _Free:
 
 
 def _free_on(table: NodeTable) -> dict[str, Int64]:
-    """Return, by resource, what is free on each row, which is less than nothing on a node that has become smaller."""
+    """Return, by resource, what is free on each row, which is negative on a node that has become smaller."""
     free = {name: table.allocatable[at] - table.requested[at] for name, at in table.resource_index.items()}
     free[PODS] = table.allowed_pods - table.pod_count
     return free
@@ -688,7 +690,7 @@ def _amount(model: Node, resource: str) -> int:
 
 
 def _with_evicted(site: Site, pods: list[Pod], seen: int) -> list[Pod]:
-    """Return the pods, and those that were preempted since so many had been and have no place."""
+    """Return the pods, and those that have been preempted since that many had been and have no place."""
     known = {pod.key for pod in pods}
     keys = dict.fromkeys(each.pod for each in site.cluster.evictions[seen:] if each.pod not in known)
     found = (site.cluster.objects.get(("Pod", key)) for key in keys)
@@ -696,10 +698,10 @@ def _with_evicted(site: Site, pods: list[Pod], seen: int) -> list[Pod]:
 
 
 def fewest_nodes(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod], moved: Iterable[Pod] = ()) -> int:
-    """Return how many nodes it takes at least, whichever they are: the sums over the largest node of the kinds.
+    """Return a lower bound on the number of nodes, whichever they are: the sums over the largest node of the kinds.
 
-    What pods request, less the room of the nodes that are there, has to be on new nodes, in whatever way the pods are
-    placed. Those that have moved are placed anew as well, so their places are room.
+    What pods request beyond the room of existing nodes has to go on new nodes, however the pods are placed. Pods that
+    have moved are placed anew as well, so their places count as room.
     """
     wishes = [each for each in _wishes(site, kinds, range(len(kinds)), pods) if each.kinds] if pods else []
     wanting = [pod for wish in wishes for pod in wish.pods]
@@ -715,7 +717,7 @@ def fewest_nodes(site: Site, kinds: Sequence[NodeKind], pods: Sequence[Pod], mov
 
 
 def _room(site: Site, wanting: Sequence[PodInfo], placed: Sequence[PodInfo]) -> dict[str, int]:
-    """Return what these pods could take of the nodes that are there, with all of them off, at most."""
+    """Return the most that these pods could take of the existing nodes, with all of them removed."""
     table = site.cluster.core.cache.table
     free = _free_on(table)
     leaving = [(pod, table.row_of[pod.node_name]) for pod in placed]
@@ -730,7 +732,7 @@ def _room(site: Site, wanting: Sequence[PodInfo], placed: Sequence[PodInfo]) -> 
         for name, amount in pod.requests.items():
             if amount:
                 free[name][row] += amount
-    # Room that is too little for each of the pods is of no use, unless somebody who makes way adds to it.
+    # Room that is too small for any of the pods is useless, unless a pod that makes way adds to it.
     is_of_use = table.valid & preempts
     for requests in {frozenset(pod.requests.items()) for pod in (*wanting, *placed)}:
         fits = table.valid & (free[PODS] > 0)

@@ -59,7 +59,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> NodeKind:
-        """What may be added of it."""
+        """The kind of node that may be added."""
         most = max(self.spec.max - len(self.members), 0)
         return NodeKind(self.spec.name, self.model, self.price, most)
 
@@ -94,7 +94,7 @@ def read_groups(document: Any) -> list[NodeGroupSpec]:
 def groups_in(specs: Iterable[NodeGroupSpec], nodes: Iterable[Node], prices: Prices | None = None) -> list[NodeGroup]:
     """Return the groups with those of the nodes that are in them; the first group that claims a node has it.
 
-    Raises `NodeGroupError` where nothing says what a node of a group is like.
+    Raises `NodeGroupError` if nothing says what a node of a group is like.
     """
     by_name = {node.metadata.name: node for node in nodes}
     free = dict(by_name)

@@ -40,7 +40,7 @@ class QuotaLine(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def borrowed(self) -> int:
-        """What is used beyond the guarantee; where there is no guarantee, nothing is borrowed."""
+        """What is used beyond the guarantee; without a guarantee, nothing is borrowed."""
         return 0 if self.guaranteed is None else max(0, self.used - self.guaranteed)
 
     @property
@@ -55,7 +55,7 @@ class QuotaLine(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QuotaReport(msgspec.Struct, frozen=True, rename="camel"):
-    """All quotas of a cluster: by namespace, then what all ElasticQuotas come to."""
+    """All quotas of a cluster: by namespace, then the sum of all ElasticQuotas."""
 
     lines: tuple[QuotaLine, ...]
     notes: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ def _limiting(snapshot: Snapshot) -> Iterator[QuotaLine]:
 
 
 def _together(lines: Iterable[QuotaLine]) -> list[QuotaLine]:
-    """What all guarantees come to: beyond them nobody may borrow."""
+    """The sum of all guarantees, which limits borrowing."""
     guaranteed: Counter[str] = Counter()
     used: Counter[str] = Counter()
     for line in lines:

@@ -1,11 +1,11 @@
 """Room for pods that have no place, made by moving a few others that have.
 
 Called by `berth autoscale` before it says what to buy, and by the search for what would help a pending pod. A small
-search: nodes are looked at one after the other, the least used first, for the fewest pods that would have to leave so
-that one of those without a place fits. The moves are made on the simulated cluster: the node is cordoned, the pods are
-evicted within their budgets, and once the scheduler has found places for all of them without preempting anybody, the
-node is open again. So what is found works, and can be asked of `berth whatif` step by step; that nothing is found does
-not mean that nothing works. Who plans moves in earnest is `berth rebalance`, by whose rules pods stay here, too.
+search: nodes are examined one after another, least used first, for the fewest pods that would have to leave so that a
+pod without a place fits. The moves are made on the simulated cluster: the node is cordoned, the pods are evicted within
+their budgets, and once the scheduler has placed all of them without preempting, the node is uncordoned. So whatever is
+found works, and can be repeated step by step with `berth whatif`; finding nothing does not mean that nothing works.
+`berth rebalance` is the real planner of moves, and its rules about which pods stay apply here too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class PodMoved(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RoomByMoving(msgspec.Struct, frozen=True, rename="camel"):
-    """Moves, and what they are good for."""
+    """Moves, and the pods that get a place by them."""
 
     moves: tuple[PodMoved, ...]
     """In this order; the pods that leave the same node leave it together, while it is cordoned."""
@@ -49,7 +49,7 @@ class RoomByMoving(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def moved(site: Site, moves: Sequence[PodMoved]) -> bool:
-    """Make moves on a cluster as they were found; say whether everybody who had to leave has another place."""
+    """Make moves on a cluster as they were found; say whether every pod that had to leave has another place."""
     for name, some in groupby(moves, key=lambda each: each.before):
         keys = [each.pod for each in some]
         pods = [pod for pod in site.pods_on(name) if pod.key in keys]
@@ -83,7 +83,7 @@ class MoveSearch:
         self._moved: dict[str, PodMoved] = {}
 
     def run(self) -> RoomByMoving | None:
-        """Make moves as long as another pod gets a place by them; return them, or None where there are none."""
+        """Make moves as long as another pod gets a place by them; return them, or None if there are none."""
         at_first = len(self._wanting())
         while self._makes_room():
             pass

@@ -8,7 +8,7 @@
       - drain: node-7
 
 Each step has one key, one of `berth_workbench.simulation.changes.CHANGES` or `apply`, whose files are looked for beside
-the scenario. What is not known is an error that says where it is.
+the scenario. Anything unknown is an error that says where it is.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def _steps_of(value: Any, directory: Path) -> list[Step]:
 
 
 def _in_words(value: Any) -> str:
-    """What people call a value that YAML has read."""
+    """Describe a value read from YAML for people."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, list):

@@ -1,8 +1,8 @@
 """Which workloads request more than they use, what shrinking them frees, and which pending pods would then fit.
 
 A cluster and what its pods use go in (`berth_workbench.planning.usage`). A container's request becomes the most that
-one of the workload's pods uses of it, and a margin; it never grows. Running pods are taken to stay where they are, and
-pending ones are placed one after the other, preempting nobody. Asked by `berth shrink`.
+one of the workload's pods uses of it, and a margin; it never grows. Running pods are assumed to stay where they are,
+and pending ones are placed one after another, without preempting. Used by `berth shrink`.
 """
 
 import json
@@ -66,7 +66,7 @@ class ShrunkWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shrinking(msgspec.Struct, frozen=True, rename="camel"):
-    """What comes of shrinking all of them."""
+    """The result of shrinking all of them."""
 
     workloads: tuple[ShrunkWorkload, ...]
     """Those that free the largest share of the cluster first."""
@@ -150,7 +150,7 @@ def shrinking(
 
 
 def _turn(pod: Pod) -> tuple[int, str, str]:
-    """Whose turn is first: priority counts, then age."""
+    """Return the key of the order: by priority, then by age."""
     return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.key
 
 
@@ -160,7 +160,7 @@ def _turn(pod: Pod) -> tuple[int, str, str]:
 def _shrunk(
     owner: WorkloadKey, groups: Sequence[Sequence[Pod]], usage: Usage, factor: Fraction
 ) -> ShrunkWorkload | None:
-    """Return what becomes of a workload, without containers where nothing does; None where nothing was measured.
+    """Return a shrunk workload, without containers if nothing shrinks; None if nothing was measured.
 
     The pods of a group are alike in all but what they use.
     """
@@ -222,7 +222,7 @@ def _container(name: str, requested: Amounts, used: Used | None, factor: Fractio
     known = {resource: amount for resource, amount in measured.items() if amount is not None}
     proposed = {}
     for resource, amount in known.items():
-        # A request of nothing would say that the container needs nothing at all.
+        # A request of zero would mean that the container needs nothing at all.
         unit = 1 if resource == CPU else MEBI
         wanted = max(-(-amount * factor // unit), 1) * unit
         if wanted < requested.get(resource, 0):
@@ -289,7 +289,7 @@ def _shrunk_site(cluster: SimulatedCluster, lesser: Mapping[str, Pod], watch: Wo
 
 
 def _placed(site: Site, keys: Iterable[str]) -> int:
-    """How many of some pods the scheduler finds a place for, of which nothing is left."""
+    """Count the pods that the scheduler finds a place for, and remove them again."""
     with Rehearsal(site):
         site.settle()
         pods = site.cluster.pods

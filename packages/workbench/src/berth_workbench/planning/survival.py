@@ -1,10 +1,10 @@
 """Which failures a cluster survives: every node, every zone, every pool, and pairs of them.
 
-`survival` loses each of them, and says who has no place then, which budgets have fewer healthy pods than they demand,
-and how many more nodes it would take. Where columns prove that everybody finds another place (`certain_room`), that is
-the answer; nodes that are alike, but for their names and images, with pods of the same shapes, share one; all others
-are lost in a simulated cluster, decided by the scheduler, and put back. Where there are more of these than
-`simulated_at_most`, those that seem worst are simulated, and of the others a bound is given.
+`survival` loses each of them, and says which pods have no place then, which budgets have fewer healthy pods than they
+demand, and how many more nodes it would take. If columns prove that all pods find another place (`certain_room`), that
+is the answer; nodes that differ only in names and images, with pods of the same shapes, share an answer; all others are
+lost in a simulated cluster, where the scheduler decides, and restored. If there are more of these than
+`simulated_at_most`, the ones that seem worst are simulated, and for the others a bound is given.
 """
 
 from bisect import bisect_left
@@ -83,7 +83,7 @@ class ShortBudget(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Failure(msgspec.Struct, frozen=True, rename="camel"):
-    """What is lost at once, and what comes of it."""
+    """What is lost at once, and the consequences."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -107,7 +107,7 @@ class Failure(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def survives(self) -> bool:
-        """Whether everybody has a place in the end, and no budget demands more."""
+        """Whether all pods have a place in the end, and no budget is short."""
         return not self.unplaced and not self.gone and not any(each.is_lasting for each in self.budgets)
 
     @property
@@ -158,10 +158,10 @@ def survival(
     simulated_at_most: int = SIMULATED_AT_MOST,
     watch: WorkWatch = UNWATCHED,
 ) -> Survival:
-    """Return which failures a cluster survives. What is pending is placed first, as far as it fits.
+    """Return which failures a cluster survives. Pending pods are placed first, as far as they fit.
 
     With `pairs` two zones, two pools and two nodes are lost at once, too. Afterwards the cluster is as it was then.
-    Raises `StoppedError` where it is stopped before anything is known.
+    Raises `StoppedError` if it is stopped before anything is known.
     """
     if pending_pods(site.cluster):
         site.settle()
@@ -179,7 +179,7 @@ def loss_of(
     simulated_at_most: int = SIMULATED_AT_MOST,
     watch: WorkWatch = UNWATCHED,
 ) -> list[Failure]:
-    """Return what comes of losing each of some groups of nodes, given by name, in a cluster that is at rest."""
+    """Return the consequences of losing each of some groups of nodes, given by name, in a cluster that is at rest."""
     if not groups:
         return []
     asker = _Asker(site, "", None, simulated_at_most, watch)
@@ -191,7 +191,7 @@ def loss_of(
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Case:
-    """A failure that is yet to be answered."""
+    """A failure without an answer yet."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -209,7 +209,7 @@ class _Case:
 
     @property
     def doubtful(self) -> int:
-        """Of how many pods it is not proven that they do."""
+        """For how many pods that is not proven."""
         return sum(self.leaving.pods[shape] for shape in self.unproven)
 
 
@@ -255,10 +255,10 @@ class _Asker:
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def _sort_the_pending(self) -> None:
-        """Leave the pending pods out that look at no other pods: where they fit nowhere now, they never will.
+        """Leave out pending pods that do not look at other pods: if they fit nowhere now, they never will.
 
-        Nothing that is lost gives them room, and unless somebody is preempted, nobody else does either. The others may
-        get a place in the middle of it all, for instance where a pod is lost that kept them away.
+        A loss does not give them room, and without preemption nothing else does either. The others may get a place
+        along the way, for instance if a pod that kept them away is lost.
         """
         cluster = self._site.cluster
         core = cluster.core
@@ -279,20 +279,21 @@ class _Asker:
         self._leave_out()
 
     def _leave_out(self) -> None:
-        """Have the scheduler try the hopeless pods no more, until `put_back`. They stay where they are for all else.
+        """Keep the scheduler from trying the hopeless pods until `put_back`. For everything else they stay where they
+        are.
 
-        A budget, for one, counts them.
+        Budgets, for example, count them.
         """
         self._site.cluster.begin()
         for uid in self._hopeless:
             self._site.cluster.core.queue.delete(uid)
 
     def put_back(self) -> None:
-        """Have the scheduler try the pods again that were left out."""
+        """Let the scheduler try the pods that were left out again."""
         self._site.cluster.undo()
 
     def _note_pods(self) -> None:
-        """Note who is where: who comes back as a pending pod, who does not, and which budgets count them."""
+        """Note where pods are: which come back as pending pods, which do not, and which budgets count them."""
         cluster = self._site.cluster
         table = cluster.core.cache.table
         shapes_asked: set[PodShape] = set()
@@ -399,7 +400,7 @@ class _Asker:
         )
 
     def _singles(self, kind: Kind, rows: Mapping[str, list[int]]) -> list[_Case]:
-        """Return the failures of one at a time; where all nodes are lost there is nothing to ask."""
+        """Return the failures of one at a time; if all nodes are lost there is nothing to ask."""
         return [self._case(kind, (name,), at) for name, at in rows.items() if len(at) < len(self._on_row)]
 
     def lose(self, kind: Kind, groups: Mapping[str, Sequence[str]]) -> list[Failure]:
@@ -411,9 +412,9 @@ class _Asker:
         return self._answered([(cases, {})])[0]
 
     def _prove(self, case: _Case, any_nodes: int = 0, doubtful: Sequence[Set[PodShape]] = ()) -> None:
-        """Note what is proven of a failure, where it is that any so many nodes can be lost.
+        """Note what is proven for any failure of so many nodes.
 
-        `doubtful` has the shapes that may have no place where any one node is lost, and any two.
+        `doubtful` has the shapes that may have no place if any one node is lost, and if any two are.
         """
         if not self._proves:
             case.unproven = list(case.leaving.pods)
@@ -422,11 +423,13 @@ class _Asker:
             case.unproven = self._room.unproven(case.leaving, doubtful[nodes - 1] if nodes <= len(doubtful) else None)
             refusable = (shape for shape in case.leaving.pods if shape in self._refusable)
             case.unproven = list(dict.fromkeys((*case.unproven, *refusable)))
-        # A pending pod may preempt once a node is lost on which nobody loses his place: one that it was nominated to.
+        # A pending pod may preempt once the node it was nominated to is lost, even if no pod loses its place there.
         case.is_proven = self._proves and not case.unproven
 
     def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, tuple[set[PodShape], set[PodShape]]]:
-        """Return up to how many nodes can be lost, whichever, and the shapes for which one may be too many, and two."""
+        """Return how many nodes, whichever they are, can be lost, and the shapes for which one, and two, may be too
+        many.
+        """
         each = [LeavingPods(np.array(at, dtype=np.intp), self._on_row[at[0]]) for at in rows.values()]
         any_of = self._room.any_of(each)
         doubtful = any_of.unproven(1), any_of.unproven(2)
@@ -462,7 +465,7 @@ class _Asker:
         return kept, number - (len(found) - len(kept))
 
     def _alike(self, rows: Mapping[str, Sequence[int]]) -> dict[str, object]:
-        """Return for each node what it has in common with those of which the same is true."""
+        """Return for each node a key that is equal for nodes with the same answer."""
         cluster = self._site.cluster
         table = cluster.core.cache.table
         with_devices = {each.spec.node_name for each in cluster.of(ResourceSlice)}
@@ -487,9 +490,9 @@ class _Asker:
     ) -> list[list[Failure]]:
         """Answer for the failures of each kind, the doubtful ones first, the most doubtful of these first.
 
-        With the failures comes what tells those of single nodes apart. What is simulated is known before anything is:
-        each failure leaves the cluster as it was, so several processes may take them in any order. `tell` makes the
-        whole answer of those that there are.
+        Failures of single nodes come with what distinguishes them. What to simulate is known in advance: each failure
+        leaves the cluster as it was, so several processes may take them in any order. `tell` makes a whole answer from
+        the answers so far.
         """
         answers: list[list[Failure | None]] = []
         simulated: list[tuple[_Case, int, int]] = []
@@ -530,12 +533,12 @@ class _Asker:
         return found
 
     def _most_unplaced(self, case: _Case) -> int:
-        """How many pods have no place at most: those not proven to find one, and all whom these could preempt."""
+        """The most pods that may have no place: those not proven to find one, and all that these could preempt."""
         strong = (*case.unproven, *(() if self._proves else self._hopeful))
         return case.doubtful + max((self._weaker_than(shape) for shape in strong), default=0)
 
     def _loses_healthy_for_good(self, case: _Case) -> bool:
-        """Whether a budget counts pods that nothing replaces; what it demands then is for the simulation to say."""
+        """Whether a budget counts pods that nothing replaces; its demand is then left to the simulation."""
         lone = (pod for row in case.leaving.rows.tolist() for pod in self._lone[row])
         return any(True for pod in lone for _ in self._site.cluster.budgets.counting_as_healthy(pod))
 
@@ -569,7 +572,7 @@ class _Asker:
         return tuple(told)
 
     def _bound_claims(self, pods: Iterable[str]) -> tuple[str, ...]:
-        """Return the claims of some pods whose volumes can be used on certain nodes only."""
+        """Return the claims of some pods whose volumes can be used only on certain nodes."""
         objects, found = self._site.cluster.objects, []
         for key in pods:
             for name in claim_names(self._site.cluster.core.intake.info(objects["Pod", key])):
@@ -594,7 +597,7 @@ class _Asker:
         """Lose the nodes, let the scheduler place what it can, and put everything back. Raises `StoppedError`."""
         found = self._lived_through(case, with_more=not self._hopeless)
         if (found.preempted or found.unplaced) and self._hopeless:
-            # Those who had no hope before may come by a place where others are preempted or nodes are added, and be in
+            # Pods that were hopeless before may get a place when others are preempted or nodes are added, and be in
             # others' way.
             self.put_back()
             try:
@@ -655,7 +658,7 @@ class _Asker:
         )
 
     def _more(self, names: Sequence[str], moved: Sequence[Pod]) -> MoreNodes:
-        """What it takes until the pods of these names have a place, too."""
+        """How many more nodes it takes until the pods of these names have a place, too."""
         cluster = self._site.cluster
 
         def wanting() -> list[Pod]:
@@ -698,7 +701,7 @@ def named(failure: Failure) -> str:
 
 
 def who(failure: Failure) -> str:
-    """Say who is lost, the first few workloads."""
+    """Name the first few workloads that lose pods."""
     if failure.answered == "alike":
         return f"as with {failure.alike}"
     if not failure.is_exact:

@@ -1,7 +1,8 @@
-"""What pods use, as `metrics.k8s.io` tells it or a file does: YAML, JSON or CSV.
+"""What pods use, according to `metrics.k8s.io` or a file: YAML, JSON or CSV.
 
 A file has names with `cpu` and `memory` each, where a name is `namespace/pod` or `namespace/workload`; or it is what
-`kubectl get --raw /apis/metrics.k8s.io/v1beta1/pods` prints. Of several measurements of one thing the highest counts.
+`kubectl get --raw /apis/metrics.k8s.io/v1beta1/pods` prints. If one thing was measured several times, the highest
+counts.
 """
 
 import csv
@@ -28,7 +29,7 @@ class UsageError(UserError, ValueError):
 
 
 class Used(NamedTuple):
-    """The most that was measured; None where nothing was."""
+    """The most that was measured; None if nothing was."""
 
     cpu_milli: int | None = None
     memory_bytes: int | None = None

@@ -1,8 +1,8 @@
-"""How long pending pods will wait: running pods end one after the other, and the scheduler places what it can.
+"""How long pending pods will wait: running pods end one after another, and the scheduler places what it can.
 
-`waits_of` lives through the known ends (`ends`) on a simulated cluster, in the order of the scheduler's own queue,
-until the pods that are asked about have places, or nothing more ends. Nobody new comes meanwhile, and pods of which no
-end is known run for ever; whoever gets a place ends in its turn, as far as that is known.
+`waits_of` plays the known ends (`ends`) on a simulated cluster, in the order of the scheduler's own queue, until the
+pods in question have places, or nothing more ends. No new pods come meanwhile, and pods without a known end run
+forever; pods that get a place end in their turn, as far as that is known.
 """
 
 import heapq
@@ -106,7 +106,7 @@ def waits_of(
     within_s: float = WITHIN_S,
     watch: WorkWatch = UNWATCHED,
 ) -> Waits:
-    """Return how long pods of a cluster wait (`namespace/name`), all that are pending where none are named.
+    """Return how long pods of a cluster wait (`namespace/name`), all pending ones if none are named.
 
     Now is when the snapshot was taken; where it does not say, the last moment at which one of its pods was made or
     started. Raises `ChangeError` for a pod that is not there or not pending, and what `what_if` raises;
@@ -149,7 +149,7 @@ def _now(snapshot: Snapshot, cluster: SimulatedCluster) -> float:
 def _answered(
     site: Site, ends: KnownEnds, now: float, names: Sequence[str], within_s: float, watch: WorkWatch
 ) -> Waits:
-    """Live through the ends, and say of each of these pods what comes of it."""
+    """Play the ends, and say for each of these pods how it fares."""
     cluster = site.cluster
     cluster.begin()
     watch.begin(ENDING)
@@ -157,7 +157,7 @@ def _answered(
     life.go_on(names, now + within_s)
     cluster.undo()
     places = life.places
-    # What needs a deadline is what would not be there by then if only those ended of whom it is expected.
+    # A pod needs a deadline if it would not have a place by then with only the expected ends.
     passed = math.inf if life.passed is None else life.passed
     by_deadlines = {name for name in names if name in life.messages and name in places and places[name][0] >= passed}
     if by_deadlines and ends.expects_any:
@@ -211,7 +211,7 @@ def _answered(
 
 
 class _Life:
-    """Lives through the ends of pods, all that are known or those that are expected, on a cluster at rest."""
+    """Plays the ends of pods, all known or all expected ones, on a cluster at rest."""
 
     __slots__ = ("_by_deadlines", "_due", "_ended", "_ends", "_now", "_pending", "_seen", "_site", "_start", "_watch",
                  "failed", "is_complete", "known", "messages", "passed", "places", "unknown")  # fmt: skip
@@ -253,7 +253,7 @@ class _Life:
         return end is not None
 
     def _note_pending(self, pod: Pod) -> None:
-        """A pod that waits has an end as well where its Job has one: it is deleted with the others then."""
+        """Note the end of a pending pod whose Job has one: it is deleted with the others then."""
         self._pending.add(pod.key)
         fails = self._ends.job_fails(pod, self._now) if self._by_deadlines else None
         if fails is not None:
@@ -307,7 +307,7 @@ class _Life:
         return count
 
     def _note_placed(self, at: float) -> set[str]:
-        """Note who has got a place, and who has lost it; return the former."""
+        """Note which pods have got a place, and which have lost it; return the former."""
         cluster = self._site.cluster
         for each in cluster.evictions[self._seen :]:
             pod: Pod | None = cluster.objects.get(("Pod", each.pod))
@@ -327,7 +327,7 @@ class _Life:
         return found
 
     def waits_for(self, name: str) -> tuple[EndedPod, ...]:
-        """Return who has to end before a pod has a place."""
+        """Return which pods have to end before a pod has a place."""
         if name not in self.places:
             return ()
         at, node = self.places[name]
@@ -341,7 +341,7 @@ class _Life:
 
 
 def _nowhere(site: Site, names: Sequence[str]) -> dict[str, str]:
-    """Say of which of these pending pods it is certain that no end helps, and why; the cluster is of no use afterwards.
+    """Say which of these pending pods no end can certainly help, and why; the cluster is unusable afterwards.
 
     They are tried on the nodes with nothing but what follows them. The fewer pods there are, the more a filter lets
     through, but for the pods that a pod wants to be near: that is not asked for here. What PreFilter says is left out,

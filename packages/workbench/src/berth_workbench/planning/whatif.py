@@ -1,7 +1,7 @@
 """What happens if: a cluster before and after changes and new workloads, decided by the scheduler's own engine.
 
-`what_if` makes a cluster in memory of a snapshot, carries the steps out one after the other, lets the scheduler place
-what it can after each, and says where everything went, what had to leave and for whom, and what is broken by it. The
+`what_if` makes a cluster in memory of a snapshot, carries the steps out one after another, lets the scheduler place
+what it can after each, and says where everything went, what had to leave and for which pod, and what this breaks. The
 same snapshot, steps, configuration and seed give the same result.
 """
 
@@ -77,7 +77,7 @@ class GangOutcome(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def in_words(self) -> str:
-        """Say who waits, as the end of a sentence."""
+        """Say which pods wait, as the end of a sentence."""
         if self.pods < self.needed:
             return f"PodGroup {self.name}, which has {self.pods} of the {self.needed} pods that it needs"
         if self.placed:
@@ -86,7 +86,7 @@ class GangOutcome(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StepOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What one step came to."""
+    """The result of one step."""
 
     step: str
     evicted: int
@@ -137,7 +137,7 @@ class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def what_if(situation: Situation, pool_label: str = "", watch: WorkWatch = UNWATCHED) -> WhatIfResult:
-    """Return what a cluster comes to by the steps of a situation.
+    """Return what the steps of a situation do to a cluster.
 
     Pods that are pending in the snapshot are placed first, as far as they fit. Raises `ObjectError`, `ManifestError`,
     `ChangeError`, `StuckError`, `StoppedError` where the cluster is not loaded yet, and ValueError for a pod whose
@@ -169,7 +169,7 @@ class WhatIfRun:
         self._notes: list[str] = [EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else []
 
     def run(self, steps: Sequence[Step], namespace: str = "default", notes: Iterable[str] = ()) -> WhatIfResult:
-        """Carry the steps out, and return what came of them, with further notes."""
+        """Carry the steps out, and return the result, with further notes."""
         is_complete = True
         words = "place what is pending"
         try:
@@ -196,7 +196,7 @@ class WhatIfRun:
             self._notes.append(f"decisions do not depend on {what} of the manifests: {some}")
 
     def _note_groups(self, pods: Iterable[Pod]) -> None:
-        """Say so where pods name a group and nothing looks at groups."""
+        """Add a note if pods name a group and nothing looks at groups."""
         for pod in pods:
             profile = self._cluster.core.profiles.get(pod.spec.scheduler_name)
             asks = pod.spec.scheduling_group is not None and profile is not None
@@ -261,7 +261,7 @@ class WhatIfRun:
         )
 
     def _kept_rooms(self) -> Iterator[str]:
-        """Say which pending pods keep room on nodes for themselves: others are told that they do not fit there.
+        """Say which pending pods reserve room on nodes: others then do not fit there.
 
         A nomination stays as long as pods of lower priority that are being deleted are on the node; here they stay.
         """
@@ -368,7 +368,7 @@ def broken_groups(broken: Iterable[Broken]) -> list[BrokenGroup]:
 
 
 class WhoIsWhere(NamedTuple):
-    """The pods of a result, by what has befallen them."""
+    """The pods of a result, by what happened to them."""
 
     left: tuple[PodOutcome, ...]
     """Were on a node that they had to leave."""
@@ -378,7 +378,7 @@ class WhoIsWhere(NamedTuple):
 
     @classmethod
     def of(cls, pods: Sequence[PodOutcome]) -> "WhoIsWhere":
-        """Tell the pods apart."""
+        """Sort the pods into these groups."""
         return cls(
             tuple(each for each in pods if each.before is not None),
             tuple(each for each in pods if each.is_new),
@@ -386,9 +386,9 @@ class WhoIsWhere(NamedTuple):
         )
 
     def sentences(self, result: WhatIfResult) -> list[str]:
-        """Say in a sentence each what became of the pods of a result; nothing about those that there are none of.
+        """Say in one sentence each what became of the pods of a result; nothing about empty groups.
 
-        Together they account for every pod that is not where it was, and for every time that one left a node.
+        Together they account for every pod that is not where it was, and for every time a pod left a node.
         """
         told = []
         for outcomes, one, several, placed, unplaced in (

@@ -1,4 +1,4 @@
-"""Where pods run, as a search moves them about and back: the scheduler's own cache and filters, without the queue.
+"""The board on which a search moves pods about and back: the scheduler's own cache and filters, without the queue.
 
 A board changes only what is counted on nodes. Nothing is evicted and nothing scheduled, so the search can take any move
 back; `undo` leaves the cluster as it was. Whether the scheduler follows a plan is proven later, with the scheduler at
@@ -61,7 +61,7 @@ class Mover(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """The rows that a pod fits on, and what each scores; `totals` is None where nothing is scored."""
+    """The rows on which a pod fits, and the score of each; `totals` is None if nothing is scored."""
 
     rows: NDArray[np.intp]
     totals: NDArray[np.int64] | None
@@ -146,9 +146,9 @@ class Board:
     def fits(self, key: str) -> Mask:
         """Return by row whether a pod fits there if it leaves where it is, over the considered nodes.
 
-        Nodes that it cannot be led to are left out: where too many others would have to be cordoned, and where a pod
-        that waits for room would take it first. For a pod that goes onto cordoned nodes as well that is all but the
-        scheduler's own choice.
+        Nodes to which it cannot be led are left out: if too many others would have to be cordoned, or if a pod that
+        waits for room would take it first. For a pod that tolerates cordoned nodes, that leaves only the scheduler's
+        own choice.
         """
         mover = self.mover(key)
         self.pace.ask(len(self.core.cache.table))
@@ -195,7 +195,7 @@ class Board:
     def room_of(self, newcomer: Mover) -> Mask:
         """Return by row whether a pod that needs a place would fit there, over the considered nodes.
 
-        Newcomers that are alike fit in the same places, and others are asked about while nothing moves; so it is kept.
+        Cached, since newcomers that are alike fit in the same places, and others are asked about while nothing moves.
         """
         known = self._rooms.get(newcomer.fresh.shape)
         if known is None:
@@ -229,7 +229,7 @@ class Board:
             self.spending.add(mover.workload, mover.namespace)
 
     def undo(self, down_to: int = 0) -> None:
-        """Take moves back, the last first, until so many are left."""
+        """Undo moves, last first, until so many are left."""
         while len(self.history) > down_to:
             key, origin, node = self.history.pop()
             mover = self.mover(key)
@@ -246,7 +246,7 @@ class Board:
 
     @contextmanager
     def whole(self) -> Iterator[int]:
-        """Take back what a block has moved if the search ends in the middle of it; yield how many moves there were."""
+        """Undo what a block has moved if the search ends in the middle of it; yield how many moves there were."""
         begun = len(self.history)
         try:
             yield begun
@@ -321,7 +321,7 @@ def scores_of(core: Core, pod: PodInfo) -> Scoring:
 
 
 def statuses_on(core: Core, pod: PodInfo, row: int) -> list[Status]:
-    """Return all that filters say against a pod on a row."""
+    """Return every status of the filters against a pod on a row."""
     attempt = find(core, pod)
     pre = attempt.found.pre_filtered
     if pre is not None and pre.status is not None:

@@ -1,9 +1,9 @@
-"""The question which pod goes where, as a model for CP-SAT.
+"""Which pod goes where, as a model for CP-SAT.
 
 The model knows no order of moves: it asks for the best placement that the moves could end in. It leaves out what it
 cannot say exactly (required affinity, plugins that it does not know, the order itself), and never forbids a placement
-that a valid plan could reach. So what it finds is a bound: where its placement can be reached by moves that the filters
-allow, that is the best plan, and where not, `forbid` takes it out and the search goes on (`optimizer`).
+that a valid plan could reach. So what it finds is a bound: if its placement can be reached by moves that the filters
+allow, that is the best plan; if not, `forbid` excludes it and the search goes on (`optimizer`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -148,7 +148,7 @@ class AssignmentModel:
     def _add_resources(self) -> None:
         """CPU, memory and the like, and the number of pods, for each node; asked while all movers are away.
 
-        A node that has promised more than it has keeps what it has promised: a plan need not repair that.
+        An overcommitted node may stay as it is: a plan need not repair that.
         """
         everybody = [*self._movers, *self._newcomers]
         resources = {name for each in everybody for name, amount in each.fresh.requests.items() if amount}
@@ -201,7 +201,7 @@ class AssignmentModel:
     # -- pods that keep apart ----------------------------------------------------------------------------------------
 
     def _add_anti_affinity(self) -> None:
-        """Two of whom one keeps away from the other do not meet in a domain, but where they have met at the start."""
+        """Keep two pods, one of which repels the other, out of the same domain, unless they share it at the start."""
         everybody = [*self._movers, *self._newcomers]
         namespaces = self._board.core.cache.index.namespaces
         told = 0

@@ -2,8 +2,8 @@
 
 The solver proposes the best placement, and the filters say whether moves lead there. What cannot be reached is
 forbidden, and the solver asked again, until a placement is as good as its model promises (then no plan is better), or
-nothing better is left, or the effort is used up, which the solver and the filters are paid out of. It begins with the
-greedy search's plan, and only ever looks for better ones, so that it is never worse. One worker, a fixed seed and
+nothing better is left, or the effort, which covers the solver and the filters, is used up. It begins with the greedy
+search's plan, and only ever looks for better ones, so that it is never worse. One worker, a fixed seed and
 deterministic time (`pace`) make the answer the same everywhere.
 
 Nodes that are equally full and rules that are kept are left to the greedy search: in none of 25 clusters of 32 to 60

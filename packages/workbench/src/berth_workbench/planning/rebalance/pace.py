@@ -1,9 +1,9 @@
-"""How long a search for moves goes on: until somebody stops it, or until its effort is used up.
+"""How long a search for moves goes on: until it is stopped, or until its effort is used up.
 
 All searches ask the scheduler's filters, one question after the other, through the board or the rules. Both come here
 before each question. So whatever a search is doing, it hears within one question that it has to end, and a search with
-an effort ends after as many questions on every machine. It ends by `StoppedError`; whoever has moved pods about on the
-board takes back what would be left half done (`Board.whole`).
+an effort ends after as many questions on every machine. It ends by `StoppedError`; code that has moved pods on the
+board undoes what would be left half done (`Board.whole`).
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Pace:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether somebody wants an end."""
+        """Whether the search has been asked to stop."""
         return self.watch.is_stopped
 
     def ask(self, nodes: int) -> None:
@@ -53,7 +53,7 @@ class Pace:
         self.spend(QUESTION_S + NODE_S * nodes)
 
     def spend(self, seconds: float = 0.0) -> None:
-        """Take something off the effort of a search that is paid. Raises `StoppedError` where it has to end."""
+        """Take something off the effort of a search that is paid. Raises `StoppedError` if it has to end."""
         if not self._is_heeded:
             return
         if self.is_stopped or (self._is_paid and self.effort_s <= 0):

@@ -1,4 +1,4 @@
-"""The plan that comes out: steps in order, what they lead to, and what was left alone."""
+"""The resulting plan: steps in order, what they lead to, and what was left alone."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -106,7 +106,7 @@ class NodeFill(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RebalancePlan(msgspec.Struct, frozen=True, rename="camel"):
-    """Which pods to move, in which order, and what comes of it."""
+    """Which pods to move, in which order, and the result."""
 
     goal: GoalName
     method: Method

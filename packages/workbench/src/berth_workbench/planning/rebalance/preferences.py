@@ -1,7 +1,7 @@
 """Exchanges the nodes of a plan for ones that the scheduler likes better, where that costs nothing.
 
-A search is indifferent among nodes that serve its goal equally. The scheduler is not: for each node that it likes
-better than the planned one, somebody has to cordon one more. So each move is tried with its own favourites first.
+A search is indifferent among nodes that serve its goal equally. The scheduler is not: each node that it likes better
+than the planned one has to be cordoned. So each move is tried with its own favourites first.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
-"""Turns moves into steps that the scheduler really follows, by doing them on a cluster whose scheduler works.
+"""Turns moves into steps that the scheduler really follows, by carrying them out on a cluster with a working scheduler.
 
 Evicting a pod leaves it to the scheduler where its replacement goes. So before each eviction the nodes are cordoned
 that the scheduler would choose instead: those that the pod fits on and that score no less than the node of the plan.
-With fewer nodes the scores are others, so it is looked again until the planned node alone is best. Then the pod is
-evicted, the scheduler places whatever is pending, and the step counts only if the replacement came where it was to.
+With fewer nodes the scores change, so this is repeated until the planned node alone is best. Then the pod is evicted,
+the scheduler places whatever is pending, and the step counts only if the replacement came where it was to.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ Move = tuple[str, str, str]
 
 
 class RefusedMove(Exception):  # noqa: N818 - an answer, not a fault
-    """The scheduler does not follow a move; says which, and why."""
+    """The scheduler does not follow a move; the message says which, and why."""
 
     def __init__(self, move: Move, reason: str) -> None:
         super().__init__(f"{move[0]} to {move[2]}: {reason}")
@@ -49,7 +49,7 @@ def uncordoned(node: Node) -> Node:
 
 
 class Prover:
-    """Does a plan's moves one by one; `steps` is what a person has to do for them."""
+    """Carries out a plan's moves one by one; `steps` is what a person has to do for them."""
 
     def __init__(self, cluster: SimulatedCluster, movers: Iterable[Mover], max_cordons: int) -> None:
         """Let the scheduler place what it can before the plan begins."""
@@ -147,7 +147,9 @@ class Prover:
         return tuple(PlacedPod(*each) for each in self.cluster.take_placed())
 
     def _arrived(self, moves: Sequence[Move], preempted: int) -> tuple[PlacedPod, ...]:
-        """Check that one of some pods that are alike has come where it was to; return it, then who else was placed."""
+        """Check that one of some pods that are alike has come where it was to; return it, then the others that were
+        placed.
+        """
         cluster = self.cluster
         placed = self._placed()
         move = next((each for each in moves if PlacedPod(each[0], each[2]) in placed), moves[0])

@@ -1,8 +1,8 @@
-"""The way in: a cluster and a request go in, a plan whose every step is proven comes out.
+"""The entry point: turns a cluster and a request into a plan whose every step is proven.
 
 First the search: pods are moved about on a board (`board`) by the greedy search and, with OR-Tools, by CP-SAT, towards
 the lowest total of a goal (`goals`). Then the proof (`proof`): the moves are made on the cluster in memory, with its
-scheduler at work. A move that the scheduler does not follow is banned, and the search begins anew.
+scheduler at work. A move that the scheduler does not follow is banned, and the search starts over.
 """
 
 from collections import Counter
@@ -77,9 +77,9 @@ def rebalance(
 ) -> RebalancePlan:
     """Return a plan. The same arguments give the same plan. `site` is the untouched one, where there is one already.
 
-    Where it is stopped, what was found by then is the plan; `StoppedError` where that is nothing. Raises
-    `RebalanceError`, `ManifestError`, `ObjectError` for objects that cannot be read, `ConfigError`, and `StuckError`
-    where plugins keep the scheduler from coming to rest.
+    If it is stopped, what was found by then is the plan; `StoppedError` if that is nothing. Raises `RebalanceError`,
+    `ManifestError`, `ObjectError` for objects that cannot be read, `ConfigError`, and `StuckError` where plugins keep
+    the scheduler from coming to rest.
     """
     if request.method == "cp-sat" and request.goal not in SOLVED:
         raise RebalanceError(f"CP-SAT empties nodes and makes room; for {request.goal} the search is greedy")
@@ -92,7 +92,7 @@ def rebalance(
 
 
 class Rebalancing:
-    """One request at work."""
+    """The search for one request."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Rebalancing:
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def plan(self) -> RebalancePlan:
-        """Return a plan: without any search where nobody has to move for what is wanted."""
+        """Return a plan, without any search if no pod has to move for the goal."""
         cluster = self._cluster
         cluster.begin()
         cluster.settle(watch=self._pace.watch)
@@ -287,7 +287,7 @@ class Rebalancing:
                 continue
             break
         is_complete = not self._pace.is_stopped
-        # Where a pod that waits does not come, nothing was left out: nobody would have had to move for that alone.
+        # If a waiting pod does not come, nothing was left out: no pod would have had to move for that alone.
         left_out = sum(bool(move[1]) for move in (*banned.values(), *self._left_out))
         if left_out:
             why = ", or that were not proven before it was stopped," if self._pace.is_stopped else ""
@@ -354,7 +354,7 @@ class Rebalancing:
         return msgspec.structs.replace(found, moves=tuple(eased(board, goal, found.moves, greedy.breaks_nothing)))
 
     def _optimized(self, board: Board, goal: Goal, moves: Sequence[Move], greedy: Greedy) -> Found:
-        """Have CP-SAT look for better moves than the greedy search has found, where that is wanted and possible."""
+        """Let CP-SAT look for better moves than the greedy search found, if that is wanted and possible."""
         method = self._request.method
         if method == "greedy" or not isinstance(goal, EmptyNodes | PlaceNewcomers):
             return Found(tuple(moves), "greedy")

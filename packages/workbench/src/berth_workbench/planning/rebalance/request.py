@@ -1,4 +1,4 @@
-"""What a plan is asked to reach, and what it may cost."""
+"""What a plan should achieve, and what it may cost."""
 
 from typing import Annotated, Literal
 

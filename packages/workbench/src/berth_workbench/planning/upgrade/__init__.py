@@ -1,4 +1,4 @@
-"""In which order to upgrade nodes, how many at once, and with how many nodes more for the time.
+"""In which order to upgrade nodes, how many at once, and with how many surge nodes.
 
-`search` is the way in, `plan` what comes out.
+`search` is the entry point, `plan` the result.
 """

@@ -1,7 +1,8 @@
-"""What would let the pods go that budgets keep on their nodes, each remedy tried before it is told.
+"""Remedies for pods that budgets keep on their nodes, each tried before it is proposed.
 
-A remedy changes objects in a trial (pods that become healthy, more replicas, other bounds). Then it is planned again,
-or the nodes that were blocked are gone through again. Of each kind the least change is told with which the pod can go.
+A remedy changes objects in a trial (pods that become healthy, more replicas, other bounds). Then the plan is made
+again, or the blocked nodes are tried again. For each kind of remedy, the smallest change with which the pod can go is
+proposed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,7 +123,7 @@ class BudgetRemedies:
             yield _Remedy(counted(count, "more healthy replica"), partial(self._scale, owned[0], count))
 
     def _scale(self, model: Pod, count: int) -> bool:
-        """Have as many more pods like one, if there is room for them; say whether there is."""
+        """Add as many more pods like one, if there is room for them; say whether there is."""
         cluster = self._cluster
         owner = cluster.objects.get(owner_of(model) or ("", ""))
         if isinstance(owner, SCALED_KINDS) and owner.spec.replicas is not None:

@@ -1,11 +1,11 @@
 """How to upgrade nodes pool by pool: in which order, how many together, with how many surge nodes.
 
-What is a heuristic: pools with most room come first, and in each pool the nodes that least is requested on, since an
-empty node that is back takes the next ones' pods. Where a step leaves a pod without a node, a node like the one it was
-on is added, until the pool goes through. What is proven by trying: every step of the plan, in this order; and of a
-pool's surge nodes, that without any one of them a step fails, where nodes go as many at a time as asked for (one, where
-the plan may choose). Another order might need fewer. Where a surge node could not be taken away again, fewer at a time
-are tried, and the plan is the one that leaves the fewest behind.
+The heuristic part: pools with most room come first, and in each pool the nodes with the least requests, since an empty
+node that has come back takes the next ones' pods. Where a step leaves a pod without a node, a node like the one it was
+on is added, until the pool goes through. Proven by trying: every step of the plan, in this order; and of a pool's surge
+nodes, that without any one of them a step fails, where nodes go as many at a time as asked for (one, where the plan may
+choose). Another order might need fewer. Where a surge node could not be taken away again, fewer at a time are tried,
+and the plan is the one that leaves the fewest behind.
 """
 
 from collections.abc import Sequence
@@ -142,7 +142,7 @@ class _Run:
 
 
 class UpgradeSearch:
-    """One request at work."""
+    """The search for one request."""
 
     def __init__(self, site: Site, request: UpgradeRequest, watch: WorkWatch = UNWATCHED) -> None:
         """Let the scheduler place what it can before the plan begins."""
@@ -222,7 +222,7 @@ class UpgradeSearch:
         return {pool: pools[pool] for pool in sorted(pools, key=lambda pool: (mean[pool], natural(pool)))}
 
     def _filled(self) -> dict[str, float]:
-        """Of each node the largest share of a resource that is requested."""
+        """Return the largest requested share of any resource on each node."""
         table = self._cluster.core.cache.table
         rows = [index for name, index in table.resource_index.items() if name != PODS]
         found = {}
@@ -397,7 +397,7 @@ class UpgradeSearch:
             self._cluster.undo()
 
     def _cured(self, pool: str, run: _Run, left: list[str], size: int, tried: TriedStep) -> list[str]:
-        """Do something about a step that is no good, and return the nodes that are left."""
+        """Do something about a failed step, and return the remaining nodes."""
         batch = left[:size]
         if (tried.stranded or tried.strained) and len(run.surge) < self._request.max_surge:
             for like in self._likely(batch, tried):

@@ -1,8 +1,8 @@
 """One step of an upgrade, tried on a cluster in memory: nodes drained together, and surge nodes that come and go.
 
-The drain is that of `kubectl drain --force --ignore-daemonsets` on several nodes at once. Whoever may leave leaves;
-those that budgets protect are tried again when the scheduler has placed what left before. What comes of it is a
-`TriedStep`, with what speaks against it. Whether it is kept or taken back is for the caller, who has begun the trial.
+The drain is that of `kubectl drain --force --ignore-daemonsets` on several nodes at once. Pods that may leave do so;
+those that budgets protect are tried again once the scheduler has placed those that left before. The result is a
+`TriedStep`, with any objections. The caller, who has begun the trial, keeps it or undoes it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -25,7 +25,7 @@ from berth_workbench.simulation.site import Site
 
 @dataclass(slots=True, eq=False, repr=False)
 class TriedStep:
-    """What a step comes to."""
+    """The result of a step."""
 
     refused: tuple[BlockedPod, ...] = ()
     """Pods that budgets keep on their nodes for good."""
