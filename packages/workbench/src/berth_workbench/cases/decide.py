@@ -69,7 +69,9 @@ def _entry(document: Mapping[str, Any]) -> Pod | None:
 
 
 def _introduced(core: Core, pods: Iterable[Pod]) -> list[PodInfo]:
-    """Have the core, and so its plugins, know all pods that are to be placed as pending ones; return each once."""
+    """Introduce all pods that are to be placed to the core, and so to its plugins, as pending ones; return each
+    once.
+    """
     found: dict[str, PodInfo] = {}
     for pod in pods:
         if pod.key not in found:
@@ -108,7 +110,7 @@ def decisions_about(
 
 
 def _figures(core: Core, pod: PodInfo) -> Json:
-    """Return what plugins have noted by now: figure → value of its first label → … → number."""
+    """Return the figures of plugins by now: figure → value of its first label → … → number."""
     found: Json = {}
     for _, _, figure in figures_of([profile_of(core, pod)]):
         first, *others = figure.name.split("_")

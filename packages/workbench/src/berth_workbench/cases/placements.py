@@ -22,7 +22,7 @@ from berth_workbench.cases.cases import Json
 
 
 class Taken(NamedTuple):
-    """What came of a choice: what Permit said if it was asked, and a refusal, of which nothing is left behind."""
+    """The result of a choice: what Permit said if it was asked, or a refusal that leaves nothing behind."""
 
     refusal: Status | None = None
     permitted: Permitted | None = None
@@ -60,7 +60,7 @@ class Placements:
         return "" if self._core.cache.state_of(pod.uid) is None else "placed"
 
     def take(self, attempt: Attempt, node_name: str) -> Taken:
-        """Have a pod take its place, where it stays if Permit has it wait."""
+        """Put a pod in its place, where it stays if Permit holds it."""
         profile, pod, state = attempt.profile, attempt.pod, attempt.state
         permitted: Permitted | None = None
         reserved: Status | None = None

@@ -1,8 +1,8 @@
-"""What tuned weights give up that no measure tells: what pods and nodes prefer, as far as they state it.
+"""Counts the stated preferences of pods and nodes that tuned weights give up, since no measure shows these.
 
 Where a plugin both filters and scores, its filter keeps what is required, whatever the weight. Its score serves what is
-preferred. There is no measure of how far that is kept, so `tune` tells beside its best how many preferences count for
-less there. What a score serves is documented upstream with each plugin.
+preferred. No measure says how far that is kept, so `tune` reports with its best configuration how many preferences
+count for less there. What a score serves is documented upstream with each plugin.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,9 @@ def _prefers_pods(pod: Struct) -> bool:
 
 
 def _prefers_spread(pod: Struct) -> bool:
-    """By its own constraints, or, where it has none and a controller, by the profile's default ones."""
+    """Say whether a pod prefers spreading: by its own constraints or, if it has none but a controller, by the profile's
+    default ones.
+    """
     if not isinstance(pod, Pod):
         return False
     constraints = pod.spec.topology_spread_constraints
@@ -62,9 +64,9 @@ LEAST = 0.9
 
 
 def given_up(before: Mapping[str, int], after: Mapping[str, int], load: Load | None) -> tuple[str, ...]:
-    """Return a sentence for each preference that counts for less with some weights than with those before.
+    """Return a sentence for each preference that counts for less with some weights than with the earlier ones.
 
-    Only the ratios of weights matter: one gives a preference up by a higher weight for something else, too.
+    Only the ratios of weights matter: a higher weight for something else gives a preference up, too.
     """
     return tuple(_sentences(_shares(before), _shares(after), load))
 
@@ -83,7 +85,9 @@ def _sentences(before: Mapping[str, float], after: Mapping[str, float], load: Lo
 
 
 def _who(preference: ServedPreference, load: Load | None) -> str:
-    """Return who states a preference, empty where nobody does; of a workload over time nobody has counted."""
+    """Return how many pods or nodes state a preference, in words; empty if none do. For a workload over time they are
+    not counted.
+    """
     plural = f"{preference.of}s"
     if not isinstance(load, ClusterLoad):
         return f"{plural} may"

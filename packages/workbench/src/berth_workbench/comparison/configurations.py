@@ -1,4 +1,4 @@
-"""A configuration as somebody gave it, before it is loaded: what a run is described by, and what a worker loads."""
+"""A configuration as it was given, before it is loaded: it describes a run, and workers load it."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -63,9 +63,9 @@ class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of_configz(cls, told: Mapping[str, Any]) -> "ConfigurationSource":
-        """Take what a scheduler answers at `/configz`, Berth or the stock one.
+        """Take the answer of a scheduler, Berth or the stock one, at `/configz`.
 
-        What decisions do not depend on is left out: how it serves, how it leads, with which files extenders are asked.
+        Whatever decisions do not depend on is left out: serving, leader election, the files for calling extenders.
         Raises `ValueError` for a scheduler whose configuration no document of today can say.
         """
         document = told.get("componentconfig")
@@ -91,11 +91,13 @@ class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def asks_extenders(self) -> bool:
-        """Whether the document has extenders: processes elsewhere, that nothing here is sent to."""
+        """Whether the document has extenders: outside processes, to which nothing is sent from here."""
         return bool(self.document) and bool(msgspec.json.decode(self.document).get("extenders"))
 
     def content(self) -> list[Any]:
-        """Return all that a run of this configuration depends on, but for the name; plugins' files by their hash."""
+        """Return everything that a run of this configuration depends on, except its name; plugins' files by their
+        hash.
+        """
         files = [name.rpartition(":")[0] for name in self.plugins]
         hashes = [hashlib.sha256(Path(file).read_bytes()).hexdigest() if Path(file).is_file() else "" for file in files]
         return [self.document, list(self.plugins), hashes, self.feature_gates]

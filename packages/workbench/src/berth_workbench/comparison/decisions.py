@@ -1,8 +1,8 @@
-"""Two configurations decide pod by pod about the same cluster: who goes elsewhere, and which plugin causes it.
+"""Two configurations decide pod by pod about the same cluster: which pods go elsewhere, and which plugin causes it.
 
-After each pod, the choice of the first configuration is what stands in both, so that one difference does not lead to
-the next. Every node is looked at, whatever share of them a configuration asks for, and a pod counts as deciding
-differently only where the second configuration would not choose the first one's node even by lot. Preemption, pod
+After each pod, the choice of the first configuration is applied in both, so that one difference does not lead to the
+next. Every node is looked at, whatever share of them a configuration asks for, and a pod counts as deciding differently
+only if the second configuration would not choose the first one's node even in a random tie-break. Preemption, pod
 groups and extenders are left out; the runs of `berth_workbench.comparison.run` have the first two.
 """
 
@@ -25,7 +25,7 @@ NOT_OURS = "no profile of either configuration schedules it"
 
 
 class Decisions(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of all pods."""
+    """The results for all pods."""
 
     decided: int
     """How many were decided by both configurations."""
@@ -36,7 +36,7 @@ class Decisions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DecisionTally:
-    """Compares pod by pod, and counts what comes of it."""
+    """Compares pod by pod, and counts the results."""
 
     __slots__ = ("_changes", "_comparer", "_decided", "_left_out")
 
@@ -77,8 +77,8 @@ def decide(
 ) -> Decisions:
     """Decide a load's pods, by priority and then in their order, with both configurations.
 
-    `standing` are what the load's `stand` gives for each of them, where they are at hand; they are used up. Ends early
-    where it is stopped; by `StoppedError` while the cluster is loaded. Raises `ConfigError`, `RegistryError`, and
+    `standing` has the result of the load's `stand` for each of them, if at hand; they are used up. Ends early if it is
+    stopped; with `StoppedError` while the cluster is being loaded. Raises `ConfigError`, `RegistryError`, and
     `PluginBrokenError` for a plugin that raises.
     """
     clusters = standing or [load.stand(each, watch, memos=memos) for each in (a, b)]

@@ -1,9 +1,9 @@
-"""Decisions compared in the course of a workload over time: a second configuration is asked beside the first.
+"""Decisions compared in the course of a workload over time: a second configuration is asked alongside the first.
 
 The first configuration lives through the workload. At the beginning of some of its attempts, spread evenly over the
 pods, both are asked about the pod on the cluster as it is at that moment. The second one is a core of its own that is
 told of the same nodes and pods and counts each pod where the first has put it, so that its plugins know what they would
-know if these were its own decisions. It schedules nothing: what the first decides is what happens.
+know if these were its own decisions. It schedules nothing: the first one's decisions are carried out.
 """
 
 import random
@@ -70,7 +70,7 @@ class _CoreBeside:
         self.core.step(self._now(), begins=False)
 
     def take(self, event: ObjectEvent) -> None:
-        """Take in what the other core is told; what is to be done about it is that one's to do."""
+        """Take in what the other core is told; acting on it is left to that one."""
         self.core.handle(event, self._now())
 
     def place(self, pod: PodInfo, node_name: str) -> None:
@@ -78,7 +78,7 @@ class _CoreBeside:
         own = self.core.intake.pod(pod.key)
         if own is None:
             return
-        # What Reserve needs to know of the pod was written down by the filters, whatever they say of the node.
+        # The filters have stored what Reserve needs to know about the pod, whatever they say about the node.
         attempt = find(self.core, own, search=search_beside(self.core))
         attempt.found.release_columns()
         self._binding[pod.uid] = attempt, node_name
@@ -86,7 +86,7 @@ class _CoreBeside:
         self.core.nominator.withdraw(pod.uid)
 
     def give_back(self, pod: PodInfo) -> None:
-        """Count a pod no longer that could not be bound. Raises `PluginBrokenError`."""
+        """Stop counting a pod that could not be bound. Raises `PluginBrokenError`."""
         attempt, node_name = self._binding.pop(pod.uid, (None, ""))
         if attempt is not None:
             undo(self.core.cache, attempt, node_name)
@@ -100,7 +100,7 @@ class _CoreBeside:
 
 
 class _Sampler(Instrument):
-    """Compares decisions where attempts begin, and has the core beside follow what becomes of them."""
+    """Compares decisions where attempts begin, and lets the core beside follow the outcome."""
 
     def __init__(self, beside: _CoreBeside, compare: Callable[[Pod], None], every: int) -> None:
         self.broken: Exception | None = None
@@ -117,20 +117,20 @@ class _Sampler(Instrument):
             self.follow(self._compare, pod.pod)
 
     def decided(self, decision: Decision, seconds: float) -> None:
-        """Have a pod counted where it goes."""
+        """Count a pod where it goes."""
         if decision.chosen is not None:
             self.follow(self._beside.place, decision.pod, decision.chosen)
 
     def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False, is_gone: bool = False) -> None:
-        """Have a pod counted no longer that does not go there after all."""
+        """Stop counting a pod that does not go there after all."""
         self.follow(self._beside.give_back, pod)
 
     def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
-        """Have it known that a pod is bound."""
+        """Note that a pod is bound."""
         self.follow(self._beside.conclude, queued.pod)
 
     def follow(self, act: Callable[..., object], *given: object) -> None:
-        """Do something beside the run, unless something broke there before."""
+        """Do something in the core beside, unless something raised there before."""
         if self.broken is not None:
             return
         try:

@@ -1,7 +1,7 @@
-"""Has runs carried out: in processes of this machine (`berth_workbench.simulation.processes`), or on a Dask cluster.
+"""Carries out runs: in processes of this machine (`berth_workbench.simulation.processes`), or on a Dask cluster.
 
 `workers` returns one of the two. Each takes the same tasks and calls back with each result as it comes, in any order.
-The caller may stop it: what has come by then is kept, all else is given up.
+The caller may stop it: results so far are kept, the rest is dropped.
 """
 
 import queue
@@ -46,7 +46,7 @@ DASK_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx", "inproc")
 
 
 def workers(inputs: Mapping[str, Path], *, dask: str = "") -> AbstractContextManager[Carry]:
-    """Return what carries tasks out: a Dask cluster, or processes of this machine.
+    """Return a function that carries tasks out: on a Dask cluster, or in processes of this machine.
 
     `inputs` are the files of the loads' contents, by hash. Raises `TaskError`, entering the context does too.
     """
@@ -147,7 +147,7 @@ def _gather(
 ) -> None:
     """Hand on results as they come; with many tasks, nothing here looks at all of them more than once.
 
-    What the cluster has given up, since the load was gone with all workers that had it, is handed to it `again`.
+    Tasks that the cluster has dropped, because the load was lost with all workers that had it, are submitted `again`.
     """
     ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
     submitted, times = dict(given), Counter[str]()

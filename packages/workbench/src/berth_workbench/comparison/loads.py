@@ -1,7 +1,7 @@
-"""What configurations are tried on: a cluster with the pods to be placed in it, or a workload over time.
+"""The loads on which configurations are tried: a cluster with pods to place in it, or a workload over time.
 
-A load is a value. `packed` turns it into bytes, which are the same wherever the load is, so that a run can be described
-by their hash, and carried out by another process; `unpacked` turns them back.
+A load is a value. `packed` turns it into bytes, which are the same everywhere, so that a run can be described by their
+hash and carried out by another process; `unpacked` turns them back.
 """
 
 import hashlib
@@ -63,12 +63,11 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     ) -> "ClusterLoad":
         """Take a cluster's pending pods, and those of the manifests after them.
 
-        They come in the order of their creation, which objects tell in whole seconds: of the same second, those that
-        have a node are taken to have come before those that still wait for one.
+        They come in the order of their creation, which objects tell in whole seconds: within a second, those that have
+        a node are assumed to have come before those that still wait for one.
 
-        With `replaces_all`, every running pod is to be placed anew that a controller owns, but for those that follow
-        their node (a DaemonSet's). `steps` are carried out once the pods are placed. Raises `ObjectError`,
-        `ManifestError`.
+        With `replaces_all`, every running pod that a controller owns is placed anew, except those that follow their
+        node (a DaemonSet's). `steps` are carried out once the pods are placed. Raises `ObjectError`, `ManifestError`.
         """
         standing: list[Struct] = []
         pending: list[Pod] = []
@@ -115,7 +114,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
         return cls(tuple(standing), tuple(pending), changes, tuple(others), dict(refused), notes)
 
     def stand(self, configuration: Setup, watch: WorkWatch = UNWATCHED, *, memos: bool = True) -> SimulatedCluster:
-        """Return a cluster with everything that is there, what the configuration's plugins follow included.
+        """Return a cluster with all existing objects, including those that the configuration's plugins follow.
 
         Raises `StoppedError`, `ConfigError`, `RegistryError`.
         """
@@ -174,7 +173,7 @@ Load = ClusterLoad | TimedWorkload | DrawnLoad
 
 
 def notes_of(load: Load) -> tuple[str, ...]:
-    """Return what has to be known to read an answer about a load."""
+    """Return the notes needed to read an answer about a load."""
     return load.notes if isinstance(load, ClusterLoad) else ()
 
 
@@ -206,7 +205,7 @@ def packed(load: Load) -> bytes:
 
 
 def unpacked(content: bytes) -> Load:
-    """Return the load that some bytes are."""
+    """Return the load packed in some bytes."""
     first, _, rest = content.partition(b"\n")
     head = msgspec.json.decode(first, type=_Head)
     if head.kind == "DailyPattern":
@@ -229,5 +228,5 @@ def _objects(content: bytes) -> Iterator[Struct]:
 
 
 def hash_of(content: bytes) -> str:
-    """Return what a content is known by."""
+    """Return the hash by which a content is known."""
     return hashlib.sha256(content).hexdigest()

@@ -5,9 +5,9 @@
     cost:2,waiting.p99:1
     min:nodesUsed
 
-A measure is made larger or smaller as is better for it; `min:` and `max:` say otherwise, or say it where the measure
-itself does not. In a sum, each measure counts relative to what the base configuration comes to, so that weights mean
-something whatever the units.
+A measure is maximized or minimized, whichever is better for it; `min:` and `max:` override that, or say it if the
+measure itself does not. In a sum, each measure counts relative to its value for the base configuration, so that weights
+are meaningful whatever the units.
 """
 
 import math
@@ -63,11 +63,11 @@ class Objective(msgspec.Struct, frozen=True):
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one measure alone, which is then told in its own unit."""
+        """Whether it is a single measure, which is then shown in its own unit."""
         return len(self.terms) == 1
 
     def check(self, known: Iterable[str]) -> None:
-        """Raise `ObjectiveError` where a run does not come to a measure of these."""
+        """Raise `ObjectiveError` if a run lacks one of these measures."""
         there = sorted(known)
         for term in self.terms:
             if term.measure not in there:
@@ -79,7 +79,7 @@ class Objective(msgspec.Struct, frozen=True):
                 )
 
     def value(self, figures: Mapping[str, float], base: Mapping[str, float]) -> float:
-        """Return how good some figures are, beside those of the base configuration: less is better.
+        """Return how good some figures are, relative to those of the base configuration: less is better.
 
         A measure that is missing, such as the evenness of pods that went nowhere, counts as in the base.
         """
@@ -112,7 +112,7 @@ def _term(part: str, whole: str) -> ObjectiveTerm:
 
 
 def _check_name(measure: str, whole: str) -> None:
-    """Raise `ObjectiveError` for what no run comes to, before there is one."""
+    """Raise `ObjectiveError`, before any run, for a measure that no run has."""
     head, _, rest = measure.partition(".")
     if measure in WHOLE or (head in PARTED and rest):
         return

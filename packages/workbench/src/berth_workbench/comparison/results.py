@@ -1,7 +1,7 @@
 """A sweep's results on disk: one small file for each run that is finished, and one table of them all at the end.
 
 A file appears under its name once it is complete, so that a sweep may be interrupted at any moment. It is found again
-by the run's key, which changes with everything that the run depends on.
+by the run's key, which covers everything that the run depends on.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ def _parquet(rows: Iterable[ResultRow]) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.write_bytes(content)

@@ -1,4 +1,4 @@
-"""One run: a load, a configuration and a seed come to figures. The same three always come to the same."""
+"""One run turns a load, a configuration and a seed into figures. The same three always give the same figures."""
 
 import math
 from collections import defaultdict
@@ -31,7 +31,7 @@ SAMPLE_S = 900.0
 
 
 class RunResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What came of a run."""
+    """The result of a run."""
 
     figures: dict[str, float]
     """By dotted name; see `berth_workbench.simulation.measures.figures`."""
@@ -106,7 +106,7 @@ class MeasuredRun(TraceRun):
         self._figures[name].append(value)
 
     def figures(self, result: SimulatedTime) -> dict[str, float]:
-        """Return the means over the samples, and what the run has come to."""
+        """Return the means over the samples, and the final figures."""
         found = {name: math.fsum(values) / len(values) for name, values in self._figures.items()}
         found |= {
             "pending": result.waiting,
@@ -122,7 +122,7 @@ class MeasuredRun(TraceRun):
 
 
 def _prices_of(trace: TimedWorkload) -> Prices | None:
-    """Return what a trace itself says of its nodes' prices; None where it says nothing."""
+    """Return the prices of nodes that a trace itself has; None if it has none."""
     found = {record.name: record.price for record in trace.records if isinstance(record, NodeComes) and record.price}
     return Prices(nodes=found) if found else None
 

@@ -1,4 +1,4 @@
-"""What of a configuration is tuned: the weights of its score plugins, and how NodeResourcesFit scores.
+"""The parts of a configuration that are tuned: the weights of its score plugins, and how NodeResourcesFit scores.
 
 A point is a choice for each parameter; `SettingSpace.document` makes a configuration of it, which differs from the
 base in nothing else.
@@ -32,7 +32,7 @@ Point = tuple[int, ...]
 
 
 class SpaceError(UserError, ValueError):
-    """Nothing that can be tuned; the message is one line that says why."""
+    """There is nothing to tune; the message is one line that says why."""
 
 
 class SettingParameter(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class SettingSpace:
         return self._weights | changed
 
     def random_point(self, rng: random.Random, near: Point | None = None, among: Sequence[int] | None = None) -> Point:
-        """Draw a point: one or more of some parameters are anywhere, the others as in the point that it is near."""
+        """Draw a point: one or more of some parameters are random, the others as in the nearby point."""
         point = list(self.base if near is None else near)
         order = range(len(point)) if among is None else among
         for parameter in rng.sample(order, rng.randint(1, len(order))):
@@ -108,7 +108,9 @@ class SettingSpace:
         return tuple(point)
 
     def essence(self, point: Point) -> Hashable:
-        """Return what a point decides by: the ratios of the weights and, where it scores at all, the strategy."""
+        """Return what determines a point's decisions: the ratios of the weights and, if it scores at all, the
+        strategy.
+        """
         weights = self.weights(point)
         divisor = math.gcd(*weights.values()) or 1
         strategy = self.changes(point).get(STRATEGY) if weights.get(FIT) else None
@@ -130,7 +132,9 @@ class SettingSpace:
         return found
 
     def far_corners(self, among: Iterable[int]) -> Iterator[Point]:
-        """Yield the points at which one of these plugins is alone of those that are tuned, and where it is out."""
+        """Yield the points at which one of these plugins is the only tuned one that scores, and at which it does not
+        score.
+        """
         plugins = [number for number in among if self.parameters[number].name != STRATEGY]
         for number in plugins:
             last = len(self.parameters[number].values) - 1

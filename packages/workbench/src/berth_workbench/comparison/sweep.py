@@ -1,4 +1,4 @@
-"""Sweeps: every configuration with every load and every seed, each run once, wherever there are hands for it.
+"""Sweeps: every configuration with every load and every seed, each run once, wherever there are workers.
 
 A sweep is described by a file:
 
@@ -91,7 +91,7 @@ class GivenSweep(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class SweepRun(msgspec.Struct, frozen=True):
-    """A run, with what its parts are called in the sweep."""
+    """A run, with the names of its parts in the sweep."""
 
     load: str
     configuration: str
@@ -111,7 +111,7 @@ class SweepSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SweepResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What came of a sweep."""
+    """The result of a sweep."""
 
     runs: int
     """How many there are in all."""

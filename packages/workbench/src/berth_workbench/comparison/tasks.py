@@ -1,7 +1,7 @@
 """A run that is described so fully that any process, anywhere, carries it out with the same result.
 
-The description names the load by the hash of its content, which is handed over beside it. What comes out is bytes, and
-the same description always comes to the same bytes.
+The description names the load by the hash of its content, which is handed over beside it. The result is bytes, and the
+same description always gives the same bytes.
 """
 
 import msgspec
@@ -31,13 +31,13 @@ class TaskDescription(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What the run is known by: the same for descriptions that must come to the same, whatever they are called."""
+        """The key of the run: the same for descriptions that must give the same result, whatever their names."""
         depends_on = (self.version, self.load, self.configuration.content(), self.seed, self.prices)
         return hash_of(msgspec.json.encode(depends_on))[:32]
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """What came of a run."""
+    """The result of a run."""
 
     key: str
     figures: dict[str, float]
@@ -53,7 +53,7 @@ def carry_out(description: bytes, content: bytes) -> bytes:
 
 
 def load_of(task: TaskDescription, content: bytes) -> Load:
-    """Return the load of a run, which has come beside it. Raises `TaskError` where it is another."""
+    """Return the load of a run, which was handed over beside it. Raises `TaskError` if it is a different one."""
     if task.version != berth.__version__:
         here = f"this worker has Berth {berth.__version__}"
         raise TaskError(f"{here}, the sweep was begun by {task.version}: install the same on both")

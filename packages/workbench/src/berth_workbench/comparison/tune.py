@@ -1,15 +1,15 @@
 """Looks for the weights that serve an objective best, and for the trade-off between two.
 
 The search begins with the corners of the space, which is what people try by hand: the other strategy, one plugin much
-stronger than the others, and then alone, or out. All are run with one seed, and the best third of them with the
-others, so that few runs are spent on bad points. A climb goes on from the best: one step along a parameter (a pattern
-search, Hooke and Jeeves, 1961), else any value of one, else several at once, until the budget is used up. All points
-run with the same seeds, so that luck with lots favours none. For two objectives the search is done for several weighted
-sums of both, and the points that no other beats in both are the front.
+stronger than the others, and then alone, or out. All are run with one seed, and the best third of them with the others,
+so that few runs are spent on bad points. A climb continues from the best: one step along a parameter (a pattern search,
+Hooke and Jeeves, 1961), else any value of one, else several at once, until the budget is used up. All points run with
+the same seeds, so that luck in tie-breaks favours none. For two objectives the search is done for several weighted sums
+of both, and the points that no other beats in both are the front.
 
-Then each change without which the best is no worse is taken back. What is left is checked with seeds that the search
-has not seen: the best of many is partly the luckiest, and only fresh runs tell by how much. A point that leaves more
-pods without a node than the base loses to any that does not.
+Then each change without which the best is no worse is undone. The rest is checked with seeds that the search has not
+seen: the best of many is partly the luckiest, and only fresh runs show by how much. A point that leaves more pods
+without a node than the base loses to any that does not.
 """
 
 import math
@@ -66,7 +66,7 @@ class TunedPoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TuningResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What came of a search."""
+    """The result of a search."""
 
     objectives: tuple[str, ...]
     base: str
@@ -105,7 +105,7 @@ class TuningResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Search(NamedTuple):
-    """What a search goes by."""
+    """The criteria of a search."""
 
     score: Callable[[Figures, Figures], float]
     """Of some figures and of the base's with the same seed; less is better."""
@@ -114,7 +114,7 @@ class _Search(NamedTuple):
 
 
 class Tuner:
-    """Runs points, and remembers what each has come to with each seed."""
+    """Runs points, and remembers the result of each with each seed."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Tuner:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether somebody wants it to end."""
+        """Whether it has been asked to stop."""
         return self._watch.is_stopped
 
     def run(self, points: Iterable[Point], seeds: Sequence[int]) -> None:
@@ -197,7 +197,7 @@ class Tuner:
         return self.climb(search, limit)
 
     def best(self, search: _Search) -> Point:
-        """Return the best of the points that were run with all seeds; of those as good, one with few changes."""
+        """Return the best of the points that were run with all seeds; among equals, one with few changes."""
         points = self.complete() or [self.space.base]
         return min(points, key=lambda point: (self.mean(point, self.seeds, search), len(self.space.changes(point))))
 
@@ -218,8 +218,8 @@ class Tuner:
     def climb(self, search: _Search, limit: int) -> Point:
         """Return the best point that can be reached from the best so far, in batches of moves, the nearest first.
 
-        A move is run with all seeds only if the first does not speak against it. As many runs are left as simplifying
-        the best may take.
+        A move is run with all seeds only if the first seed does not rule it out. Enough runs are left for simplifying
+        the best.
         """
         best = self.best(search)
         moves = self._moves(best)
@@ -241,7 +241,7 @@ class Tuner:
         return best
 
     def _new(self, points: Iterable[Point], count: int) -> list[Point]:
-        """Return the first so many points that decide like none that was run, each once."""
+        """Return the first so many points that decide differently from all that were run, each once."""
         found: dict[Hashable, Point] = {}
         for point in points if count > 0 else ():
             essence = self.space.essence(point)
@@ -273,13 +273,15 @@ class Tuner:
         return list(filter(self._is_live, range(len(self.space.parameters))))
 
     def _is_live(self, parameter: int) -> bool:
-        """Say whether a corner of a parameter has come to something else than the base, or has not been run."""
+        """Say whether a corner of a parameter gave a different result from the base, or has not been run."""
         first, found = self.seeds[0], self.found
         base = found.get((self.space.base, first))
         return any((each, first) not in found or found[each, first] != base for each in self.space.corners[parameter])
 
     def simplify(self, search: _Search, best: Point, limit: int) -> Point:
-        """Take back, one by one, the changes without which the point is no worse: what is left is what matters."""
+        """Undo, one by one, the changes without which the point is no worse, so that only those that matter are
+        left.
+        """
         for parameter, own in enumerate(self.space.base):
             point = moved(best, parameter, own)
             if point == best:
@@ -368,7 +370,7 @@ def _score_of(objectives: Sequence[Objective], mix: float) -> Callable[[Figures,
 
 
 def _told(objective: Objective, figures: Figures, base: Figures) -> float:
-    """Return an objective as people are told of it: a measure in its own unit and sign."""
+    """Return an objective as shown to people: a measure in its own unit and sign."""
     if objective.is_single:
         measure = objective.terms[0].measure
         return figures.get(measure, base.get(measure, 0.0))

@@ -1,8 +1,8 @@
 """Compares two configurations on the same pods: decision by decision, and each on its own to the end.
 
-The first says who goes elsewhere and why (`berth_workbench.comparison.decisions`). In the second, each configuration
-places everything by itself, with several seeds, since lots decide between equally good nodes; the measures of both are
-put side by side, with how far their difference varies with the seed.
+The first says which pods go elsewhere and why (`berth_workbench.comparison.decisions`). In the second, each
+configuration places everything on its own, with several seeds, since ties are broken at random; the measures of both
+are put side by side, with how far their difference varies with the seed.
 """
 
 import math
@@ -59,9 +59,9 @@ def compare(
     prices: Prices | None = None,
     watch: WorkWatch = UNWATCHED,
 ) -> ConfigurationsCompared:
-    """Return what differs. Where it is stopped, what is done by then is returned.
+    """Return what differs. If it is stopped, what is done by then is returned.
 
-    Raises `StoppedError` where that is nothing, `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
+    Raises `StoppedError` if that is nothing, `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
     """
     loaded = [each.load() for each in (a, b)]
     within = watch.within()
@@ -87,9 +87,9 @@ def compare(
 
 
 def _standing(load: Load, loaded: Sequence[Setup], watch: WorkWatch) -> list[SimulatedCluster]:
-    """Return the cluster without its pending pods for each configuration, where every part can have a copy by a fork.
+    """Return the cluster without its pending pods for each configuration, if every part can get a copy by a fork.
 
-    Elsewhere each part takes it in anew: it is not taken back, since plugins keep what they like.
+    Otherwise each part loads it anew: it cannot be restored, since plugins may keep anything.
     """
     if not isinstance(load, ClusterLoad) or not may_fork():
         return []

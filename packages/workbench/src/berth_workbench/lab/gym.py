@@ -1,4 +1,4 @@
-"""A Gymnasium environment over a workload: who learns says on which node each pod goes, among those on which it fits.
+"""A Gymnasium environment over a workload: the agent says on which node each pod goes, among those on which it fits.
 
 A workload comes in (`berth_workbench.traces`), or a function that makes one of a seed; what happens in it happens in
 virtual time: pods come, run for their time once they are bound, and end. At each step one pod is to be placed. Action n
@@ -6,7 +6,7 @@ is the n-th node of `node_names`, and the last action leaves the pod waiting; it
 ended or a node has come. `action_masks()`, and `action_mask` in the info, says which actions are possible, by every
 filter of the scheduler under the configuration that is given: what is masked out is treated as leaving the pod waiting.
 
-What is observed and what is good are arguments: an `Observation`, and a function of the environment.
+Observations and rewards are arguments: an `Observation`, and a function of the environment.
 
 It needs the extra `gym`.
 """

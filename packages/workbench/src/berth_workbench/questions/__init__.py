@@ -1,1 +1,1 @@
-"""The questions that a cluster is asked, each with its request, its answer, and how the answer is told."""
+"""The questions about a cluster, each with its request, its answer, and how to present the answer."""

@@ -1,4 +1,4 @@
-"""`berth autoscale`: which nodes a backlog takes, which nodes nobody needs, and what spot interruptions take away."""
+"""`berth autoscale`: which nodes a backlog needs, which nodes are not needed, and what spot interruptions take away."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -113,7 +113,7 @@ def _what_helps(found: AutoscalePlan) -> Iterator[str]:
 
 
 def _no_fewer(more: MoreNodes) -> str:
-    """Say how it is known that fewer nodes do not do, or that it is not."""
+    """Say how it is known that fewer nodes are not enough, or that it is not known."""
     at_least = f"fewer than {more.at_least:,} nodes cannot do" if more.at_least > 1 else ""
     if more.is_least or sum(each.count for each in more.nodes) == 1:
         known = at_least
@@ -138,7 +138,7 @@ def _price(price: float | None) -> str:
 
 
 def _so_far(found: AutoscalePlan) -> str:
-    """Who waits is known before anything is looked for, and so is a number of nodes that cannot be enough."""
+    """Say which pods wait, and a number of nodes that cannot be enough: both are known before the search."""
     if not found.backlog:
         return ""
     bound = f" Fewer than {found.more.at_least:,} nodes cannot do." if found.more.at_least > 1 else ""

@@ -1,4 +1,6 @@
-"""`berth compare`: two configurations on the same pods: who goes elsewhere and why, and which measures are better."""
+"""`berth compare`: two configurations on the same pods: which pods go elsewhere and why, and which measures are
+better.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -41,7 +43,7 @@ def answer(_situation: Situation | None, request: CompareRequest, watch: WorkWat
 
 
 def told(found: ConfigurationsCompared) -> Iterator[Section]:
-    """Tell what differs, which measures are better, and who goes elsewhere because of whom."""
+    """Tell what differs, which measures are better, and which pods go elsewhere because of which plugin."""
     decisions = found.decisions
     yield _verdict(found)
     kinds: Counter[str] = Counter(change.kind for change in decisions.changes)

@@ -1,11 +1,11 @@
-"""What a question is: a request, the answer to it, and how the answer is told.
+"""What a question is: a request, its answer, and how to present the answer.
 
 A module of this package has one, as `QUESTION`. The command line, the page and the library derive everything from it:
 options and fields of a form from the annotations of the request, tables and pictures from the sections of the answer,
 JSON from the answer itself. So a new question is a module here and a line in `berth_workbench.questions.table`.
 
-An answer that was cut short has no verdict, whichever way it is told (`Question.sections`): what it would say may still
-turn into its opposite. Only what is certain by then is told, as each question's `so_far`.
+An answer that was cut short has no verdict, however it is presented (`Question.sections`): it could still turn into its
+opposite. Only what is already certain is shown, as each question's `so_far`.
 
 A request is a frozen struct; each of its fields says by a `HowAsked` how people are asked for it:
 
@@ -35,12 +35,12 @@ class RequestField(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """What stands for it on the command line."""
+        """Its flag on the command line."""
         return self.ask.flag or "--" + self.name.replace("_", "-")
 
 
 class AnswerTold(Protocol):
-    """What all answers have: what has to be known to read them, and whether they were stopped before the end."""
+    """What all answers have: notes needed to read them, and whether they were stopped before the end."""
 
     @property
     def notes(self) -> tuple[str, ...]: ...
@@ -104,7 +104,7 @@ class Question(NamedTuple, Generic[RequestT, AnswerT]):
     def sections(self, found: AnswerT, *, is_at_work: bool = False) -> Iterator[Section]:
         """Yield the answer as it is told: the verdict first, or that there is none where it was cut short.
 
-        `is_at_work` where it is looked at before the end, and the rest is still to come.
+        `is_at_work` if it is shown before the end, with the rest still to come.
         """
         verdict, *others = self.told(found)
         if found.is_complete:

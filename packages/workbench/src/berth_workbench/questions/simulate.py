@@ -1,4 +1,4 @@
-"""`berth simulate`: a workload over time, lived through with a scheduler in virtual time."""
+"""`berth simulate`: a workload over time, played with a scheduler in virtual time."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
@@ -20,7 +20,7 @@ from berth_workbench.traces.trace import TimedWorkload
 
 
 class SimulateRequest(msgspec.Struct, frozen=True):
-    """A workload over time, and who schedules it."""
+    """A workload over time, and its scheduler."""
 
     workload: TimedWorkload
     setup: Setup
@@ -32,7 +32,7 @@ class SimulateRequest(msgspec.Struct, frozen=True):
 
 
 class LivedThrough(NamedTuple):
-    """What became of the workload, and what every node carried over time."""
+    """The result for the workload, and what every node carried over time."""
 
     result: SimulatedTime
     time_line: TimeLine

@@ -1,4 +1,6 @@
-"""`berth survive`: which nodes, zones and pools a cluster can lose, who is lost with them, and what it would take."""
+"""`berth survive`: which nodes, zones and pools a cluster can lose, which pods are lost with them, and what it would
+take.
+"""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -29,7 +31,7 @@ BARS_SHOWN = 30
 
 
 class SurviveRequest(msgspec.Struct, frozen=True):
-    """Which failures are asked about, and how many of them may be lived through."""
+    """Which failures to examine, and how many of them may be simulated."""
 
     kinds: Annotated[
         tuple[Kind, ...], HowAsked("What is lost; may be repeated. By default all three.", flag="--of")
@@ -59,7 +61,7 @@ def answer(situation: Situation, request: SurviveRequest, watch: WorkWatch) -> S
 
 
 def told(found: Survival) -> Iterator[Section]:
-    """Tell who is lost with what, the worst first."""
+    """Tell which pods are lost with what, worst first."""
     bad = [each for each in found.failures if not each.survives]
     yield _verdict(found, bad)
     yield from map(Sentence, _any_nodes(found))
@@ -102,7 +104,9 @@ def told(found: Survival) -> Iterator[Section]:
 
 
 def _any_nodes(found: Survival) -> Iterator[str]:
-    """Say how many nodes can be lost whichever they are, as far as that is known, and who is not replaced at all."""
+    """Say how many nodes, whichever they are, can be lost, as far as that is known, and which pods are not replaced at
+    all.
+    """
     ones, twos = (_of_nodes(found, at_once) for at_once in (1, 2))
     if not found.replaced and not found.bare:
         yield "No pod runs that a failure could take a place from."
@@ -122,7 +126,7 @@ def _any_nodes(found: Survival) -> Iterator[str]:
 
 
 def _of_nodes(found: Survival, at_once: int) -> str:
-    """Say whether all pods have places where so many nodes are lost: `placed`, `left`, `unknown`; empty: not asked."""
+    """Say whether all pods have places if so many nodes are lost: `placed`, `left`, `unknown`; empty: not asked."""
     asked = next((each for each in found.kinds if (each.kind, each.at_once) == ("node", at_once)), None)
     if asked is None or not asked.failures:
         return ""

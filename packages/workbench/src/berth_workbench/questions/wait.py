@@ -19,7 +19,7 @@ DAY_S = 86_400.0
 
 
 class WaitRequest(msgspec.Struct, frozen=True):
-    """Which pods are asked about, and what is known of how long others run."""
+    """Which pods to answer for, and what is known about how long others run."""
 
     pods: Annotated[
         tuple[str, ...], HowAsked("The pods, as POD or NAMESPACE/POD; all that are pending without.", flag="POD")
@@ -35,7 +35,7 @@ class WaitRequest(msgspec.Struct, frozen=True):
 
 
 def answer(situation: Situation, request: WaitRequest, watch: WorkWatch) -> Waits:
-    """Live through the ends of running pods until those that wait have their places."""
+    """Play the ends of running pods until the waiting pods have places."""
     known = durations_of(read_trace(request.trace).records) if request.trace else {}
     names = [name if "/" in name else f"{situation.namespace}/{name}" for name in request.pods]
     durations = known | (request.durations or {})
@@ -43,7 +43,7 @@ def answer(situation: Situation, request: WaitRequest, watch: WorkWatch) -> Wait
 
 
 def told(found: Waits) -> Iterator[Section]:
-    """Tell who waits how long, and for whom."""
+    """Tell which pods wait how long, and for which."""
     yield _verdict(found)
     known, running = found.ends_known, found.ends_known + found.without_end
     yield Sentence(f"From {found.now} on. Of {known:,} of {running:,} running pods it is known when they end.")

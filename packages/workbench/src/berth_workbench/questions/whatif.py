@@ -26,13 +26,13 @@ SOFT = ("spread", "fragmentation", "packing", "fairness")
 
 
 class WhatIfRequest(msgspec.Struct, frozen=True):
-    """What is asked beside the changes."""
+    """The options of the question besides the changes."""
 
     pool_label: PoolLabel = ""
 
 
 class PicturedTrial(NamedTuple):
-    """What came of a trial, and how it looks."""
+    """The result of a trial, and its pictures."""
 
     result: WhatIfResult
     moves: Moves
@@ -59,7 +59,7 @@ def answer(situation: Situation, request: WhatIfRequest, watch: WorkWatch) -> Pi
 
 
 def told(trial: PicturedTrial) -> Iterator[Section]:
-    """Tell what breaks, who is where, and why some have no node."""
+    """Tell what breaks, where pods are, and why some have no node."""
     found, who = trial.result, WhoIsWhere.of(trial.result.pods)
     yield _verdict(found, who)
     if not found.is_complete:  # where pods are in the middle of it says nothing about where they will be

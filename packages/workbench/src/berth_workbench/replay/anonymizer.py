@@ -1,9 +1,9 @@
 """Renames everything in an exported recording, the same everywhere, as the `snapshot` room does in snapshots.
 
-Every version of every object goes through the same renaming at once, so that what was equal stays equal. Of what came
-out, decisions, bindings and nominations are kept, with the new names; messages, events, extenders' answers, requests to
-the API server, custom resources, and who the extenders are, are left out. So decisions can be compared one by one, but
-nothing is replayed bit for bit.
+Every version of every object goes through the same renaming at once, so that what was equal stays equal. Of the
+outcomes, decisions, bindings and nominations are kept, with the new names; messages, events, extenders' answers,
+requests to the API server, custom resources and the identity of extenders are left out. So decisions can be compared
+one by one, but nothing is replayed bit for bit.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Takes a recording, or a part of it, into one file: what a bug report needs, and what a test replays.
+"""Exports a recording, or a part of it, to one file, for a bug report or for a test that replays it.
 
-A part that begins in the middle of a core's life begins with all that was known then, as a segment does after an older
-one was full. So its decisions can be compared one by one, but not replayed bit for bit. A part that begins with a core
-is replayed bit for bit.
+A part that begins in the middle of a core's life begins with everything known at that point, like a segment that
+follows a full one. So its decisions can be compared one by one, but not replayed bit for bit. A part that begins with a
+core is replayed bit for bit.
 """
 
 from collections.abc import Iterator

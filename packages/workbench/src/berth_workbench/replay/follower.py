@@ -2,8 +2,8 @@
 
 It is told the recorded events and runs no cycles of its own. After each decision it counts the pod where the recorded
 core put it, and reserves there what it takes; so its cluster stays the recorded one. What comes in are the calls of a
-recording (`berth.recording.calls`); who asks is the comparison with another configuration, and the export of a part,
-which only needs to know what was there.
+recording (`berth.recording.calls`); it is used by the comparison with another configuration, and by the export of a
+part, which only needs to know which objects existed.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class NotComparable(Exception):  # noqa: N818 - it says what is the case
 
 
 class ExtendersAsked(NamedTuple):
-    """What extenders were asked, as it was recorded, and what they answered."""
+    """The recorded calls to extenders, and their answers."""
 
     calls: Plain
     answer: Answer
@@ -79,14 +79,14 @@ class _AnswersThen:
 
 
 def _worded(bug: BaseException) -> str:
-    """Word a plugin's bug: as in the core, it ends the attempt."""
+    """Turn a plugin's bug into an error that, as in the core, ends the attempt."""
     if isinstance(bug, Exception):
         return f"{type(bug).__name__}: {bug}"
     raise bug
 
 
 class FollowerDecision(msgspec.Struct, frozen=True):
-    """What a core says about a pod that it is asked about."""
+    """A core's decision about a pod that it is asked about."""
 
     node: str | None
     nominated: str
@@ -109,7 +109,7 @@ class _Preferring:
 
 
 class _Lots(random.Random):
-    """Lots that fall where the recorded ones did, where that is known."""
+    """Random draws with the recorded results, where these are known."""
 
     start: int | None = None
 
@@ -263,7 +263,7 @@ class Follower:
         attempt, node = self._attempts.pop(uid, (None, ""))
         if attempt is None:
             return
-        # What plugins raise here ends nothing, as in the core, which gives the room back all the same.
+        # What plugins raise here ends nothing, as in the core, which frees the room regardless.
         attempt.profile.unreserve(attempt.state, attempt.pod, node)
         self.core.cache.forget(uid)
 

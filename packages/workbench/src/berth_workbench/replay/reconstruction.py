@@ -24,7 +24,7 @@ from berth.state.table import NodeTable
 
 
 class Rebuilt:
-    """A core, and what its calls are made of: the reader of a segment, and the readings of its clocks."""
+    """A core, and the inputs of its calls: the reader of a segment, and the readings of its clocks."""
 
     __slots__ = ("_late", "_notes", "_readings", "core", "header", "reader", "rng")
 
@@ -73,7 +73,7 @@ class Rebuilt:
         return self.reader.event(recorded)
 
     def at(self, now: float) -> None:
-        """Let it be as late as at a call of the recorded core, where no call is made here."""
+        """Set the time to that of a call of the recorded core which is not made here."""
         self._late = now
 
     def name_of(self, uid: str) -> str:
@@ -139,7 +139,7 @@ class Rebuilt:
 
 
 def _check_plugins(header: SegmentHeader, config: SchedulerConfiguration, registry: Registry) -> None:
-    """Raise `RecordingError` where a plugin that was recorded is to be used, and is not there."""
+    """Raise `RecordingError` if a recorded plugin has to be used but is not there."""
     sets = [
         each for profile in config.profiles for each in (profile.plugins.multi_point, *profile.plugins.points.values())
     ]
@@ -153,7 +153,7 @@ def _check_plugins(header: SegmentHeader, config: SchedulerConfiguration, regist
 
 
 def _rules(header: SegmentHeader, config: SchedulerConfiguration) -> Generation | None:
-    """Return the policies that applied, where they were not the configuration's own."""
+    """Return the policies that applied, if they were not the configuration's own."""
     if header.generation == config.generation:
         return None
     if header.generation not in GENERATIONS:

@@ -1,14 +1,15 @@
 """Compares a recording with what another configuration, another version or other plugins would have decided.
 
-Once one pod goes elsewhere, the inputs that follow are no longer those of this cluster: bindings come back that nobody
-here has made. So decisions are compared one by one, each on the *recorded* cluster as it was then. Two cores follow the
+Once one pod goes elsewhere, the inputs that follow are no longer those of this cluster: bindings come back that were
+not made here. So decisions are compared one by one, each on the *recorded* cluster as it was then. Two cores follow the
 recording, one with the recorded configuration and one with the other. They are told the recorded events, and after each
 decision both count the pod where it was put at the time, and reserve there what it took. Neither runs a cycle of its
 own: they are asked about a pod when the recording tried it, in the order of the recording.
 
-Two decisions are the same if the recorded node is among those that draw lots here (with a seed: if it is drawn), or if
-there is no node in both and room would be made on the same one. The core with the recorded configuration is the proof
-that the cluster is the recorded one: where it would not decide what was recorded, the decision is not compared.
+Two decisions are the same if the recorded node is among the equally best ones here (with a seed: if it is the one
+drawn), or if there is no node in both and room would be made on the same one. The core with the recorded configuration
+is the proof that the cluster is the recorded one: if it would not decide what was recorded, the decision is not
+compared.
 """
 
 from collections import Counter
@@ -52,7 +53,7 @@ ConfigOf = Callable[[SegmentHeader], SchedulerConfiguration | None]
 
 
 class DecisionChange(msgspec.Struct, frozen=True, rename="camel"):
-    """A decision that would have been another; None where there is no node."""
+    """A decision that would have been different; None if there is no node."""
 
     event: int
     """The number of the call, counted over the whole recording from 1."""
@@ -71,7 +72,7 @@ class DecisionChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RecordingComparison(msgspec.Struct, frozen=True, rename="camel"):
-    """What has become of the recorded decisions."""
+    """The results for the recorded decisions."""
 
     events: int
     decisions: int
@@ -106,7 +107,7 @@ class RecordingComparer:
         seed: int | None = None,
         successors: Mapping[str, str] | None = None,
     ) -> None:
-        """`other` is what the decisions are compared with; None where only Berth itself, or the seed, is another.
+        """`other` is what the decisions are compared with; None if only Berth itself, or the seed, differs.
 
         `successors` are plugins that took over the work of others (see `berth.decisions.side_by_side`).
         """

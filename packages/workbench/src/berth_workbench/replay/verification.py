@@ -1,9 +1,9 @@
 """Replays a recording as it was made, and says whether the same comes out, bit for bit.
 
 Each core of the recording is made again from its configuration and seed, and given the same calls with the same times.
-What comes out of each call is compared with what was recorded: effects, decisions with their messages, and how often
-the clock was read. From the first difference on the two are not the same cluster any more, so the comparison of that
-core ends there; `berth_workbench.replay.recording_comparison` goes on from decision to decision.
+The outcome of each call is compared with what was recorded: effects, decisions with their messages, and how often the
+clock was read. From the first difference on the two are no longer the same cluster, so the comparison of that core ends
+there; `berth_workbench.replay.recording_comparison` goes on from decision to decision.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What an observer has come to as sections: the verdict, the lines, two pictures, and the latest differences."""
+"""An observer's findings as sections: the verdict, the lines, two pictures, and the latest differences."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How numbers and names are put into sentences, everywhere the same."""
+"""How numbers and names are put into sentences, the same everywhere."""
 
 from collections.abc import Sequence
 

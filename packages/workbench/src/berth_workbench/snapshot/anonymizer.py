@@ -41,7 +41,7 @@ from berth_workbench.snapshot.writer import taken_from_files, with_counts
 
 
 def anonymized(snapshot: Snapshot) -> tuple[Snapshot, Mapping[str, str]]:
-    """Return a snapshot of the same structure and quantities, and what each name became."""
+    """Return a snapshot with the same structure and quantities, and the new name for each old one."""
     source = taken_from_files(snapshot)
     manifests = [document.manifest for document in source.documents]
     collector = _Collector()
@@ -71,7 +71,7 @@ def anonymized(snapshot: Snapshot) -> tuple[Snapshot, Mapping[str, str]]:
 
 
 class Renaming:
-    """What the pass over the fields asks about names."""
+    """What the pass over the fields needs to know about names."""
 
     def name(self, text: str, sort: str = "name") -> str:
         """Return what a name becomes."""
@@ -131,7 +131,7 @@ class _Collector(Renaming):
         self.drivers.add(driver)
 
     def note_owners(self, kind: str, manifest: Mapping[str, Any]) -> None:
-        """Take note of what an object makes pods as, or of whose pod it is."""
+        """Note the name under which an object makes pods, or the owner of a pod."""
         if kind in _PODS_OF:
             self.owners.add(_text(_inside(manifest, "metadata", "name")))
         for owner in _list(_inside(manifest, "metadata", "ownerReferences")):

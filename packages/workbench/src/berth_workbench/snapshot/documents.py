@@ -1,9 +1,8 @@
-"""Reads objects from what people have: snapshots, manifests and kubectl's output, as JSON or YAML, in files and
-directories.
+"""Reads objects from snapshots, manifests and kubectl's output, as JSON or YAML, in files and directories.
 
-Everything that takes objects (`--cluster`, `-f`) reads them here. A document is kept as it came, and is parsed no
-further than its kind and name until somebody needs more, since a cluster has a hundred thousand of them. The one thing
-that is changed on the way in is the version: what comes in an older one than that of the structs is converted.
+Everything that takes objects (`--cluster`, `-f`) reads them here. A document is kept as it came, and parsed no further
+than its kind and name until more is needed, since a cluster has a hundred thousand of them. The one thing that is
+changed on the way in is the version: what comes in an older one than that of the structs is converted.
 
 What comes from a cluster (`read_given`) may have been written by a newer API server, so that unknown fields are passed
 over. What people write for a question (`read_manifests`, `parse_manifests`) is read as strictly as a server reads it.
@@ -234,7 +233,7 @@ def _files(place: Path) -> Sequence[Path]:
 
 
 def _take(stream: io.BufferedReader, source: str, given: FileContents, strictly_in: str) -> None:
-    """Add what one stream holds. What has the header of a snapshot is no manifest, and never read strictly."""
+    """Add the objects of one stream. A stream with a snapshot's header is not a manifest, and never read strictly."""
     room = room_of(stream)
     taken = _Taken(given, source, room)
 
@@ -404,7 +403,7 @@ def _head(content: bytes | memoryview | msgspec.Raw, where: str) -> _Head:
 
 
 class _Skipped(NamedTuple):
-    """What of a text was read before the part at hand: items of its list, and lines."""
+    """How much of a text was read before the current part: items of its list, and lines."""
 
     items: int = 0
     lines: int = 0

@@ -1,8 +1,8 @@
 """Which fields of which kinds a snapshot keeps: those that scheduling reads, and what workloads are made of.
 
-What the scheduler reads is what the structs of `berth.api` have, so their fields are the list. Beside them stands what
-an embedded cluster or a what-if needs to carry a workload on. Everything else, such as commands, environments, mounts,
-volumes of secrets, `managedFields` and most annotations, is left out.
+The scheduler reads the fields of the structs in `berth.api`, so these are the list. Added to them is what an embedded
+cluster or a what-if needs to continue a workload. Everything else, such as commands, environments, mounts, volumes of
+secrets, `managedFields` and most annotations, is left out.
 """
 
 from collections.abc import Mapping
@@ -283,7 +283,7 @@ def _as_fields(shape: Shape) -> Mapping[str, Shape]:
 
 
 def trimmed(value: Any, shape: Shape) -> Any:
-    """Return what is kept of a JSON value; what does not have the shape that it should have is left out."""
+    """Return what is kept of a JSON value; parts without the expected shape are left out."""
     if isinstance(shape, Leaf):
         return _kept_annotations(value) if shape.role is Role.ANNOTATIONS else value
     if isinstance(shape, Each):

@@ -1,4 +1,4 @@
-"""Refuses what is given for objects by mistake: Helm's templates and charts, and kinds that no API server has.
+"""Refuses input that was mistaken for objects: Helm's templates and charts, and kinds that no API server has.
 
 `documents` asks here where a text cannot be read, and for each object whose kind it does not know.
 """

@@ -1,4 +1,4 @@
-"""Other names for names, in the same order and put together in the same way.
+"""Replaces names by other names in the same order and composed in the same way.
 
 `anonymizer` asks here. Decisions look at more of a name than whether it equals another: some choices among equals go
 by alphabetical order, nodes are upgraded in the order in which people count, and a StatefulSet's pods, their claims and

@@ -1,1 +1,1 @@
-"""Workloads over time: traces of others, patterns of our own, and what a scheduler makes of them."""
+"""Workloads over time: published traces, generated patterns, and how a scheduler handles them."""

@@ -1,9 +1,9 @@
 """Turns watch events of a cluster into a workload over time: what people and controllers did there.
 
-What the cluster's own scheduler did is left out. A pod has no node but where it came with one, nobody is nominated or
+What the cluster's own scheduler did is left out. A pod has no node unless it came with one, no pod is nominated or
 preempted, and claims and volumes stay as they came. A pod that ended, ends as long after its binding as it did there;
-one that somebody deleted goes at that moment. A pod that had to leave because of where it was, preempted, drained or
-with its node, has not left here: what its controller made in its place is taken for the pod itself.
+one that was deleted goes at that moment. A pod that had to leave because of where it was, preempted, drained or with
+its node, has not left here: its controller's replacement is treated as the pod itself.
 """
 
 from collections import defaultdict, deque

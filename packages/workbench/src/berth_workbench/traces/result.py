@@ -1,4 +1,4 @@
-"""What became of a trace: waits, utilisation and fairness over time, and what each node carried.
+"""The result of a trace: waits, utilisation and fairness over time, and what each node carried.
 
 `SimulatedTime` is what commands print, pictures draw and pages show; `TimeLine` is its companion for the map of nodes.
 """
@@ -40,7 +40,7 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of a trace."""
+    """The result of a trace."""
 
     source: str
     seed: int

@@ -1,4 +1,4 @@
-"""Lives through a trace with a scheduler: pods start, run, fail, are scaled and preempted, in virtual time.
+"""Plays a trace with a scheduler: pods start, run, fail, are scaled and preempted, in virtual time.
 
 Nothing happens between events, so a day takes as long as its scheduling does. A pod's time runs from when it is bound.
 One that fails is replaced after the Job controller's backoff; one that is preempted, or whose node leaves, comes back
@@ -70,7 +70,7 @@ class _Running(NamedTuple):
 
 
 class _Cluster(SimulatedCluster):
-    """Tells the run what becomes of pods."""
+    """Tells the run what happens to pods."""
 
     def __init__(self, run: "TraceRun", **options: Any) -> None:
         self._run = run
@@ -94,7 +94,7 @@ class _Cluster(SimulatedCluster):
 
 
 class TraceRun:
-    """One run through a trace; `live` lives it."""
+    """One run through a trace; `live` plays it."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class TraceRun:
     # -- the course --------------------------------------------------------------------------------------------------
 
     def live(self, watch: WorkWatch = UNWATCHED) -> SimulatedTime:
-        """Live through the trace and return what became of it, up to where it was stopped.
+        """Play the trace and return the result, up to where it was stopped.
 
         `watch` is told of `STEPS` steps in all.
         """
@@ -184,7 +184,7 @@ class TraceRun:
         return self._result()
 
     def has_seen_enough(self) -> bool:
-        """Whether to end before the trace does, since nothing more is wanted of it."""
+        """Whether to end before the trace does, since nothing more is needed from it."""
         return False
 
     def _deadline(self) -> float:
