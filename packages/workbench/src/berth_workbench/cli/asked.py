@@ -51,7 +51,7 @@ def read_asked(
 ) -> AskedCluster:
     """Return what the options of a command name: `--cluster` or `--kubeconfig`, `--config`, `--plugin` and gates.
 
-    Of a live cluster `custom` resources are read besides. Raises `click.ClickException`, `UserError`.
+    Of a live cluster, `custom` resources are read as well. Raises `click.ClickException`, `UserError`.
     """
     snapshot = read_cluster_given(cluster, kubeconfig, context) if cluster else None
     if config_file:
@@ -82,7 +82,7 @@ def warn_of_extenders(sources: "Iterable[ConfigurationSource]") -> None:
 
 
 def configuration_of(snapshot: "Snapshot", plugins: Sequence[str] = ()) -> "ConfigurationSource":
-    """Return the configuration that a snapshot was taken with, the default one where it does not say.
+    """Return the configuration that a snapshot was taken with, the default one if it does not say.
 
     Raises `BadConfigurationError`.
     """
@@ -90,7 +90,7 @@ def configuration_of(snapshot: "Snapshot", plugins: Sequence[str] = ()) -> "Conf
 
 
 def configuration_at_work(kubeconfig: str, context: str) -> "ConfigurationSource | None":
-    """Return the configuration of the scheduler at work in a cluster; None where no scheduler tells it."""
+    """Return the configuration of the scheduler at work in a cluster; None if no scheduler reports it."""
     found = _at_work(kubeconfig, context).source
     return found if found.document else None
 
@@ -123,7 +123,7 @@ def _at_work(kubeconfig: str, context: str) -> _InUse:
 
 
 def _with(found: _InUse, plugins: Sequence[str], feature_gates: str) -> tuple[_InUse, Setup]:
-    """Add plugins, which are enabled where they are not yet, and feature gates, the last of which count."""
+    """Add plugins, enabling them if necessary, and feature gates; of several for one gate the last counts."""
     import msgspec
 
     from berth.cli.setup import names_enabled

@@ -159,7 +159,7 @@ def answered(question: "Question[Any, Any]", situation: "Situation | None", requ
 
 
 def tell(question: "Question[Any, Any]", found: Any, output: Output, plot: str = "", assumed: str = "") -> None:
-    """Print an answer as `-o` says, and draw it. Raises `EndedEarly` where it was stopped before the end."""
+    """Print an answer as `-o` says, and draw it. Raises `EndedEarly` if it was stopped before the end."""
     from berth_workbench.showing.sections import NoteSection
     from berth_workbench.showing.terminal import print_sections
 

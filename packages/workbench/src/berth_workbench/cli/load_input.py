@@ -1,4 +1,4 @@
-"""What the commands that compare configurations have in common: where these come from, and what they are tried on.
+"""What the commands that compare configurations share: where these come from, and the loads they are tried on.
 
 What was typed becomes values; what cannot be used ends the command with one line.
 """
@@ -53,7 +53,7 @@ def load_options(command: Command) -> Command:
 def refuse_beside_trace(
     own: object, cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
 ) -> None:
-    """Raise `click.UsageError` for what a workload over time has of its own."""
+    """Raise `click.UsageError` for options that a workload over time already determines."""
     if own and (cluster or kubeconfig or context or manifests or replaces_all):
         raise click.UsageError(
             "--trace has nodes and pods of its own, and so has --events: leave out --cluster, -f and --replace-all"

@@ -181,7 +181,7 @@ def profile_plugins(
 
 
 def _replicas(pods: Sequence[Pod], count: int) -> Iterator[Pod]:
-    """Yield pending copies of pods that run; some have several where there are too few, as there may be."""
+    """Yield pending copies of running pods, several of some if there are too few."""
     known = [pod for pod in pods if pod.spec.node_name and not (follows_its_node(pod) or has_own_claims(pod))]
     rng = random.Random(0)
     drawn = rng.sample(known, count) if count <= len(known) else rng.choices(known, k=count) if known else []

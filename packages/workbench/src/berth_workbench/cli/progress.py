@@ -106,7 +106,7 @@ def found_by_then() -> str:
 
 
 def nothing_by_then() -> str:
-    """Say why the work of a command has ended early where there is nothing to tell."""
+    """Say why the work of a command has ended early if there is no result to show."""
     return f"{_why_it_ended()}, and before there was anything to tell"
 
 

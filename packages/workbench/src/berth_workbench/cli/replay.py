@@ -152,7 +152,7 @@ def _first_header(recording: Path) -> "SegmentHeader":
 def _replay(
     recording: Path, registry: "Registry", other: "ConfigOf | None", seed: int | None
 ) -> "tuple[Verification | None, RecordingComparison | None]":
-    """Replay bit for bit where nothing is changed, and compare decisions where that does not tell everything."""
+    """Replay bit for bit if nothing is changed, and compare decisions if that does not tell everything."""
     from berth.decisions.side_by_side import SUCCESSORS
     from berth_workbench.replay.recording_comparison import RecordingComparer
     from berth_workbench.replay.verification import verify

@@ -72,7 +72,7 @@ def _warn_of_unknown(found: "SweepResult", measures: tuple[str, ...]) -> None:
 
 
 def _end(found: "SweepResult") -> None:
-    """Tell what is missing, on standard error, and end with code 1 where something is."""
+    """Report on standard error what is missing, and exit with code 1 if anything is."""
     if found.table and not found.is_parquet:
         click.echo("the results are JSON lines; for Parquet: pip install 'berth-scheduler[sweep]'", err=True)
     for said, count in found.failed.items():

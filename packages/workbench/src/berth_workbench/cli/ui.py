@@ -195,7 +195,7 @@ class Looked(NamedTuple):
 
 
 async def source_of(looked: Looked) -> "Source":
-    """What is to be shown; ends the command where there is no such thing."""
+    """Return what to show; ends the command if there is no such thing."""
     return _cluster_in(looked) if looked.files else await _scheduler_at(looked)
 
 
@@ -248,7 +248,7 @@ class LocalPage:
         return opening_text(self._page.address, self._page.access)
 
     async def close(self) -> None:
-        """End; safe to call where it was never opened."""
+        """Close the page; safe to call if it was never opened."""
         await self._page.stop()
 
 
@@ -309,7 +309,7 @@ def _recorded(looked: Looked) -> "RecordedHistory":
 
 
 def _time_line(path: str) -> "SimulatedTimeLine | None":
-    """The simulation of a file; None where none is named."""
+    """Return the simulation in a file; None if none is named."""
     from berth_workbench.page.time_line import TimeLineError, read_time_line
 
     try:

@@ -42,7 +42,7 @@ class Access(Protocol):
     """Says what a token is worth."""
 
     async def refusal(self, token: str) -> AccessRefusal | None:
-        """None where a user who holds the token may see the page."""
+        """None if a user who holds the token may see the page."""
 
 
 class OwnToken:
@@ -63,7 +63,7 @@ class OwnToken:
 
 
 class _NoUser(msgspec.Struct, frozen=True):
-    """The answer for a token that is nobody's, which is kept too."""
+    """The answer for a token that belongs to nobody, which is cached too."""
 
 
 class ReviewedTokens:
@@ -124,7 +124,7 @@ class Sessions:
         return name
 
     def token_of(self, name: str) -> str | None:
-        """The token that a session was begun with; None where there is no such session any more.
+        """The token that a session was begun with; None if there is no such session any more.
 
         Sessions are found by a digest of their name, so how long that takes tells nothing about names.
         """

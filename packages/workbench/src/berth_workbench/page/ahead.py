@@ -56,7 +56,7 @@ class Ahead:
 
     @property
     def problem(self) -> str:
-        """What could not be worked out, and why, in sentences; empty where nothing went wrong."""
+        """What could not be worked out, and why, in sentences; empty if nothing went wrong."""
         alike: dict[str, list[str]] = {}
         for name, why in self._problems.items():
             alike.setdefault(why, []).append(TOLD_AS[name])
@@ -69,7 +69,7 @@ class Ahead:
         return bool(self._wanted)
 
     def get(self, name: str, state: object) -> Any:
-        """Have something worked out where it is not known of this state; return what is known by now, or None."""
+        """Work something out if it is not known for this state; return what is known so far, or None."""
         if state != self._state and not self._wanted and (self._state is None or self._is_due()):
             self._state, self._begun_at, self._done = state, self._clock(), set()
         if name not in self._done and name not in self._wanted:

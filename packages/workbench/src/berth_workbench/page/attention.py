@@ -1,4 +1,4 @@
-"""What of a cluster needs attention: lines with the number that matters, each with the question that tells more.
+"""What in a cluster needs attention: lines with the number that matters, each with the question that explains it.
 
 These are questions that the page answers in full. Here they are asked within bounds, so that they may be asked of any
 cluster that somebody looks at; where a bound was reached, the sentence says so.

@@ -47,7 +47,7 @@ class ClusterFileSource:
     is_live = False
 
     def __init__(self, title: str, snapshot: Snapshot, configuration: ConfigurationSource | None = None) -> None:
-        """`configuration` is the default one where none is given. Takes seconds for a large cluster.
+        """`configuration` is the default one if none is given. Takes seconds for a large cluster.
 
         Raises `ObjectError`, and `ConfigError` for the configuration.
         """

@@ -34,7 +34,7 @@ SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 
 
 class PageGuard:
-    """Lets those in who may see the page."""
+    """Lets in users who may see the page."""
 
     __slots__ = (
         "_access", "_application", "_clock", "_cookie", "_hosts", "_is_secure", "_script_mark", "_sessions", "_title",
@@ -113,7 +113,7 @@ class PageGuard:
     # -- who it is ---------------------------------------------------------------------------------------------------
 
     async def _refusal(self, asked: HTTPConnection) -> AccessRefusal | None:
-        """Why the user may not see the page; None for those who may."""
+        """Return why the user may not see the page; None if they may."""
         scheme, _, bearer = asked.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and bearer.strip():
             return await self._access.refusal(bearer.strip())

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class JobsBusy(Exception):  # noqa: N818 - it says what is the case
-    """A trial is under way that somebody waits for."""
+    """A trial that somebody is waiting for is under way."""
 
 
 class Jobs:
@@ -94,7 +94,7 @@ class Jobs:
             self._idle.set()
 
     async def aside(self, work: Callable[[WorkWatch], _T]) -> _T:
-        """Do what nobody waits for, anew where a trial came in between; the same for what is returned and raised."""
+        """Do background work, again if a trial came in between; results and exceptions are passed on."""
         while True:
             await self._idle.wait()
             self._aside = watch = WorkWatch()

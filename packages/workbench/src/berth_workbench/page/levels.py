@@ -1,4 +1,4 @@
-"""How full every node was over the last hour, for who scrubs through it."""
+"""How full every node was over the last hour, for scrubbing through it."""
 
 import base64
 from collections import deque

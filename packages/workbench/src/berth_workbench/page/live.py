@@ -122,7 +122,7 @@ class LiveSource:
         return None if answer.status == HTTPStatus.NOT_FOUND else _decoded(path, answer, PodReport)
 
     async def plugins(self) -> PluginViews:
-        """What the scheduler tells of its plugins and shadows."""
+        """What the scheduler reports about its plugins and shadows."""
         told = await self._read("/debug/plugins", PluginViews)
         shadows = (await self._read("/debug/shadows", PluginViews)).shadows
         answer = await self._answer(AGREEMENT)

@@ -181,7 +181,7 @@ class MatrixRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DecisionMatrix(msgspec.Struct, frozen=True, rename="camel"):
-    """Nodes by plugins: who gave how much to whom."""
+    """Nodes by plugins: which plugin gave how much to which node."""
 
     plugins: tuple[str, ...]
     weights: tuple[int, ...]

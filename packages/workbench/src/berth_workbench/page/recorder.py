@@ -1,4 +1,4 @@
-"""Samples queue and throughput for as long as somebody serves the page or looks at the terminal."""
+"""Samples queue and throughput while the page is served or the terminal is open."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ class HistoryRecorder:
         """Why the latest sample could not be had; empty where it could."""
 
     async def take(self) -> None:
-        """Take one sample; where there is none, remember why."""
+        """Take one sample; if there is none, remember why."""
         try:
             sample = await self._source.sample()
             self.history.add(sample)
@@ -39,7 +39,7 @@ class HistoryRecorder:
             self.problem = str(error)
 
     def start(self, every_s: float = EVERY_S) -> None:
-        """Begin, where the source is live; otherwise one sample is all there is."""
+        """Start sampling if the source is live; otherwise take a single sample."""
         self._task = asyncio.create_task(self._run(every_s), name="queue-history")
 
     async def _run(self, every_s: float) -> None:

@@ -1,4 +1,4 @@
-"""One search for everything: nodes, pods, workloads and namespaces whose name has what was typed in it."""
+"""One search for everything: nodes, pods, workloads and namespaces whose name contains the typed text."""
 
 from collections.abc import AsyncIterator
 from urllib.parse import quote, urlencode

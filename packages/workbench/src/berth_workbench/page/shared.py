@@ -1,4 +1,4 @@
-"""One answer for all who look: a scheduler is asked no more often for many viewers than for one."""
+"""One answer for all viewers: a scheduler is asked no more often for many of them than for one."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class SharedAnswer(Generic[_T]):
-    """The latest answer to one question; those who ask while it is on its way wait for the same."""
+    """The latest answer to one question; callers that ask while it is on its way wait for the same answer."""
 
     __slots__ = ("_ask", "_clock", "_fresh_until", "_task")
 
@@ -27,7 +27,7 @@ class SharedAnswer(Generic[_T]):
         self._task: asyncio.Task[_T] | None = None
 
     async def get(self) -> _T:
-        """Return it, asked for anew where it is too old or could not be had; raises what asking raises."""
+        """Return it, asking again if it is too old or failed; raises what asking raises."""
         task = self._task
         if task is None or (task.done() and self._clock() >= self._fresh_until):
             task = self._task = asyncio.create_task(self._asked(), name="shared-answer")

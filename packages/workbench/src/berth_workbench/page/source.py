@@ -21,7 +21,7 @@ class SourceError(Exception):
 
 
 class PluginViews(msgspec.Struct, frozen=True):
-    """What plugins tell beside decisions."""
+    """What plugins report besides decisions."""
 
     plugins: tuple[PluginReport, ...] = ()
     figures: tuple[FigureReport, ...] = ()
@@ -31,7 +31,7 @@ class PluginViews(msgspec.Struct, frozen=True):
 
 
 class Source(Protocol):
-    """Answers about one cluster. Every method raises `SourceError` where there is no answer."""
+    """Answers about one cluster. Every method raises `SourceError` if there is no answer."""
 
     @property
     def title(self) -> str:
@@ -57,7 +57,7 @@ class Source(Protocol):
         """The decisions that are remembered, the latest last."""
 
     async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
-        """Everything about a pod; None where nothing is known of it."""
+        """Everything about a pod; None if nothing is known about it."""
 
     async def plugins(self) -> PluginViews:
         """What plugins tell of what they keep, how they are doing, and what shadows would have decided."""
@@ -72,4 +72,4 @@ class Source(Protocol):
         """The cluster as documents, for trials in memory."""
 
     async def configuration(self) -> ConfigurationSource:
-        """The scheduler configuration that trials take where none is typed."""
+        """The scheduler configuration for trials if none is typed."""

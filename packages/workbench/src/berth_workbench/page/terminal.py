@@ -147,7 +147,7 @@ class Top(App[None]):
 
     @work(exclusive=True)
     async def refresh_views(self) -> None:
-        """Ask for everything that is shown, and show it; tell why where there is no answer."""
+        """Ask for everything that is shown, and show it, or why there is no answer."""
         try:
             await self._ask()
         except SourceError as error:

@@ -107,7 +107,7 @@ class MoveMap(Element, component="../assets/move_map.js"):
     def __init__(
         self, nodes: Mapping[str, Any], moves: Sequence[Sequence[int]], label: str, *, steps: Sequence[str] = ()
     ) -> None:
-        """`steps` tell of each move in words, where they are made one after the other."""
+        """`steps` describe each move, if they are made one after another."""
         super().__init__()
         self.props["steps"] = list(steps)
         self.props["nodes"] = dict(nodes)
@@ -143,7 +143,7 @@ class Tag(Protocol):
         """What is made from now on is in it."""
 
     def __exit__(self, *_: object) -> None:
-        """What is made from now on is beside it."""
+        """Elements made from now on are outside it."""
 
 
 def tag(kind: str, /, text: str = "", classes: str = "", **attributes: Any) -> Tag:
@@ -157,7 +157,7 @@ def tag(kind: str, /, text: str = "", classes: str = "", **attributes: Any) -> T
 
 
 def area(kind: str = "div", classes: str = "", **attributes: Any) -> Element:
-    """The same, whose content is made anew whenever something has changed."""
+    """The same, with content that is rebuilt whenever something has changed."""
     return _lively(kind, "", _named(classes, attributes))
 
 
@@ -280,7 +280,7 @@ def _cell(cell: Any, style: str, *, is_head: bool) -> None:
 
 
 def share_bar(share: float | None, *, wide: bool = False) -> None:
-    """A share as a bar and in percent, red where it is more than all."""
+    """A share as a bar and in percent, red if it is more than all."""
     if share is None:
         tag("span", NOTHING)
         return

@@ -92,7 +92,7 @@ class Frame:
         problem: Element,
         is_coming: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Have a place made anew every so often, where the source is live, or while something is still to come."""
+        """Rebuild a part of the page periodically if the source is live, or while something is still to come."""
         if not (self._is_live or is_coming()):
             return
 

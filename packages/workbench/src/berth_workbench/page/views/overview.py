@@ -37,7 +37,7 @@ class OverviewPage:
         self._ahead = ahead
 
     async def build(self) -> None:
-        """The page, made anew every few seconds."""
+        """The page, rebuilt every few seconds."""
         async with self._frame.page("Overview", "/"):
             problem, tiles = area(), area("dl", "tiles")
             attention = _panel("What needs attention")

@@ -52,7 +52,7 @@ def cluster_views(*, is_live: bool) -> tuple[ViewLink, ...]:
 def register_pages(
     source: Source | None, history: HistoryRecorder | RecordedHistory | None, time_line: SimulatedTimeLine | None
 ) -> None:
-    """Have NiceGUI serve the pages of a cluster, of a recording, or of a simulation beside a cluster or alone."""
+    """Make NiceGUI serve the pages of a cluster, of a recording, or of a simulation beside a cluster or alone."""
     is_recorded = isinstance(history, RecordedHistory)
     views = cluster_views(is_live=source.is_live) if source is not None else (HISTORY_VIEW,) if is_recorded else ()
     if time_line is not None:

@@ -33,7 +33,7 @@ class PendingView:
         self._ahead = ahead
 
     async def build(self) -> None:
-        """The page, made anew every few seconds where something has changed."""
+        """The page, rebuilt every few seconds if something has changed."""
         async with self._frame.page("Pending pods", "/pending"):
             problem, place = area(), area()
             shown: object = None
@@ -65,13 +65,15 @@ class PendingView:
 
 
 async def helps_for(source: Source, ahead: Ahead) -> Mapping[str, Help] | None:
-    """Return what would help, by pod, as far as it is known; what is not is worked out. None where nothing is known."""
+    """Return what would help, by pod, as far as it is known; what is not known is worked out. None if nothing is
+    known.
+    """
     found: Mapping[str, Help] | None = ahead.get("help", (await source.nodes(), await source.pending()))
     return found
 
 
 def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str]) -> None:
-    """What would help some pods of one workload: the changes, what comes of each, and how it is made."""
+    """Show what would help some pods of one workload: the changes, the result of each, and how to make it."""
     tag("h3", "What would help")
     found = next((helps[pod] for pod in pods if pod in helps), None) if helps is not None else None
     if helps is None:
@@ -99,7 +101,7 @@ def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str
 
 
 def _single(helps: Mapping[str, Help]) -> Collection[Help]:
-    """Each help once, whichever of its pods it stands under."""
+    """Return each remedy once, whichever pods it helps."""
     return {id(each): each for each in helps.values()}.values()
 
 

@@ -1,4 +1,4 @@
-"""Plugins: what they keep in figures, which are left out, and what shadow profiles would have decided otherwise.
+"""Plugins: their figures, which of them are left out, and what shadow profiles would have decided differently.
 
 Of an observer it begins with what came of observing.
 """
@@ -31,7 +31,7 @@ class PluginsView:
     _frame: Frame
 
     async def build(self) -> None:
-        """The page, made anew every few seconds where something has changed."""
+        """The page, rebuilt every few seconds if something has changed."""
         async with self._frame.page("Plugins", "/plugins"):
             problem, place = area(), area(classes="groups")
             shown: PluginViews | None = None

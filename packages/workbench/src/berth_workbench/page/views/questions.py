@@ -54,7 +54,7 @@ class QuestionView:
     _own: OwnForm | None = None
 
     async def build(self) -> None:
-        """The form, and below it what came of it."""
+        """The form, and the result below it."""
         question = self._question
         async with self._frame.page(question.title, question.path):
             for paragraph in question.about.strip().split("\n\n")[:1]:
@@ -151,7 +151,7 @@ def value_of(field: RequestField, typed: Any) -> Any:
 
 
 def _given(field: RequestField) -> Any:
-    """Return what holds where nothing was typed. Raises ValueError where something has to be."""
+    """Return the value if nothing was typed. Raises ValueError if something has to be typed."""
     if field.default is msgspec.NODEFAULT:
         raise ValueError(f"{field_of(field)['label']}: this has to be given. {field.ask.help}")
     return field.default

@@ -41,7 +41,8 @@ class TrialPanel:
         prepare: Callable[[dict[str, Any]], Awaitable[Callable[[WorkWatch], _T]]],
         show: Callable[[_T, bool], None],
     ) -> None:
-        """Have the form run what `prepare` makes of its values, and `show` what came of it, and whether it goes on.
+        """Make the form run what `prepare` makes from its values, and `show` the result, and whether it is still
+        running.
 
         Whoever leaves the page ends it: at once if another question is asked, else when the page is given up for good.
         """
