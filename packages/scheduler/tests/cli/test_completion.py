@@ -74,7 +74,7 @@ async def server():
     ("words", "names"),
     [
         (("explain", "--server", "SERVER", "web-2"), ["web-2-a"]),
-        (("explain", "-n", "far", "--server", "SERVER", "f"), ["far"]),
+        (("explain", "-n", "far", "--server", "SERVER", "fa"), ["far"]),
         (("explain", "--server", "SERVER", "far/"), ["far/far"]),
         (("explain", "--server", "SERVER", "--node", "no"), ["node-1", "node-2"]),
         (("whatif", "--drain", "no"), ["node-1", "node-2"]),
