@@ -302,7 +302,7 @@ class Explainer:
             raise click.ClickException(f"{answer.message}; and from the cluster: {error}") from None
 
     def _told_unknown(self, unknown: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Return a sentence for each pod that nobody knows, of its key and what the scheduler said."""
+        """Return a sentence for each unknown pod, from its key and what the scheduler said."""
         if not unknown:
             return ()
         from berth.cli.known_names import pods_known_to

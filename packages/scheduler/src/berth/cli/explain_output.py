@@ -375,7 +375,9 @@ DIFFERENCES_SHOWN = 10
 
 
 def show_shadows(found: Json, console: "Console", pods: list[str]) -> None:
-    """Print how often each shadow would have decided otherwise, because of whom, and its latest differences."""
+    """Print how often each shadow would have decided differently, because of which plugins, and its latest
+    differences.
+    """
     found = legible_values(found)
     if not found["shadows"]:
         console.print("no profile of this scheduler is a shadow of another", markup=False)

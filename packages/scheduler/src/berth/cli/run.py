@@ -67,7 +67,7 @@ REVIEW_QPS, REVIEW_BURST = 50.0, 100
 
 
 class Secure(NamedTuple):
-    """The secure port, and the access with which it asks the API server who somebody is, and what they may do."""
+    """The secure port, and the access with which it asks the API server who a client is, and what it may do."""
 
     options: ServingOptions
     authentication: "ClusterAccess"

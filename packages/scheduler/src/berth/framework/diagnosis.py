@@ -133,7 +133,7 @@ class Diagnosis:
         return {self._name_of(row): group.status for group in self.groups for row in group.rows.tolist()}
 
     def add(self, status: Status, rows: NDArray[np.intp]) -> None:
-        """Note why nodes were rejected, and by whom."""
+        """Note why nodes were rejected, and by which plugins."""
         self.groups.append(RejectedNodes(status, rows))
         self.counted = None
         self.note_plugin(status)

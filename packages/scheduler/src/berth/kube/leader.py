@@ -141,7 +141,7 @@ class LeaderElector:
 
     @property
     def wisher(self) -> str:
-        """Who has asked the holder to give the lease up, as far as was seen; empty where nobody has."""
+        """Who has asked the holder to give the lease up, as far as was seen; empty if nobody has."""
         return self._observed.wisher if self._observed is not None else ""
 
     @property

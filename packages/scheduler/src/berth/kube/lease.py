@@ -48,7 +48,7 @@ class ObservedLease(msgspec.Struct, frozen=True):
 
     @property
     def wisher(self) -> str:
-        """Who has asked the holder to give the lease up; empty where nobody has."""
+        """Who has asked the holder to give the lease up; empty if nobody has."""
         return str(self._annotations.get(WISH, ""))
 
     def body_wishing(self, identity: str) -> bytes:

@@ -28,7 +28,7 @@ LOST_AFTER_S = 300.0
 """When hope is given up: health fails, the lease is left to expire. The largest group on the largest cluster that
 Kubernetes supports is decided in well under a minute, and an operator has had time to read what the log says."""
 ENDED_AFTER_S = 360.0
-"""When the process ends itself, if nobody restarted it because of its health."""
+"""When the process ends itself, if its failing health checks did not get it restarted."""
 
 _log = logging.getLogger("berth.scheduler")
 

@@ -72,7 +72,7 @@ class WebDocuments:
             await poll.asked.wait()
 
     def stage(self, resources: Iterable[WebResource]) -> None:
-        """Begin to ask for those of these documents that are not asked for yet; nobody is told of them."""
+        """Begin to poll those of these documents that are not polled yet, without handing them on."""
         for resource in resources:
             known = self._polls.get(resource.name)
             if known is None or known.resource != resource:

@@ -47,7 +47,7 @@ class ConfigurationsCompared(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...] = ()
     """What has to be known to read this right."""
     is_complete: bool = True
-    """False where somebody has stopped it before the end."""
+    """False if it was stopped before the end."""
 
 
 def compare(

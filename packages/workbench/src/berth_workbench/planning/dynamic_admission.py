@@ -34,7 +34,7 @@ _WEBHOOKS = MappingProxyType({"MutatingWebhookConfiguration": "change", "Validat
 _POLICIES = MappingProxyType({"MutatingAdmissionPolicy": "change", "ValidatingAdmissionPolicy": "refuse"})
 _BINDINGS = tuple(f"{kind}Binding" for kind in _POLICIES)
 DYNAMIC = (*_WEBHOOKS, *_POLICIES, *_BINDINGS)
-"""The kinds of objects that say whom an API server asks."""
+"""The kinds of objects that tell an API server what to ask."""
 SHOWN_AT_MOST = 5
 """So many of those that are asked are named."""
 _FURTHER = (Resource("batch", "v1", "cronjobs", "CronJob", True),)

@@ -20,7 +20,7 @@ from berth_workbench.snapshot.documents import Document
 
 EndsBy = Literal["podDeadline", "jobDeadline", "deletion", "duration"]
 LATE_S = 60.0
-"""A pod that is still there so long after its grace period does not go by itself: nobody knows when it will."""
+"""A pod that is still there this long after its grace period does not go by itself; its end is unknown."""
 
 _OF_CRON_JOB = re.compile(r"-\d{6,}$")
 """What the CronJob controller adds to its own name for each Job."""

@@ -136,7 +136,7 @@ class _Room(NamedTuple):
     amounts: Counter[str]
     """By resource, of the nodes that have room for a whole pod."""
     pods: Counter[object]
-    """By shape, for how many pods there is room if nobody else takes it."""
+    """By shape, for how many pods there is room if no others take it."""
 
 
 class _Wish(NamedTuple):

@@ -55,7 +55,7 @@ KEPT_BY_VOLUMES: Final = (REASON_NODE_CONFLICT, REASON_AFFINITY_CONFLICT)
 PAIRS_AT_MOST = 500
 """So many pairs of zones, and of pools, are looked at; and so many pairs of nodes."""
 NODES_AT_MOST = 64
-"""It is tried to prove that any nodes can be lost at once up to so many."""
+"""Up to how many nodes it tries to prove that any of them can be lost at once."""
 
 
 class LostPods(msgspec.Struct, frozen=True, rename="camel"):
@@ -200,7 +200,7 @@ class _Case:
     gone: int
     unproven: list[PodShape] = field(default_factory=list)
     is_proven: bool = False
-    """Whether it is certain that everybody finds another place, and that nobody has to make way."""
+    """Whether it is certain that all pods find another place, and that no pod has to make way."""
 
     @property
     def pods(self) -> int:

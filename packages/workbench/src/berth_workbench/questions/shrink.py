@@ -33,7 +33,7 @@ def answer(situation: Situation, request: ShrinkRequest, watch: WorkWatch) -> Sh
 
 
 def told(found: Shrinking) -> Iterator[Section]:
-    """Tell what would be freed, for whom, and by which commands."""
+    """Tell what would be freed, for which pods, and by which commands."""
     count = len(found.workloads)
     if not count:
         yield VerdictSection("No workload requests more than it uses, with the margin.", is_good=True)

@@ -87,7 +87,7 @@ class RecordingComparison(msgspec.Struct, frozen=True, rename="camel"):
     changes: list[DecisionChange]
     is_cut: bool
     is_complete: bool
-    """False where somebody stopped it."""
+    """False if it was stopped."""
 
     @property
     def first(self) -> DecisionChange | None:

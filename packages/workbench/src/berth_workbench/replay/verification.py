@@ -59,7 +59,7 @@ class Verification(msgspec.Struct, frozen=True, rename="camel"):
     is_cut: bool
     """Whether the end of a segment is missing, as after a process was killed."""
     is_complete: bool
-    """False where somebody stopped it."""
+    """False if it was stopped."""
 
     @property
     def is_same(self) -> bool:

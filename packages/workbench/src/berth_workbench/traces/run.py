@@ -123,7 +123,7 @@ class TraceRun:
         self._first: dict[str, float] = {}
         """When each pod that has not been bound yet was made."""
         self._lost: set[str] = set()
-        """The uids of pods that had to leave and are replaced by nobody."""
+        """The uids of pods that had to leave and are not replaced."""
         self._running: dict[str, _Running] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._tokens = count()

@@ -14,7 +14,7 @@ from types import MappingProxyType
 PATIENCE_S = 30.0
 """So long a refusal may last: certificates and permissions are replaced one after the other."""
 FORGOTTEN_AFTER_S = 90.0
-"""Nobody asks any more, so nothing is known; what is asked again and again is asked more often than that."""
+"""After this long without a request nothing is known any more; recurring requests come more often than that."""
 
 IDENTITY = ""
 BINDINGS, LEASES = "pods/binding", "leases"

@@ -79,7 +79,7 @@ class DeviceRoom(NamedTuple):
     free: int
     """How many devices it would get, up to what it asks for."""
     matching: int
-    """How many it might get if nobody had any."""
+    """How many it might get if none were taken."""
 
 
 class _TooManyDevicesError(Exception):

@@ -63,7 +63,7 @@ class PreemptionByRules:
         self._basis = basis
         self._refusal_basis = refusal_basis
         self._vacant: Recent[Hashable, Int64] = Recent(MAX_BASES)
-        """By basis, the version of each row as of which nobody there could be preempted."""
+        """By basis, the version of each row as of which no pod there could be preempted."""
         self._handle = handle
         self._rules = rules
         self._percentage = percentage

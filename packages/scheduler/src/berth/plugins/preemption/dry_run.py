@@ -82,7 +82,7 @@ class DryRun:
         victims.
         """
         self.vacant: list[int] = []
-        """The rows that were tried so far where nobody may have to leave, by the rules or for want of such pods."""
+        """The rows tried so far from which no pod may be evicted, by the rules or for lack of such pods."""
         self._rules = rules
         self._cost = cost
         self._profile = profile

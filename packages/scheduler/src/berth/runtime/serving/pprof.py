@@ -155,7 +155,7 @@ def as_pprof(found: "Counter[Stack]", duration_s: float, now: float | None = Non
 
 @lru_cache(maxsize=1)
 def _profile_class() -> Any:
-    """What is used of profile.proto (github.com/google/pprof); the library is loaded when somebody takes a profile."""
+    """What is used of profile.proto (github.com/google/pprof); the library is loaded when a profile is taken."""
     from berth.api.protobuf_messages import message_classes
 
     table = {

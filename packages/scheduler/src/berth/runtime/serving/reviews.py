@@ -78,7 +78,7 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 
 
 class AccessVerdict(msgspec.Struct, frozen=True):
-    """Whether somebody may do something, and what was said of it."""
+    """Whether a user may do something, and the reason given."""
 
     is_allowed: bool
     reason: str = ""

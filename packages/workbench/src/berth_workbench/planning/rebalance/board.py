@@ -43,7 +43,7 @@ class Mover(NamedTuple):
     key: str
     namespace: str
     workload: str
-    """`namespace/Kind/name`, or the pod's own key where nobody controls it."""
+    """`namespace/Kind/name`, or the pod's own key if it has no controller."""
     origin: str
     counted: PodInfo | None
     """As it is counted now."""

@@ -17,7 +17,7 @@ from berth_workbench.simulation.budgets import BudgetKeeper
 
 
 def budgets_observed(objects: Iterable[object]) -> tuple[Budget, ...]:
-    """Return the budgets whose status somebody has filled in; what it allows is what the API server would allow."""
+    """Return the budgets whose status has been filled in; it says what the API server would allow."""
     store = ObjectStore()
     for each in objects:
         if isinstance(each, PodDisruptionBudget) and each.status != PodDisruptionBudgetStatus():

@@ -33,7 +33,7 @@ ROUNDS = 400
 """At most so many placements are put in order."""
 LEAST_EFFORT_S = 0.001
 LOOK_EVERY_S = 0.1
-"""How often it is asked whether somebody wants the search to end."""
+"""How often to check whether the search has been asked to stop."""
 
 
 class Optimum(NamedTuple):

@@ -126,7 +126,7 @@ class RebalancePlan(msgspec.Struct, frozen=True, rename="camel"):
     """For `free-shape`: who is pending already, and would take the room that is made."""
     disruption: tuple[Disruption, ...] = ()
     may_move: int = 0
-    """How many pods may be moved; 0 also where nobody has to be."""
+    """How many pods may be moved; also 0 if none has to be."""
     left_alone: tuple[LeftAlone, ...] = ()
     considered: str = ""
     """Which part of the cluster was looked at."""

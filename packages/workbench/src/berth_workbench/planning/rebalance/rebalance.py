@@ -56,7 +56,7 @@ TRIES = 6
 COUNTED_AT_MOST = 1000
 """So often it is counted at most how often a pod fits, where its copies have to be placed one by one."""
 PROVEN_AFTER_STOP = 20
-"""So many moves are still proven once somebody wants the search to end; those found beyond them are left out."""
+"""How many moves are still proven once the search has been asked to stop; further ones are left out."""
 
 
 class RebalanceError(UserError, ValueError):

@@ -93,7 +93,7 @@ class UpgradePlan(msgspec.Struct, frozen=True, rename="camel"):
     """Surge nodes that cannot be taken away again."""
     notes: tuple[str, ...] = ()
     is_complete: bool = True
-    """False where somebody stopped it: the steps are those found by then."""
+    """False if it was stopped: the steps are those found by then."""
 
     @property
     def upgraded(self) -> int:
