@@ -86,7 +86,7 @@ def test_who_is_pending_goes_first_and_that_is_told(cluster, tmp_path):
         "resources: {requests: {cpu: '4'}}}]}}}}"
     )
     behind = run("--cluster", cluster, "--goal", "free-shape", "-f", manifest).output
-    assert "No moves: none were found within the limits that make room for 1 pod (" in behind
+    assert "No moves: within the limits, none were found that make room for 1 pod (" in behind
     assert "Still without a place: default/big-" in behind
     told = " ".join(behind.split())
     assert (

@@ -71,7 +71,7 @@ NOT_TWO = "There are not two zones, pools or nodes of which one could be lost: w
         ([*SPREAD_THIN[:3], pod("w1", "n1"), pod("w2", "n2")], (), [YES, ANY_TWO]),
         (LONE, (), [B1_GONE, GONE]),
         ([*LONE, pod("w", "n3")], (), [B1_GONE, ANY_TWO, GONE]),
-        ([node("n1"), node("n2")], (), [YES, "No pod runs that a failure could take a place from."]),
+        ([node("n1"), node("n2")], (), [YES, "No running pod could lose its place by a failure."]),
         ([node("n1"), pod("w", "n1")], (), [NOT_TWO]),
     ],
     ids=["one, maybe two", "one, not two", "any two", "bare pods alone", "bare pods, too", "no pods", "one node"],

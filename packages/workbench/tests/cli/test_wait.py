@@ -28,7 +28,7 @@ def test_tables_say_how_long_and_for_whom(run):
     said = " ".join(run().split())
     assert "default/new ≤ 1 h 6 min 40 s n1 0 the end of default/w1" in said
     assert "default/huge never - 0 no node takes it, whoever ends: 2 of 2 nodes lack cpu" in said
-    assert "Of 1 of 2 running pods it is known when they end" in said
+    assert "It is known when 1 of 2 running pods end" in said
     soon = " ".join(run("new", "--within", "0.001").split())
     assert "no end that is known within 1 min 26 s makes room: 2 of 2 nodes lack cpu" in soon
 

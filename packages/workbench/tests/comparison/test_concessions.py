@@ -90,7 +90,7 @@ def test_the_command_tells_what_the_best_costs(tmp_path):
     assert done.exit_code == 0, done.output
     told = " ".join(done.output.partition("---\n")[0].split())
     assert "nodes used 2 → 1" in told
-    assert "It gives up, which no measure tells: NodeAffinity: 4 of 4 pods prefer some nodes; that is " in told
+    assert "It gives up something that no measure shows: NodeAffinity: 4 of 4 pods prefer some nodes; that is " in told
 
 
 def test_measures_that_are_worse_with_each_seed_are_the_price():

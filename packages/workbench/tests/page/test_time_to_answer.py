@@ -63,7 +63,7 @@ def moves_one_by_one(visitor):
     assert re.fullmatch(r"1\. \S+/\S+: \S+ → \S+", visitor.text(".move-map .when"))
     page.get_by_role("button", name="Play the moves").click()
     visitor.until(f"document.querySelector('.move-map .when').innerText.startsWith('{moves}. ')")
-    assert page.get_by_role("region", name="Who is disturbed").locator("tbody tr").count() >= 1
+    assert page.get_by_role("region", name="Disrupted workload").locator("tbody tr").count() >= 1
 
 
 def walked(visitor):

@@ -50,7 +50,7 @@ def told(found: Capacity) -> Iterator[Section]:
     """Tell the number, what keeps the next one away, and where the room is."""
     yield _verdict(found)
     if any(not shape.is_counted for shape in found.shapes) or found.is_of_sets:
-        yield Sentence("Placed one by one as the scheduler would; another order may come to another number.")
+        yield Sentence("Placed one by one as the scheduler would; another order may give another number.")
     if found.is_of_sets:
         rows = ((each.shape, each.fits, first_limits(each.limited_by)) for each in found.shapes)
         yield table("", ("Each on its own", ("Fit", "number"), ("Limited by", "text")), rows)

@@ -70,7 +70,7 @@ def told(pictured: PicturedPlan) -> Iterator[Section]:
     yield from _fills(plan)
     yield table(
         "",
-        ("Who is disturbed", ("Evictions", "number"), ("Of", "number")),
+        ("Disrupted workload", ("Evictions", "number"), ("Of", "number")),
         ((each.workload, each.moves, each.pods) for each in plan.disruption),
     )
     yield table(
@@ -99,7 +99,7 @@ def headline(plan: RebalancePlan) -> str:
         if not plan.may_move:
             return "No moves: there is no running pod that may be moved."
         if wanted:
-            return f"No moves: none were found within the limits that make room for {counted(wanted, 'pod')} ({how})."
+            return f"No moves: within the limits, none were found that make room for {counted(wanted, 'pod')} ({how})."
         return f"No moves: nothing better was found within the limits ({how})."
     moves = counted(plan.moves, "move")
     if plan.emptied:

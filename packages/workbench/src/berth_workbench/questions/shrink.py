@@ -45,7 +45,7 @@ def told(found: Shrinking) -> Iterator[Section]:
         pending = counted(found.pending, "pending pod")
         yield Sentence(f"Of {pending} {found.fit_now:,} fit now, {found.fit_then:,} would fit then.")
     if found.not_measured:
-        yield Sentence(f"Of {counted(len(found.not_measured), 'workload')} no usage is known.")
+        yield Sentence(f"No usage is known of {counted(len(found.not_measured), 'workload')}.")
     yield table(
         "",
         ("Workload", ("Pods", "number"), ("CPU", "number"), ("Memory", "number")),

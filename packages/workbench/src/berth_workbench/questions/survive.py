@@ -40,7 +40,7 @@ class SurviveRequest(msgspec.Struct, frozen=True):
     at_most: Annotated[
         int,
         HowAsked(
-            "Simulate so many failures; of others that nothing is proven of, give a bound.", least=0, most=1_000_000
+            "Simulate at most this many failures; give a bound for others without a proof.", least=0, most=1_000_000
         ),
     ] = 200
     prices: NodePrices = None
@@ -109,7 +109,7 @@ def _any_nodes(found: Survival) -> Iterator[str]:
     """
     ones, twos = (_of_nodes(found, at_once) for at_once in (1, 2))
     if not found.replaced and not found.bare:
-        yield "No pod runs that a failure could take a place from."
+        yield "No running pod could lose its place by a failure."
     elif found.replaced and found.any_nodes >= 2:
         yield f"Any {found.any_nodes} nodes can be lost at once: every pod that is replaced finds a place, by proof."
     elif found.replaced and (found.any_nodes or ones == "placed"):
@@ -117,7 +117,11 @@ def _any_nodes(found: Survival) -> Iterator[str]:
         if twos == "placed":
             more = "So can any two at once."
         elif twos:
-            more = "Not every two of them can be lost at once." if twos == "left" else "Of two at once it is not known."
+            more = (
+                "Not every two of them can be lost at once."
+                if twos == "left"
+                else "For two at once, that is not known."
+            )
         yield f"Any one node can be lost: every pod that is replaced finds a place. {more}"
     if found.bare:
         are = "has no controller: it is" if found.bare == 1 else "have no controller: they are"

@@ -68,7 +68,7 @@ def told(found: TuningResult) -> Iterator[Section]:
         yield from measured(checked, "The objectives, now (A) and with the best (B)")
     yield from measured(found.worse, "What it costs, with each of these seeds")
     for sentence in found.given_up:
-        yield Sentence(f"It gives up, which no measure tells: {sentence}")
+        yield Sentence(f"It gives up something that no measure shows: {sentence}")
     yield _tried(found)
     if len(found.objectives) == 2:
         yield table(

@@ -46,7 +46,7 @@ def told(found: Waits) -> Iterator[Section]:
     """Tell which pods wait how long, and for which."""
     yield _verdict(found)
     known, running = found.ends_known, found.ends_known + found.without_end
-    yield Sentence(f"From {found.now} on. Of {known:,} of {running:,} running pods it is known when they end.")
+    yield Sentence(f"From {found.now} on. It is known when {known:,} of {running:,} running pods end.")
     yield table(
         "",
         ("Pod", ("Waits", "number"), "Node", ("Ahead", "number"), ("For", "text")),
