@@ -46,6 +46,7 @@ def suspect(**methods):
     ("look", "told"),
     [
         (lambda self, node: len(node.pods), "node.pods (promise Dependency.PODS_ON_NODE)"),
+        (lambda self, node: node.pod_count, "node.pod_count (promise Dependency.PODS_ON_NODE)"),
         (lambda self, node: node.requested["cpu"], "node.requested (promise Dependency.PODS_ON_NODE)"),
         (lambda self, node: [*node.used_ports], "node.pods (promise Dependency.PODS_ON_NODE)"),
         (lambda self, node: [*self.handle.objects.list("Service")],

@@ -87,6 +87,7 @@ def test_a_view_is_made_once_for_each_state_of_a_row():
     table.add_pod(row, pod)
     second = table.view(row)
     assert (dict(first.pods), list(second.pods)) == ({}, [pod.uid])
+    assert (first.pod_count, second.pod_count, second.without_pod(pod).pod_count) == (0, 1, 0)
     assert (first.requested["cpu"], second.requested["cpu"]) == (0, 1000)
     assert second.with_pod(make_pod("b").request(cpu="500m").info()).requested["cpu"] == 1500
     assert second.without_pod(pod).requested["cpu"] == 0

@@ -262,7 +262,7 @@ class $plugin:
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return 0 to 100, more for a better node."""
-        return max(0, 100 - len(node.pods))
+        return max(0, 100 - node.pod_count)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Name what may cure a rejection: a new node, or a change of labels."""

@@ -60,7 +60,7 @@ class WatchedView(NodeView, frozen=True, eq=False, kw_only=True):
     lookups: Lookups
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("pods", "requested", "scoring_requested"):
+        if name in ("pods", "pod_count", "requested", "scoring_requested"):
             object.__getattribute__(self, "lookups").note(Dependency.PODS_ON_NODE, f"node.{name}")
         return object.__getattribute__(self, name)
 

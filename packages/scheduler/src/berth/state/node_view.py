@@ -38,6 +38,11 @@ class NodeView(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.node.metadata.labels
 
     @property
+    def pod_count(self) -> int:
+        """How many pods the node has."""
+        return len(self.pods)
+
+    @property
     def used_ports(self) -> Iterator[HostPort]:
         """The host ports that pods on the node hold."""
         return (port for pod in self.pods.values() for port in pod.host_ports)
