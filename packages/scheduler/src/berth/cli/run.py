@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -76,16 +76,28 @@ class Secure(NamedTuple):
     """The address of the API server whose pods are scheduled."""
 
 
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed, by the names of the parameters: a flag of our own is an option of `command` and a field here."""
+
+    flags: SchedulerFlags
+    context: str
+    plugins: tuple[str, ...]
+    decision_log: DecisionLogOptions
+    recording: RecordingOptions
+    shards: int = 1
+    tracing_config_file: str = ""
+    check_promises: bool = False
+
+
 class RunSettings(NamedTuple):
     """What a process is started with."""
 
+    started: Started
     setup: Setup
     named: "NamedPlugins"
     """The plugins of `--plugin`."""
     access: "ClusterAccess"
-    flags: SchedulerFlags
     secure: Secure
-    shards: int
     tracing: "Tracing | None"
     build: "Build"
     """Makes the core, recorded if that is asked for."""
@@ -129,47 +141,14 @@ class RunSettings(NamedTuple):
 @recording_options
 @plugin_option
 @scheduler_flags
-def command(
-    flags: SchedulerFlags,
-    context: str,
-    shards: int,
-    tracing_config_file: str,
-    check_promises: bool,
-    plugins: tuple[str, ...],
-    decision_log: DecisionLogOptions,
-    recording: RecordingOptions,
-) -> None:
+def command(**typed: Any) -> None:
     """Schedule the pods of a cluster.
 
     Takes kube-scheduler's flags and configuration files. Without --kubeconfig: $KUBECONFIG, the service account of the
     pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served with TLS on --secure-port, to
     whoever the API server says may read them.
     """
-    serve(
-        Started(
-            flags=flags,
-            context=context,
-            plugins=plugins,
-            decision_log=decision_log,
-            recording=recording,
-            shards=shards,
-            tracing_config_file=tracing_config_file,
-            check_promises=check_promises,
-        )
-    )
-
-
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed."""
-
-    flags: SchedulerFlags
-    context: str
-    plugins: tuple[str, ...]
-    decision_log: DecisionLogOptions
-    recording: RecordingOptions
-    shards: int = 1
-    tracing_config_file: str = ""
-    check_promises: bool = False
+    serve(Started(**typed))
 
 
 def serve(started: Started, observing: "Observing | None" = None) -> None:
@@ -213,12 +192,11 @@ def _serve(started: Started, observing: "Observing | None") -> None:
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(started.decision_log, state_directory(access.server))
             settings = RunSettings(
+                started=started,
                 setup=Setup(config, registry),
                 named=named,
                 access=access,
-                flags=flags,
                 secure=secure,
-                shards=started.shards,
                 tracing=tracing,
                 build=build,
                 kept=kept,
@@ -383,7 +361,7 @@ async def _schedule(
     from berth.runtime.scheduler import CycleStuck, LeadershipLost, LiveScheduler
     from berth.runtime.serving.options import PortTaken
 
-    (config, registry), flags = settings.setup, settings.flags
+    (config, registry), flags = settings.setup, settings.started.flags
     metrics = metrics_for(config)
     observers: list[Instrument] = [metrics]
     if settings.tracing is not None:
@@ -397,7 +375,7 @@ async def _schedule(
         registry=registry,
         instrument=Instruments(*observers) if len(observers) > 1 else metrics,
         unschedulable_age_s=flags.pod_max_in_unschedulable_pods_s,
-        shards=settings.shards,
+        shards=settings.started.shards,
         build=_builder(settings),
         writes=settings.observing is None,
         refused=transport.refusals.problem,
@@ -447,7 +425,7 @@ async def _served(
     await asyncio.to_thread(importlib.import_module, "berth.runtime.serving.secure")
     from berth.runtime.serving.server import HealthServer, Listener
 
-    flags, config = settings.flags, settings.setup.config
+    flags, config = settings.started.flags, settings.setup.config
     is_default = "port" not in flags.given
     serving = _secure_serving(settings.secure)
     server = HealthServer(
