@@ -26,7 +26,7 @@ from berth.engine.promise_check import BrokenPromise
 from berth.framework.health import PluginHealth
 from berth.framework.observations import DevicesAwaited, Observation, VolumeStageFailed
 from berth.runtime.observing.cycle_log import SchedulerLog
-from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
+from berth.runtime.observing.tallies import CounterTally, HistogramTally, SummaryTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
@@ -224,7 +224,6 @@ class Metrics(SchedulerLog, Collector):
             "Faults that checks of promises have found (--check-promises): a plugin answers by more than it promises.",
             ("plugin",),
         )
-        self._without_mechanism = without_mechanism()
         self._with_core = True
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
@@ -395,18 +394,16 @@ class Metrics(SchedulerLog, Collector):
 
     # -- read at the scrape --------------------------------------------------------------------------------
 
+    def _tallies(self) -> Iterator[CounterTally | HistogramTally | SummaryTally]:
+        """Yield every tally among the attributes, which are not listed once more, so that none can be forgotten."""
+        for value in tuple(vars(self).values()):
+            if isinstance(value, CounterTally | HistogramTally | SummaryTally):
+                yield value
+        yield from without_mechanism()
+
     def collect(self) -> Iterator[Metric]:
         """All families."""
-        for tally in (
-            self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
-            self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.hints, self.permit_wait,
-            self.after_flush, self.victims, self.preemption_duration, self.preemptions,
-            self.api_calls, self.api_call_duration, self.claims,
-            self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
-            self.device_waits, self.device_wait_duration, self.volume_errors, self.lookups,
-            self.shadow_decisions, self.shadow_causes, self.shadow_skips, self.observed_pods, self.lost_points,
-            self.plugins_out, self.broken_promises, *self._without_mechanism,
-        ):  # fmt: skip
+        for tally in self._tallies():
             yield from tally.collect()
         yield plugin_evaluations(self._evaluations)
         if self._scheduler is not None and self._with_core:

@@ -5,7 +5,7 @@ pkg/scheduler/metrics/metrics.go of release-1.18 and release-1.20.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
@@ -22,7 +22,7 @@ from berth.runtime.observing.metrics import (
     gauge,
     histogram,
 )
-from berth.runtime.observing.tallies import CounterTally, HistogramTally, SummaryTally, exponential_buckets
+from berth.runtime.observing.tallies import SummaryTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
@@ -124,8 +124,6 @@ class MetricsV120(Metrics):
     def collect(self) -> Iterator[Metric]:
         """Today's families, then those of that time."""
         yield from super().collect()
-        for tally in self._tallies():
-            yield from tally.collect()
         asked = 0 if self._scheduler is None else self._scheduler.prioritizing_extenders
         goroutines = {BINDING: len(self._binding), PRIORITIZING_EXTENDER: asked}
         yield gauge(
@@ -137,12 +135,6 @@ class MetricsV120(Metrics):
         )
         if self._scheduler is not None and self._with_core:
             yield cache_size(self._scheduler.core, "scheduler_cache_size")
-
-    def _tallies(self) -> Sequence[CounterTally | HistogramTally | SummaryTally]:
-        return (
-            self.e2e, self.predicates, self.priorities, self.preemption, self.binding_duration, self.parts,
-            self.pod_duration,
-        )  # fmt: skip
 
     def _part(self, observe: Callable[[float], None], operation: str, seconds: float) -> None:
         observe(seconds)
