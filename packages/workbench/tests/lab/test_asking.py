@@ -42,6 +42,11 @@ def test_a_simulated_day_has_its_pictures():
     assert "<svg" in html and "How long pods waited" in html
 
 
+def test_a_fraction_is_not_taken_for_a_whole_number(cluster):
+    with pytest.raises(ValueError, match=r"at_most: a whole number is expected, not 2\.5"):
+        ask("survive", cluster, at_most=2.5)
+
+
 def test_a_question_that_there_is_not(cluster):
     with pytest.raises(ValueError, match="there is no question 'whatiff'"):
         ask("whatiff", cluster)

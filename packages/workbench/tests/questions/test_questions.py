@@ -50,8 +50,9 @@ def test_what_a_form_holds_when_nothing_is_typed_is_the_default_of_the_request(m
 @pytest.mark.parametrize(
     ("field", "typed", "problem"),
     [
-        ("at_most", "many", "a number from 0 to 1e\\+06 is expected"),
-        ("at_most", "-1", "a number"),
+        ("at_most", "many", "a whole number from 0 to 1e\\+06 is expected"),
+        ("at_most", "2.5", "a whole number"),
+        ("at_most", "-1", "a whole number"),
         ("kinds", "node, rack", "there are node, zone, pool, not 'rack'"),
     ],
 )

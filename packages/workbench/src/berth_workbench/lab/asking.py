@@ -57,12 +57,16 @@ def ask(
 ) -> ToldAnswer:
     """Ask a question about a snapshot, after some changes; without a cluster where the question brings its own.
 
-    Raises ValueError for a question that there is not, and what the question itself raises (`UserError`).
+    Raises ValueError for a question that there is not and for a fraction where a whole number belongs, and what the
+    question itself raises (`UserError`).
     """
     try:
         asked: Question[Any, Any] = importlib.import_module(f"berth_workbench.questions.{question}").QUESTION
     except (ImportError, AttributeError):
         raise ValueError(f"there is no question {question!r}") from None
+    for field in asked.fields():  # of which a struct checks nothing when it is made
+        if field.type in (int, int | None) and isinstance(request.get(field.name), float):
+            raise ValueError(f"{field.name}: a whole number is expected, not {request[field.name]!r}")
     snapshot = cluster if isinstance(cluster, Snapshot) or cluster is None else read_cluster([cluster])
     situation: Any = None if snapshot is None else Situation(snapshot, setup, tuple(changes), seed=seed)
     if "setup" in asked.request.__struct_fields__:  # it has no situation that says who decides

@@ -173,5 +173,6 @@ def _number(field: RequestField, text: str) -> float:
         number = None
     if number is None or number != number or (least is not None and number < least) or (most and number > most):
         bounds = f" from {least:g} to {most:g}" if least is not None and most is not None else ""
-        raise ValueError(f"{field.flag.lstrip('-')}: a number{bounds} is expected, not {text!r}")
+        what = "a number" if isinstance(field.default, float) else "a whole number"
+        raise ValueError(f"{field.flag.lstrip('-')}: {what}{bounds} is expected, not {text!r}")
     return number
