@@ -14,12 +14,15 @@ from berth.cli import main
 from berth.cli.commands import Commands, tables
 from berth.config.missing_plugins import DISTRIBUTION, GUESTS, not_there
 from berth.core.builders import make_node, make_pod
+from berth_workbench.cli import ASKING
+from berth_workbench.cli import COMMANDS as WORKBENCH
 from tests.guests import entry_points
 from tests.paths import ROOT
 from tests.workbench.replay.test_recording_comparison import place_randomly
 
 CLUSTER = ("--cluster", "cluster.yaml")
 COMMANDS = {
+    **{name: (*CLUSTER, "--config") for name, entry in WORKBENCH.commands.items() if entry.made_by == ASKING},
     "run": ("--kubeconfig", "kubeconfig", "--leader-elect=false", "--secure-port", "0", "--config"),
     "explain": ("p", "--what-would-help", *CLUSTER, "--config"),
     "extender": ("--without-cluster", "--port", "0", "--config"),
@@ -31,11 +34,8 @@ COMMANDS = {
     "whatif": (*CLUSTER, "--add-nodes", "1=n1", "--config"),
     "capacity": (*CLUSTER, "-f", "pod.yaml", "--config"),
     "shrink": (*CLUSTER, "--usage", "usage.csv", "--config"),
-    "survive": (*CLUSTER, "--config"),
     "autoscale": (*CLUSTER, "--groups", "groups.yaml", "--config"),
-    "wait": (*CLUSTER, "--config"),
     "rebalance": (*CLUSTER, "--goal", "empty-nodes", "--config"),
-    "upgrade-plan": (*CLUSTER, "--config"),
     "compare": (*CLUSTER, "default"),
     "tune": (*CLUSTER, "--objective", "nodesUsed", "--config"),
     "simulate": ("day.jsonl.gz", "--config"),
@@ -43,7 +43,7 @@ COMMANDS = {
     "decide": (*CLUSTER, "--config"),
     "bench": ("nothing.jsonl", "--config"),
 }
-"""How each is asked, up to the name of the configuration."""
+"""How each is asked, up to the name of the configuration; a question needs no line if its cluster is all it needs."""
 NOT_HERE = {"top"}
 """It reads a configuration as `ui` does, but not before it has seen that it is in a terminal."""
 

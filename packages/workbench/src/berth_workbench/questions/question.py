@@ -2,7 +2,8 @@
 
 A module of this package has one, as `QUESTION`. The command line, the page and the library derive everything from it:
 options and fields of a form from the annotations of the request, tables and pictures from the sections of the answer,
-JSON from the answer itself. So a new question is a module here and a line in `berth_workbench.questions.table`.
+JSON from the answer itself. So a new question is a module here, an entry in `berth_workbench.cli`, and for a page a
+name in `berth_workbench.questions.table`.
 
 An answer that was cut short has no verdict, however it is presented (`Question.sections`): it could still turn into its
 opposite. Only what is already certain is shown, as each question's `so_far`.

@@ -1,4 +1,4 @@
-"""Which questions there are. A module that is named here has a command, and a page unless its request needs files."""
+"""Which questions have a page. All have a command, for which `berth_workbench.cli` names their modules."""
 
 import importlib
 from functools import cache
