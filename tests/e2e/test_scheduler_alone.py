@@ -72,7 +72,9 @@ def test_help_lists_what_is_there(alone):
         "version",
         "completion",
     ]
-    assert "there is no command 'up'" in said(alone, "up", code=2)
+    told = said(alone, "up", code=2)
+    assert "there is no command 'up'" in told
+    assert "others come with berth-scheduler[workbench,cluster]" in " ".join(told.split())
     assert "--what-would-help" not in said(alone, "explain", "--help")
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from berth.api.user_error import UserError
-from berth.cli.commands import Commands, tables
+from berth.cli.commands import Commands, extras_with_commands, tables
 from berth.cli.help_text import UnbrokenContext
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class _LazyGroup(click.Group):
             from berth.api.near_names import nearest
 
             hint = nearest(name, self._found.names)
+            if missing := extras_with_commands():
+                hint += f"; others come with berth-scheduler[{','.join(missing)}]"
             ctx.fail(f"there is no command {name!r}; the commands are {', '.join(self._found.names)}{hint}")
         gc.disable()  # what modules are made of stays
         try:

@@ -8,7 +8,7 @@ cannot be read is named in a warning, and keeps none of the other commands from 
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, metadata
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -141,10 +141,25 @@ def tables() -> list[CommandTable]:
     return [SCHEDULER, *_read(found), HELP]
 
 
+def extras_with_commands() -> list[str]:
+    """The extras of the distribution that bring commands and are not installed; empty where it is run from sources."""
+    try:
+        offered = metadata("berth-scheduler").get_all("Provides-Extra", [])
+    except PackageNotFoundError:
+        return []
+    there = {point.name for point in entry_points(group=GROUP) if _is_there(point)}
+    return [extra for extra in ("workbench", "cluster") if extra in offered and extra not in there]
+
+
+def _is_there(point: EntryPoint) -> bool:
+    """Say whether the files of an entry point are there: they may have been taken away, or never been put there."""
+    return find_spec(point.module.partition(".")[0]) is not None
+
+
 def _read(points: Sequence[EntryPoint]) -> Iterator[CommandTable]:
     for point in points:
-        if find_spec(point.module.partition(".")[0]) is None:
-            continue  # its files were taken away, or were never put there
+        if not _is_there(point):
+            continue
         try:
             table = point.load()
         except Exception as error:  # a stranger's module may raise anything
