@@ -5,6 +5,7 @@ made again, whoever has more priority evicts others, and the pods that wait besi
 whether all get a place, and who pays for it. The filters are asked first, about one pod, which is quick.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -209,7 +210,6 @@ class Consequences:
                     if not fits_on:
                         return None
                 self._let_wait(self.group.waiting)
-                evictions = len(cluster.evictions)
                 if lot:
                     cluster.rng.seed(lot)
                     self._come_last()
@@ -219,20 +219,27 @@ class Consequences:
                     if not fits_on or (nodes and nodes[0] not in fits_on):
                         return None
                 self._site.settle()
-                if proposal.kind not in NOT_ASKED and not fits_on and self._has_evicted(evictions):
-                    return None  # the filters were not asked, and it is preemption that makes room
-                return self._outcome(rehearsal, proposal, fits_on)
+                change = self._outcome(rehearsal, proposal, fits_on)
+                was_asked = bool(fits_on) or proposal.kind in NOT_ASKED
+                return None if change is not None and not was_asked and self._is_paid_by_others(change) else change
         except (ManifestError, ChangeError, ObjectError, StuckError, UnknownPriorityClassError):
             return None
         finally:
             self._site.replicas.clear()
             self._site.replicas.update(replicas)
 
-    def _has_evicted(self, before: int) -> bool:
-        """Say whether pods of the group have evicted others since there were so many evictions."""
-        cluster = self._site.cluster
-        preemptors = {each.by for each in cluster.evictions[before:]}
-        return any(self._is_own(cluster.objects.get(("Pod", key))) for key in preemptors)
+    def _is_paid_by_others(self, change: Change) -> bool:
+        """Say whether it is preemption that makes the room: whether a workload has fewer pods with a place in the end.
+
+        During a rollout an old pod may evict one that finds its place again, or leaves it to another of its workload.
+        """
+        objects = self._site.cluster.objects
+
+        def owner(key: str) -> object:
+            pod = objects.get(("Pod", key))
+            return key if pod is None else owner_of(pod) or key
+
+        return bool(Counter(map(owner, change.leaves)) - Counter(map(owner, change.gains)))
 
     def _come_last(self) -> None:
         """Have the pods of the group that wait come behind all others."""
