@@ -33,7 +33,7 @@ DOCUMENTS = [
             "SECURITY.md",
             "packages/plugins/README.md",
             "packages/cluster/tests/suite/README.md",
-            "packages/scheduler/tests/seeds/README.md",
+            "tests/seeds/README.md",
             *(f"packages/{house}/README.md" for house in ("scheduler", "workloads", "workbench", "cluster")),
             "tests/conformance/README.md",
             "tests/upstream-tables.md",

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 
 SOURCES = ROOT / "packages/scheduler/src/berth"
 
-STEPS = "packages/scheduler/tests/seeds/test_steps.py"
+STEPS = "tests/seeds/test_steps.py"
 GENERATION = "packages/scheduler/tests/core/test_generation.py"
 
 TIE = f"{STEPS}::test_among_equals_each_is_as_likely"

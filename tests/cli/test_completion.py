@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from berth.cli import main
 from berth.cli.local_record import ServedLocally, record_directory, recorded
-from packages.scheduler.tests.cli.test_chosen_pods import Cluster
 from packages.scheduler.tests.cli.test_connection import kubeconfig, listening, own_directory
+from tests.cli.test_chosen_pods import Cluster
 
 __all__ = ["own_directory"]
 

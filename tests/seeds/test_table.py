@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from packages.scheduler.tests.seeds.table import DOCUMENT, ROOT, rows
+from tests.seeds.table import DOCUMENT, ROOT, rows
 
 WITHIN_S = 400
 
@@ -34,7 +34,7 @@ def test_the_named_tests_run_the_named_functions(tmp_path):
             "pytest",
             "-q",
             "-p",
-            "packages.scheduler.tests.seeds.tracing",
+            "tests.seeds.tracing",
             "-p",
             "no:cacheprovider",
             *tests,
@@ -66,7 +66,7 @@ def test_the_named_tests_run_the_named_functions(tmp_path):
 def test_a_line_that_is_no_row_is_told(monkeypatch, tmp_path, line):
     document = tmp_path / "seeds.md"
     document.write_text(line)
-    monkeypatch.setattr("packages.scheduler.tests.seeds.table.DOCUMENT", document)
+    monkeypatch.setattr("tests.seeds.table.DOCUMENT", document)
     with pytest.raises(AssertionError, match="this is no row of the table"):
         rows()
 

@@ -1,6 +1,6 @@
 """A pytest plugin that notes which functions of `README.md` beside it each test runs.
 
-Used by `test_table.py` in a process of its own, as `-p packages.scheduler.tests.seeds.tracing`. Only calls are traced,
+Used by `test_table.py` in a process of its own, as `-p tests.seeds.tracing`. Only calls are traced,
 no lines. With `SEEDS_TRACE=FILE` in the environment it writes `{test: [functions that ran], …}` there as JSON; a test
 that failed is not in it.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from packages.scheduler.tests.seeds.table import rows
+from tests.seeds.table import rows
 
 
 class Tracer:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from berth.cli import main
 from berth.cli.commands import Commands, tables
-from packages.scheduler.tests.cli.test_output import every_command
+from tests.cli.test_output import every_command
 
 EXAMPLES = sorted(Commands(tables()).examples(), key=lambda each: each[1].line)
 COMMANDS = sorted(name for name, _ in every_command())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.paths import ROOT
 
-DOCUMENT = ROOT / "packages/scheduler/tests/seeds/README.md"
+DOCUMENT = ROOT / "tests/seeds/README.md"
 ROW = re.compile(
     r"^\| (?P<name>.+?) \| `packages/\w+/src/(?P<module>[\w/]+)\.py` `(?P<function>[\w.]+)` "
     r"\| `(?P<test>[\w/]*tests/[\w/]+\.py::\w+)` \|"

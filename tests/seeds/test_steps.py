@@ -1,6 +1,6 @@
 """Steps of the cycle that the pages describe, one by one, where no other test of the engine shows exactly that step.
 
-Source: pkg/scheduler/core/generic_scheduler.go of v1.18, as packages/scheduler/tests/seeds/README.md quotes it.
+Source: pkg/scheduler/core/generic_scheduler.go of v1.18, as tests/seeds/README.md quotes it.
 """
 
 from collections import Counter
