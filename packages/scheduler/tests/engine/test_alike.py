@@ -146,6 +146,23 @@ def test_a_run_ends_with(change):
     assert not begun.goes_on()
 
 
+def raises(*_: Any) -> int:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize("answer", [raises, lambda *_: 1000], ids=["raises", "is no score"])
+def test_a_run_ends_where_a_score_of_a_row_cannot_be_relied_on(answer):
+    """The attempt that follows meets the same, and says whose bug it is."""
+    begun = Begun()
+    assert begun.goes_on()
+    run = begun.run
+    scores = [entry for entry, _ in run._shares]
+    assert any(entry in scores for _, _, entry in run._moving)
+    run._moving = [(runner, answer if entry in scores else form, entry) for runner, form, entry in run._moving]
+    begun.core.cache.touch("n3")
+    assert run.best_rows(begun.pod()) is None
+
+
 def test_no_run_begins_before_it_is_known_that_all_is_kept():
     """Plain answers are kept at once, and what holds of all of them is noted the second time they are asked for."""
     begun = Begun(Habits("A", filter_on=ON_NODE), Habits("B", score_on=ON_NODE))
