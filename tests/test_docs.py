@@ -76,7 +76,8 @@ def test_nothing_is_to_be_had_where_there_is_nothing(document: Path) -> None:
 
 
 def _test_files() -> list[Path]:
-    return sorted(path for place in ("packages", "tests") for path in (ROOT / place).rglob("test_*.py"))
+    places = (ROOT / "tests", *(ROOT / "packages").glob("*/tests"))
+    return sorted(path for place in places for path in place.rglob("test_*.py"))
 
 
 def test_every_long_test_is_told_of() -> None:
