@@ -23,7 +23,7 @@ LONG_ROOMS = (
     "packages/scheduler/tests/kube/http/test_curl.py",
     "packages/scheduler/tests/testing/test_blind_spots.py",
     "packages/workbench/tests/cli/test_bad_input.py",
-    "packages/workbench/tests/cli/test_rebalance_live.py",
+    "tests/workbench/cli/test_rebalance_live.py",
     "packages/workbench/tests/comparison/test_tune.py",
     "packages/workbench/tests/planning/upgrade/test_each_alone.py",
     "packages/workbench/tests/planning/upgrade/test_remedies.py",

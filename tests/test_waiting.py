@@ -50,7 +50,7 @@ def test_only_those_sleep_that_may():
 MAY_LOOK_AT_CLOCKS = {
     "tests/waiting.py": "so that what hangs is told",
     "tests/effort.py": "to compare two sizes of the same work",
-    "packages/workbench/tests/page/test_time_to_answer.py": "the same, in a browser",
+    "tests/workbench/page/test_time_to_answer.py": "the same, in a browser",
     "packages/cluster/tests/test_chaos.py": "what must take a while, however fast the machine",
     f"{SCHEDULER}/testing/blind_plugins.py": "a plugin that works for too long, for the check that finds it",
 }

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from packages.workbench.tests.page.browser import chromium_path
 from packages.workbench.tests.page.pictured import write_cluster
-from packages.workbench.tests.test_tutorial import type_all
 from tests.e2e.processes import Process
 from tests.paths import DOCS
+from tests.workbench.test_tutorial import type_all
 
 PICTURES = DOCS / "pictures"
 BERTH = Path(sys.executable).with_name("berth")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from berth_workbench.page.time_line import TimeLineError, read_time_line
-from packages.workbench.tests.page.test_page import lived, result
+from tests.workbench.page.test_page import lived, result
 
 
 @pytest.fixture

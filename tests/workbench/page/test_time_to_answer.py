@@ -1,6 +1,6 @@
 """How long people wait for an answer of the page, with mouse and keyboard, in clusters of 300 and of 5,000 nodes.
 
-No more than in proportion; `python -m packages.workbench.tests.page.test_time_to_answer` prints the times.
+No more than in proportion; `python -m tests.workbench.page.test_time_to_answer` prints the times.
 """
 
 import re
