@@ -13,11 +13,11 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.clusters import api_server, namespace_name, scheduled_cluster, unscheduled_cluster
+from tests.clusters import api_server, default_port, namespace_name, scheduled_cluster, unscheduled_cluster
 from tests.effort import LONG_ROOMS, examples
 from tests.paths import ROOT
 
-__all__ = ["api_server", "namespace_name", "scheduled_cluster", "unscheduled_cluster"]
+__all__ = ["api_server", "default_port", "namespace_name", "scheduled_cluster", "unscheduled_cluster"]
 
 for name in ("berth", "all"):
     settings.register_profile(

@@ -5,11 +5,22 @@ what is its own. What is about how a cluster begins or ends, or about all that a
 `conftest.py` makes the fixtures known to all tests.
 """
 
+import fcntl
 import itertools
+import tempfile
+from pathlib import Path
 
 import pytest
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def default_port():
+    """The scheduler's own port for a module that types commands as people do; another process's module waits for it."""
+    with (Path(tempfile.gettempdir()) / "berth-tests-default-port").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -162,7 +162,7 @@ def holds(check, shown):
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory):
+def course(tmp_path_factory, default_port):
     """All lessons, done one after the other."""
     made = Course(tmp_path_factory.mktemp("lessons"))
     try:

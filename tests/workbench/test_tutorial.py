@@ -127,7 +127,7 @@ def requested(pods):
 
 
 @pytest.fixture(scope="module")
-def typed(tmp_path_factory):
+def typed(tmp_path_factory, default_port):
     """Everything typed."""
     return type_all(tmp_path_factory.mktemp("tutorial"))
 
