@@ -56,11 +56,12 @@ class HelpFindings:
         Whatever helps, helps with a larger number as well: nothing else is tried where the largest does not. With
         `is_each` it is a number of things that are each of use by themselves; then the first says whether any is.
         """
-        if not is_each and not self._helps_some(self._tried(propose(most)) if most else None):
+        of_most = self._tried(propose(most)) if most and not is_each else None
+        if not is_each and not self._helps_some(of_most):
             return None
         best, enough, failed, count, before = None, 0, 0, 1, 0
         while before < most:
-            change = self._tried(propose(count))
+            change = of_most if of_most is not None and count == most else self._tried(propose(count))
             if change is not None and (best is None or change.still_pending < best.still_pending):
                 best, enough, failed = change, count, before
             if (best is not None and not best.still_pending) or (best is None and is_each):
