@@ -11,7 +11,7 @@ COPY requirements.lock requirements-page.lock ./
 RUN python -m venv --without-pip /opt/berth
 RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --require-hashes --only-binary :all: --requirement ${LOCK}
 COPY packages ./packages
-RUN set -e; for house in scheduler workloads workbench cluster; do /opt/berth/bin/python -m flit_core.wheel --outdir /wheels packages/$house; done
+RUN set -e; for house in scheduler workloads workbench cluster kueue; do /opt/berth/bin/python -m flit_core.wheel --outdir /wheels packages/$house; done
 RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
 COPY --chmod=755 deploy/image/kube-scheduler /opt/berth/bin/kube-scheduler
 

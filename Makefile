@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 DEMO    := $(VENV)/.demo
-HOUSES  := scheduler workloads workbench cluster
+HOUSES  := scheduler workloads workbench cluster kueue
 PROJECTS := $(wildcard packages/*/pyproject.toml)
 # Berth itself, from this clone: the dependencies are there by their lock.
 INSTALL := $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation $(HOUSES:%=--editable packages/%)
@@ -94,7 +94,7 @@ UV ?= uv
 COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
           --python-version 3.11 --custom-compile-command "make lock" --no-emit-package berth-scheduler-plugins \
           $(HOUSES:%=--no-emit-package berth-%)
-SHIPPED = $(COMPILE) packages/scheduler/pyproject.toml --extra cluster --extra workbench --extra uvloop --extra otel \
+SHIPPED = $(COMPILE) packages/scheduler/pyproject.toml --extra cluster --extra workbench --extra kueue --extra uvloop --extra otel \
           --group pyproject.toml:build --constraint requirements-dev.lock
 lock:
 	$(COMPILE) $(PROJECTS) --all-extras --group pyproject.toml:dev --output-file requirements-dev.lock

@@ -41,6 +41,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "berth_workloads": "packages/workloads",
     "berth_workbench": "packages/workbench",
     "berth_cluster": "packages/cluster",
+    "berth_kueue": "packages/kueue",
     "berth_scheduler_plugins": "packages/plugins",
 }
 """The Python distributions, and where their `pyproject.toml` is; the guests come last."""

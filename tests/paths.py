@@ -7,7 +7,9 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 GUESTS = ROOT / "packages/plugins"
 SCHEDULER = ROOT / "packages/scheduler/src/berth"
-SOURCES = tuple(ROOT / "packages" / house / "src" for house in ("scheduler", "workloads", "workbench", "cluster"))
+SOURCES = tuple(
+    ROOT / "packages" / house / "src" for house in ("scheduler", "workloads", "workbench", "cluster", "kueue")
+)
 """The sources of each house but the guests', from the bottom up."""
 PYTHONPATH = os.pathsep.join(map(str, SOURCES))
 

@@ -34,7 +34,7 @@ DOCUMENTS = [
             "packages/plugins/README.md",
             "packages/cluster/tests/suite/README.md",
             "tests/seeds/README.md",
-            *(f"packages/{house}/README.md" for house in ("scheduler", "workloads", "workbench", "cluster")),
+            *(f"packages/{house}/README.md" for house in ("scheduler", "workloads", "workbench", "cluster", "kueue")),
             "tests/conformance/README.md",
             "tests/upstream-tables.md",
         )

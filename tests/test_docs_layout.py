@@ -11,7 +11,7 @@ import pytest
 from tests.paths import DOCS, GUESTS, ROOT, SOURCES, package
 from tests.test_docs import DOCUMENTS
 
-PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster")
+PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster", "berth_kueue")
 NO_MODULES = {"berth.commands", "berth.controllers", "berth.dev", "berth.yaml"}
 """Groups of entry points, the domain of our annotations, and a file."""
 PLACES = [

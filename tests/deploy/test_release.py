@@ -58,7 +58,7 @@ def test_a_place_that_was_forgotten_is_named(release, tree, capsys, place):
     assert f"{path} says 7.7.7" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("house", ["workloads", "workbench", "cluster", "plugins"])
+@pytest.mark.parametrize("house", ["workloads", "workbench", "cluster", "kueue", "plugins"])
 def test_all_distributions_have_the_same_version(release, tree, capsys, house):
     path = tree / f"packages/{house}/pyproject.toml"
     path.write_text(re.sub(r'^version = ".*"', 'version = "7.7.7"', path.read_text(), flags=re.MULTILINE))
@@ -103,7 +103,14 @@ def made(release, tmp_path_factory):
 
 @pytest.mark.long
 def test_wheels_and_sdists_are_made_twice_alike(made):
-    houses = ["berth_cluster", "berth_scheduler", "berth_scheduler_plugins", "berth_workbench", "berth_workloads"]
+    houses = [
+        "berth_cluster",
+        "berth_kueue",
+        "berth_scheduler",
+        "berth_scheduler_plugins",
+        "berth_workbench",
+        "berth_workloads",
+    ]
     names = [path.name.split("-")[0] for path in made.iterdir()]
     assert sorted(names) == sorted(2 * houses)
 

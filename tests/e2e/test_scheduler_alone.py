@@ -74,7 +74,7 @@ def test_help_lists_what_is_there(alone):
     ]
     told = said(alone, "up", code=2)
     assert "there is no command 'up'" in told
-    assert "others come with berth-scheduler[workbench,cluster]" in " ".join(told.split())
+    assert "others come with berth-scheduler[workbench,cluster,kueue]" in " ".join(told.split())
     assert "--what-would-help" not in said(alone, "explain", "--help")
 
 

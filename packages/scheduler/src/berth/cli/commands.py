@@ -148,7 +148,7 @@ def extras_with_commands() -> list[str]:
     except PackageNotFoundError:
         return []
     there = {point.name for point in entry_points(group=GROUP) if _is_there(point)}
-    return [extra for extra in ("workbench", "cluster") if extra in offered and extra not in there]
+    return [extra for extra in ("workbench", "cluster", "kueue") if extra in offered and extra not in there]
 
 
 def _is_there(point: EntryPoint) -> bool:
