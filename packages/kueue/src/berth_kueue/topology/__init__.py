@@ -1,0 +1,1 @@
+"""Topology-aware scheduling: which domains of a topology (blocks, racks, nodes) the pods of a workload go to."""
