@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from berth_kueue.topology.rooms import Room, SliceLevels, sum_up
+from berth_kueue.topology.rooms import DomainRoom, SliceLevels, sum_up
 
 if TYPE_CHECKING:
     from berth_kueue.topology.search import PlacementSearch
@@ -21,12 +21,12 @@ class _Greedy(NamedTuple):
     """What taking the largest domains first comes to."""
 
     domains: int
-    last_beside: Room | None
+    last_beside: DomainRoom | None
     """The last domain that was taken for a leader."""
-    last: Room | None
+    last: DomainRoom | None
 
 
-def balanced_rooms(search: "PlacementSearch") -> tuple[int, list[Room]] | None:
+def balanced_rooms(search: "PlacementSearch") -> tuple[int, list[DomainRoom]] | None:
     """Return the domains to place the pods in and their level, with the pods of each; None where there are none."""
     task = search.task
     if not task.gates.TASBalancedPlacement:
@@ -44,7 +44,7 @@ def balanced_rooms(search: "PlacementSearch") -> tuple[int, list[Room]] | None:
     return (level, placed) if placed else None
 
 
-def _best_siblings(search: "PlacementSearch") -> tuple[list[Room], int]:
+def _best_siblings(search: "PlacementSearch") -> tuple[list[DomainRoom], int]:
     """Copies of the domains under one parent that have the highest threshold, in the fewest domains."""
     task = search.task
     if task.level == 0:
@@ -52,7 +52,7 @@ def _best_siblings(search: "PlacementSearch") -> tuple[list[Room], int]:
     else:
         parents = sorted(search.by_level[task.level - 1], key=lambda room: room.domain.values)
         families = [parent.children for parent in parents]
-    best: list[Room] = []
+    best: list[DomainRoom] = []
     best_threshold = fewest = 0
     for family in families:
         below = [child for room in family for child in room.children] if task.level < task.slices.level else family
@@ -88,7 +88,7 @@ def _threshold(slices: int, greedy: _Greedy) -> int:
     return least
 
 
-def _greedy(search: "PlacementSearch", rooms: Sequence[Room]) -> _Greedy | None:
+def _greedy(search: "PlacementSearch", rooms: Sequence[DomainRoom]) -> _Greedy | None:
     """Take the largest domains until everything is placed; None where it is not."""
     slices, leaders = search.task.slice_count, search.task.leaders
     taken, last_beside, last = 0, None, None
@@ -111,7 +111,9 @@ def _greedy(search: "PlacementSearch", rooms: Sequence[Room]) -> _Greedy | None:
     return None if slices > 0 else _Greedy(taken, last_beside, last)
 
 
-def _pruned(search: "PlacementSearch", family: Sequence[Room], threshold: int) -> tuple[list[Room], _Greedy | None]:
+def _pruned(
+    search: "PlacementSearch", family: Sequence[DomainRoom], threshold: int
+) -> tuple[list[DomainRoom], _Greedy | None]:
     """Copies of domains without those that are below the threshold, and what placing in them comes to."""
     task = search.task
     rooms = [room.copy() for room in family]
@@ -125,14 +127,16 @@ def _pruned(search: "PlacementSearch", family: Sequence[Room], threshold: int) -
     return rooms, _greedy(search, rooms)
 
 
-def _prune(room: Room, threshold: int, has_leader: bool) -> None:
+def _prune(room: DomainRoom, threshold: int, has_leader: bool) -> None:
     if room.slices < threshold:
         room.clear()
     elif has_leader and room.leaders and room.slices_beside < threshold:
         room.lead_nowhere()
 
 
-def _smallest_combination(search: "PlacementSearch", rooms: Sequence[Room], order: Callable[[Room], Any]) -> list[Room]:
+def _smallest_combination(
+    search: "PlacementSearch", rooms: Sequence[DomainRoom], order: Callable[[DomainRoom], Any]
+) -> list[DomainRoom]:
     """As many domains as the largest ones would be, with the least room to spare; the first in order of several.
 
     Combinations are built up domain by domain and kept by how many domains they have, how many leaders they have yet to
@@ -143,7 +147,7 @@ def _smallest_combination(search: "PlacementSearch", rooms: Sequence[Room], orde
     if greedy is None:
         return []
     size = greedy.domains
-    combinations: list[dict[tuple[int, int], list[Room]]] = [{} for _ in range(size + 1)]
+    combinations: list[dict[tuple[int, int], list[DomainRoom]]] = [{} for _ in range(size + 1)]
     combinations[0][task.leaders, task.slice_count * task.slices.size] = []
     for room in sorted(rooms, key=order):
         for taken in range(size, 0, -1):
@@ -159,14 +163,14 @@ def _smallest_combination(search: "PlacementSearch", rooms: Sequence[Room], orde
     return combinations[size][0, max(spare)] if spare else []
 
 
-def _by_room_and_entropy(room: Room) -> tuple[int, int, float, tuple[str, ...]]:
+def _by_room_and_entropy(room: DomainRoom) -> tuple[int, int, float, tuple[str, ...]]:
     total = sum(child.pods for child in room.children)
     shares = [child.pods / total for child in room.children if child.pods > 0] if total else []
     entropy = sum(-share * math.log2(share) for share in shares)
     return -room.leaders, -room.slices_beside, -entropy, room.domain.values
 
 
-def _shared_out(search: "PlacementSearch", rooms: Sequence[Room], threshold: int) -> list[Room]:
+def _shared_out(search: "PlacementSearch", rooms: Sequence[DomainRoom], threshold: int) -> list[DomainRoom]:
     """Give each of the fewest domains as many slices as the threshold, and the rest to the first that have room."""
     task = search.task
     chosen = _smallest_combination(search, rooms, lambda room: room.domain.values)

@@ -20,14 +20,14 @@ from berth_kueue.topology.placing import (
     Amounts,
     DomainUsage,
     PlacedWorkload,
-    Placements,
+    PodSetPlacements,
     PlacingFailure,
     PodSetPlacing,
     TopologyAssignment,
     wish_of,
 )
 from berth_kueue.topology.replacement import replacement_of
-from berth_kueue.topology.rooms import Exclusions, PodNeeds, Room, fill_leaf, matching_leaves
+from berth_kueue.topology.rooms import Exclusions, PodNeeds, DomainRoom, fill_leaf, matching_leaves
 from berth_kueue.topology.search import NoRoomError, PlacementSearch, TopologyGates, assignment_of, task_of
 from berth_kueue.topology.tree import (
     HOSTNAME,
@@ -228,7 +228,7 @@ class TopologySnapshot:
         workload: PlacedWorkload | None = None,
         *,
         simulate_empty: bool = False,
-    ) -> Placements:
+    ) -> PodSetPlacements:
         """Place a workload's pod sets, which are given by flavor; what one takes, the next does not have.
 
         `simulate_empty` takes all workloads to be gone. With unhealthy nodes, the pods of the first of these are placed
@@ -247,7 +247,7 @@ class TopologySnapshot:
                     failure = failure or PlacingFailure(group[0].name, flavor, str(error))
                     break
                 placed |= found
-        return Placements(placed, failure)
+        return PodSetPlacements(placed, failure)
 
     def _place(
         self,
@@ -299,7 +299,7 @@ class TopologySnapshot:
             has_leader=leader is not None,
             is_implied=workers.is_implied,
         )
-        rooms: dict[int, Room] = {}
+        rooms: dict[int, DomainRoom] = {}
         roots = [_room_of(domain, rooms) for domain in (tree.by_level[0] if tree.by_level else {}).values()]
         needs = PodNeeds(
             with_one_pod(workers.requests),
@@ -346,8 +346,8 @@ class TopologySnapshot:
         return matching
 
 
-def _room_of(domain: TopologyDomain, leaves: dict[int, Room]) -> Room:
-    room = Room(domain, [_room_of(child, leaves) for child in domain.children])
+def _room_of(domain: TopologyDomain, leaves: dict[int, DomainRoom]) -> DomainRoom:
+    room = DomainRoom(domain, [_room_of(child, leaves) for child in domain.children])
     if domain.leaf >= 0:
         leaves[domain.leaf] = room
     return room

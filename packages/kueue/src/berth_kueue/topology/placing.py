@@ -121,7 +121,7 @@ class PlacingFailure(msgspec.Struct, frozen=True):
     words: str
 
 
-class Placements(msgspec.Struct, frozen=True):
+class PodSetPlacements(msgspec.Struct, frozen=True):
     """Where each pod set goes, or the first that has no place."""
 
     placed: Mapping[str, TopologyAssignment | None]

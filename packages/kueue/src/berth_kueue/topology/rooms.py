@@ -1,6 +1,6 @@
 """How many pods of a pod set each domain has room for, from the leaves up, and why nodes are left out.
 
-Room is counted in pods and in slices, each without and with the leader of a group in the domain. A `Room` belongs to
+DomainRoom is counted in pods and in slices, each without and with the leader of a group in the domain. A `DomainRoom` belongs to
 one search: its numbers first say what fits, and are then lowered to what is placed.
 Source: kubernetes-sigs/kueue, pkg/cache/scheduler (fillInCounts in tas_flavor_snapshot.go, and
 scheduling_simulator_default.go for which nodes match).
@@ -17,12 +17,12 @@ from berth_kueue.topology.placing import Amounts
 from berth_kueue.topology.tree import LeafUsage, TopologyDomain, count_in, less
 
 
-class Room:
+class DomainRoom:
     """A domain in one search."""
 
     __slots__ = ("affinity", "children", "domain", "leaders", "pods", "pods_beside", "slices", "slices_beside")
 
-    def __init__(self, domain: TopologyDomain, children: "list[Room]") -> None:
+    def __init__(self, domain: TopologyDomain, children: "list[DomainRoom]") -> None:
         self.domain = domain
         self.children = children
         self.clear()
@@ -39,9 +39,9 @@ class Room:
         for child in self.children:
             child.clear()
 
-    def copy(self) -> "Room":
+    def copy(self) -> "DomainRoom":
         """The room with all below it, to be tried on."""
-        made = Room(self.domain, [child.copy() for child in self.children])
+        made = DomainRoom(self.domain, [child.copy() for child in self.children])
         made.pods, made.pods_beside, made.slices, made.slices_beside, made.leaders, made.affinity = (
             self.pods, self.pods_beside, self.slices, self.slices_beside, self.leaders, self.affinity
         )  # fmt: skip
@@ -53,7 +53,7 @@ class Room:
         for child in self.children:
             child.lead_nowhere()
 
-    def leaves(self) -> "Iterator[Room]":
+    def leaves(self) -> "Iterator[DomainRoom]":
         """Yield the rooms of its leaves."""
         if self.children:
             for child in self.children:
@@ -139,7 +139,7 @@ def taint_words(taint: Taint) -> str:
     return f"{named}:{taint.effect}" if taint.effect else named
 
 
-def fill_leaf(room: Room, usage: LeafUsage, needs: PodNeeds, exclusions: Exclusions) -> None:
+def fill_leaf(room: DomainRoom, usage: LeafUsage, needs: PodNeeds, exclusions: Exclusions) -> None:
     """Count how many pods fit into what a leaf has left."""
     leaf = room.domain
     path = ",".join(leaf.values)
@@ -167,7 +167,7 @@ class SliceLevels(NamedTuple):
     """By level below that, the size of slices within slices."""
 
 
-def sum_up(room: Room, slices: SliceLevels, level: int, *, with_leader: bool) -> None:
+def sum_up(room: DomainRoom, slices: SliceLevels, level: int, *, with_leader: bool) -> None:
     """Fill in a domain's room from that of the domains in it.
 
     A leader takes the room of some pods away in whichever domain it stands: what is left beside it is counted for the

@@ -17,7 +17,7 @@ import msgspec
 
 from berth_kueue.topology.balanced import balanced_rooms
 from berth_kueue.topology.placing import SliceLayer, TopologyAssignment, TopologyWish
-from berth_kueue.topology.rooms import Exclusions, Room, SliceLevels, sum_up
+from berth_kueue.topology.rooms import Exclusions, DomainRoom, SliceLevels, sum_up
 from berth_kueue.topology.tree import TopologyTree
 
 
@@ -122,16 +122,16 @@ class PlacementSearch:
 
     __slots__ = ("by_level", "exclusions", "task")
 
-    def __init__(self, task: PlacementTask, roots: Sequence[Room], exclusions: Exclusions) -> None:
+    def __init__(self, task: PlacementTask, roots: Sequence[DomainRoom], exclusions: Exclusions) -> None:
         self.task = task
         self.exclusions = exclusions
         for root in roots:
             sum_up(root, task.slices, 0, with_leader=task.leaders > 0)
-        self.by_level: list[list[Room]] = [list(roots)]
+        self.by_level: list[list[DomainRoom]] = [list(roots)]
         for _ in task.tree.levels[1:]:
             self.by_level.append([child for room in self.by_level[-1] for child in room.children])
 
-    def place(self) -> tuple[list[Room], list[Room]]:
+    def place(self) -> tuple[list[DomainRoom], list[DomainRoom]]:
         """Return the leaves that workers and leaders go to: `pods` and `leaders` say how many. Raises `NoRoomError`."""
         task = self.task
         balanced = balanced_rooms(self) if not task.is_required and not task.is_unconstrained else None
@@ -148,7 +148,7 @@ class PlacementSearch:
             rooms = self._handed_down(rooms, level)
         return [room for room in rooms if room.pods > 0], [room for room in rooms if room.leaders > 0]
 
-    def _handed_down(self, rooms: Iterable[Room], level: int) -> list[Room]:
+    def _handed_down(self, rooms: Iterable[DomainRoom], level: int) -> list[DomainRoom]:
         """Hand what each domain has been given to the domains in it, which are at `level`."""
         slices = self.task.slices
         size = slices.size if level <= slices.level else slices.inner.get(level, 1)
@@ -163,7 +163,7 @@ class PlacementSearch:
 
     # -- choosing domains ---------------------------------------------------------------------------------------------
 
-    def _fitting(self, level: int) -> tuple[int, list[Room]]:
+    def _fitting(self, level: int) -> tuple[int, list[DomainRoom]]:
         """The domains that have room for everything, and their level: `level`, or one above it."""
         task, wanted = self.task, self.task.slice_count
         if not self.by_level[level]:
@@ -188,10 +188,10 @@ class PlacementSearch:
             return self._fitting(level - 1)
         return level, self._several(level, rooms)
 
-    def _holds_all(self, room: Room) -> bool:
+    def _holds_all(self, room: DomainRoom) -> bool:
         return room.slices_beside >= self.task.slice_count and room.leaders >= self.task.leaders
 
-    def _several(self, level: int, rooms: list[Room]) -> list[Room]:
+    def _several(self, level: int, rooms: list[DomainRoom]) -> list[DomainRoom]:
         """Domains of one level that together have room: first for the leader, then for the rest of the workers."""
         task, slices, leaders = self.task, self.task.slice_count, self.task.leaders
         chosen = []
@@ -219,7 +219,9 @@ class PlacementSearch:
             raise self._no_room(level, task.slice_count - slices)
         return chosen
 
-    def least(self, rooms: Sequence[Room], count: int, leaders: int, size: int, *, by_slices: bool) -> list[Room]:
+    def least(
+        self, rooms: Sequence[DomainRoom], count: int, leaders: int, size: int, *, by_slices: bool
+    ) -> list[DomainRoom]:
         """Give the pods to the first domains that hold them, and lower these domains' room to what they were given."""
         rooms = self._leader_first(rooms, count, leaders, size, by_slices=by_slices)
         left, unit = (count // size, size) if by_slices else (count, 1)
@@ -242,7 +244,7 @@ class PlacementSearch:
                 return given
         return []
 
-    def _snuggest(self, rooms: Sequence[Room], needed: int, leaders: int, *, by_slices: bool) -> Room:
+    def _snuggest(self, rooms: Sequence[DomainRoom], needed: int, leaders: int, *, by_slices: bool) -> DomainRoom:
         """The first domain in which the least is left over; the first of all where none has enough room."""
         if self.task.gates.TASRespectNodeAffinityPreferred:
             rooms = list(takewhile(lambda room: room.affinity == rooms[0].affinity, rooms))
@@ -252,8 +254,8 @@ class PlacementSearch:
         return min(enough, key=lambda room: _room_for(room, by_slices, leaders > 0), default=rooms[0])
 
     def _leader_first(
-        self, rooms: Sequence[Room], count: int, leaders: int, size: int, *, by_slices: bool
-    ) -> list[Room]:
+        self, rooms: Sequence[DomainRoom], count: int, leaders: int, size: int, *, by_slices: bool
+    ) -> list[DomainRoom]:
         """Put first the domain where the leader takes no room away that is needed."""
         rooms = list(rooms)
         if not leaders or len(rooms) < 2:
@@ -267,22 +269,22 @@ class PlacementSearch:
 
     # -- orders -------------------------------------------------------------------------------------------------------
 
-    def by_size(self, rooms: Iterable[Room]) -> list[Room]:
+    def by_size(self, rooms: Iterable[DomainRoom]) -> list[DomainRoom]:
         """The domains with the most slices first, or the least; of these, where the fewest pods would be left over."""
         return sorted(rooms, key=self._order(lambda room: (room.slices, room.pods)))
 
-    def by_size_beside(self, rooms: Iterable[Room]) -> list[Room]:
+    def by_size_beside(self, rooms: Iterable[DomainRoom]) -> list[DomainRoom]:
         """The same beside a leader; the domains with room for one come first."""
         order = self._order(lambda room: (room.slices_beside, room.pods_beside))
         return sorted(rooms, key=lambda room: (-room.leaders, order(room)))
 
     def _order(
-        self, sizes: Callable[[Room], tuple[int, int]]
-    ) -> Callable[[Room], tuple[int, int, int, tuple[str, ...]]]:
+        self, sizes: Callable[[DomainRoom], tuple[int, int]]
+    ) -> Callable[[DomainRoom], tuple[int, int, int, tuple[str, ...]]]:
         prefers = self.task.gates.TASRespectNodeAffinityPreferred
         sign = 1 if self.task.fills_up else -1
 
-        def order(room: Room) -> tuple[int, int, int, tuple[str, ...]]:
+        def order(room: DomainRoom) -> tuple[int, int, int, tuple[str, ...]]:
             slices, pods = sizes(room)
             return -room.affinity if prefers else 0, sign * slices, pods, room.domain.values
 
@@ -315,13 +317,13 @@ class PlacementSearch:
         return said
 
 
-def _room_for(room: Room, by_slices: bool, beside: bool) -> int:
+def _room_for(room: DomainRoom, by_slices: bool, beside: bool) -> int:
     if by_slices:
         return room.slices_beside if beside else room.slices
     return room.pods_beside if beside else room.pods
 
 
-def assignment_of(tree: TopologyTree, counts: Iterable[tuple[Room, int]]) -> TopologyAssignment:
+def assignment_of(tree: TopologyTree, counts: Iterable[tuple[DomainRoom, int]]) -> TopologyAssignment:
     """How many pods each leaf gets, as an assignment tells it: by hostname alone where that is the lowest level."""
     first = len(tree.levels) - 1 if tree.is_by_hostname else 0
     given = sorted((room.domain.values, count) for room, count in counts if count)
