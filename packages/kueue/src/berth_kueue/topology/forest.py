@@ -20,14 +20,14 @@ from berth_kueue.topology.placing import (
     Amounts,
     DomainUsage,
     PlacedWorkload,
-    PodSetPlacements,
     PlacingFailure,
+    PodSetPlacements,
     PodSetPlacing,
     TopologyAssignment,
     wish_of,
 )
 from berth_kueue.topology.replacement import replacement_of
-from berth_kueue.topology.rooms import Exclusions, PodNeeds, DomainRoom, fill_leaf, matching_leaves
+from berth_kueue.topology.rooms import DomainRoom, Exclusions, PodNeeds, fill_leaf, matching_leaves
 from berth_kueue.topology.search import NoRoomError, PlacementSearch, TopologyGates, assignment_of, task_of
 from berth_kueue.topology.tree import (
     HOSTNAME,

@@ -1,7 +1,7 @@
 """How many pods of a pod set each domain has room for, from the leaves up, and why nodes are left out.
 
-DomainRoom is counted in pods and in slices, each without and with the leader of a group in the domain. A `DomainRoom` belongs to
-one search: its numbers first say what fits, and are then lowered to what is placed.
+Room is counted in pods and in slices, each without and with the leader of a group in the domain. A `DomainRoom` belongs
+to one search: its numbers first say what fits, and are then lowered to what is placed.
 Source: kubernetes-sigs/kueue, pkg/cache/scheduler (fillInCounts in tas_flavor_snapshot.go, and
 scheduling_simulator_default.go for which nodes match).
 """

@@ -17,7 +17,7 @@ import msgspec
 
 from berth_kueue.topology.balanced import balanced_rooms
 from berth_kueue.topology.placing import SliceLayer, TopologyAssignment, TopologyWish
-from berth_kueue.topology.rooms import Exclusions, DomainRoom, SliceLevels, sum_up
+from berth_kueue.topology.rooms import DomainRoom, Exclusions, SliceLevels, sum_up
 from berth_kueue.topology.tree import TopologyTree
 
 
