@@ -76,6 +76,17 @@ class TopologyForest:
         self._by_workload: dict[str, dict[str, tuple[DomainUsage, ...]]] = {}
         self._trees: dict[str, TopologyTree] = {}
 
+    def copy(self) -> "TopologyForest":
+        """A forest of its own in which everything is as it is here; trees, which never change, are shared."""
+        made = TopologyForest()
+        made.gates = self.gates
+        for name in ("_topologies", "_flavors", "_nodes", "_pods", "_by_workload", "_trees"):
+            setattr(made, name, dict(getattr(self, name)))
+        made._used = {
+            flavor: {id_: dict(amounts) for id_, amounts in used.items()} for flavor, used in self._used.items()
+        }
+        return made
+
     # -- following a cluster ------------------------------------------------------------------------------------------
 
     def set_topology(self, topology: Mapping[str, Any]) -> None:

@@ -23,6 +23,25 @@ class TopologyAssignment(msgspec.Struct, frozen=True):
     domains: tuple[tuple[tuple[str, ...], int], ...]
 
 
+def read_assignment(given: Mapping[str, Any]) -> TopologyAssignment:
+    """Read a `topologyAssignment` as v1beta2 writes it: in slices, whose values and counts may be told once for all."""
+    domains: list[tuple[tuple[str, ...], int]] = []
+    for part in given.get("slices") or ():
+        size = part["domainCount"]
+        columns = [_values_of(each, size) for each in part["valuesPerLevel"]]
+        counts = part["podCounts"]
+        of_each = [counts["universal"]] * size if counts.get("universal") is not None else counts["individual"]
+        domains += [(values, of_each[at]) for at, values in enumerate(zip(*columns, strict=True))]
+    return TopologyAssignment(tuple(given["levels"]), tuple(domains))
+
+
+def _values_of(given: Mapping[str, Any], size: int) -> list[str]:
+    if given.get("universal") is not None:
+        return [given["universal"]] * size
+    own = given["individual"]
+    return [f"{own.get('prefix') or ''}{root}{own.get('suffix') or ''}" for root in own["roots"]]
+
+
 class DomainUsage(msgspec.Struct, frozen=True):
     """So many pods in one domain, each of which asks for `requests`."""
 
