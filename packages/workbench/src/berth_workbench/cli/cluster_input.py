@@ -164,11 +164,12 @@ def take_cluster(kubeconfig: str, context: str, custom: "Sequence[CustomResource
 
 async def _taken(access: Any, told: Callable[[str, int], None], custom: "Sequence[CustomResource]") -> "Snapshot":
     from berth.kube.http.client import HttpTransport
+    from berth_workbench.snapshot.wanted import resources_wanted
     from berth_workbench.snapshot.writer import taken_from_cluster
 
     transport = HttpTransport(access)
     try:
-        return signed(await taken_from_cluster(transport, access.server, told, custom))
+        return signed(await taken_from_cluster(transport, access.server, told, custom, resources_wanted()))
     finally:
         await transport.close()
 

@@ -56,8 +56,8 @@ def command(
 
     The cluster is that of the kubeconfig, or what FILE holds: output of `kubectl get … -o yaml` or `-o json`, files or
     directories, or - for standard input. Only what decisions depend on is kept: no secrets, config maps, commands or
-    environments. Of custom resources there are those that the plugins of --config and --plugin follow. With -o - the
-    snapshot goes to standard output.
+    environments. Of custom resources there are those that the plugins of --config and --plugin follow, and
+    Kueue's. With -o - the snapshot goes to standard output.
     """
     if names_file and not anonymize:
         raise click.UsageError("--names goes with --anonymize")
@@ -119,10 +119,11 @@ def decided_by(snapshot: "Snapshot", source: "ConfigurationSource") -> "Snapshot
 
 
 def _of_files(files: Iterable[str], custom: "Iterable[CustomResource]") -> "Snapshot":
+    from berth_workbench.snapshot.wanted import resources_wanted
     from berth_workbench.snapshot.writer import taken_from_files
 
     given = read_cluster_given(tuple(files))
-    return signed(taken_from_files(given, custom))
+    return signed(taken_from_files(given, (*custom, *resources_wanted())))
 
 
 def _anonymized(snapshot: "Snapshot", names_file: str) -> "Snapshot":

@@ -51,25 +51,29 @@ async def taken_from_cluster(
     server: str,
     on_page: OnPage = lambda _kind, _count: None,
     custom: Iterable[CustomResource] = (),
+    wanted: Iterable[CustomResource] = (),
 ) -> Snapshot:
     """Return a snapshot of what an API server has. Raises `TransportError`, `SnapshotError`.
 
     Nodes and pods must be there. Other kinds that are not served, or that may not be listed, are told in the header.
     All kinds are asked for as they were when the first of them was listed. A server that cannot tell that any more
     answers with what is, and the header has a later resource version for that kind. `custom` are further resources,
-    such as those that plugins follow; the header calls them by their names.
+    such as those that plugins follow; the header calls them by their names. Those of `wanted` are further ones that a
+    cluster need not serve.
     """
     discovery = ApiDiscovery(transport)
     documents: list[Document] = []
     versions: dict[str, str] = {}
     missing = []
     at = ""
-    further = {each.name: each for each in _of_their_own(custom)}
+    needed = {each.name: each for each in _of_their_own(custom)}
+    further = {each.name: each for each in _of_their_own(wanted)} | needed
     for kind in (*sorted(TAKEN, key=lambda kind: kind not in INDISPENSABLE), *further):
         try:
             served = await (_served_custom(discovery, further[kind]) if kind in further else _served(discovery, kind))
             if served is None:
-                missing.append(Missing(kind, NOT_SERVED))
+                if kind in TAKEN or kind in needed:
+                    missing.append(Missing(kind, NOT_SERVED))
                 continue
             listed, version = await _listed(transport, served, server, at, on_page)
         except ApiError as error:
