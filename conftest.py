@@ -34,7 +34,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "berth"))
 def pytest_addoption(parser):
     """Options of histories of faults (tests/faults), and of random what-ifs (packages/workbench/tests/planning)."""
     parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
-    parser.addoption("--histories", type=int, default=100, help="how many histories of faults to live")
+    parser.addoption("--histories", type=int, default=30, help="how many histories of faults to live")
     parser.addoption("--questions", type=int, default=20, help="how many random what-ifs to hold against the oracle")
 
 

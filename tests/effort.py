@@ -8,28 +8,42 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 SHARE = 3
 
 LONG_ROOMS = (
-    "packages/cluster/tests/suite/",
     "packages/cluster/tests/storage/test_object_file.py",
+    "packages/cluster/tests/suite/",
     "packages/cluster/tests/test_apiserver_command.py",
     "packages/cluster/tests/test_chaos.py",
     "packages/cluster/tests/test_demo.py",
     "packages/cluster/tests/test_durability.py",
     "packages/cluster/tests/test_kubectl.py",
     "packages/cluster/tests/test_kubectl_custom_resources.py",
+    "packages/cluster/tests/test_manifests.py",
     "packages/cluster/tests/test_up.py",
+    "packages/plugins/tests/test_kept_preemption.py",
+    "packages/plugins/tests/test_numa_contract.py",
+    "packages/scheduler/tests/cycle/test_crowds.py",
+    "packages/scheduler/tests/kube/credentials/test_fuzz.py",
     "packages/scheduler/tests/kube/http/test_curl.py",
+    "packages/scheduler/tests/kube/test_two_writers.py",
     "packages/scheduler/tests/testing/test_blind_spots.py",
     "packages/workbench/tests/cli/test_bad_input.py",
-    "tests/workbench/cli/test_rebalance_live.py",
     "packages/workbench/tests/comparison/test_tune.py",
+    "packages/workbench/tests/lab/test_notebooks.py",
+    "packages/workbench/tests/planning/test_autoscale_oracle.py",
+    "packages/workbench/tests/planning/test_survival_oracle.py",
+    "packages/workbench/tests/planning/test_whatif_brute_force.py",
     "packages/workbench/tests/planning/upgrade/test_each_alone.py",
     "packages/workbench/tests/planning/upgrade/test_remedies.py",
     "packages/workbench/tests/planning/upgrade/test_search.py",
     "packages/workbench/tests/questions/test_ending_early.py",
+    "packages/workbench/tests/questions/test_several_processes.py",
     "packages/workbench/tests/scheduler_perf/",
+    "packages/workbench/tests/simulation/test_at_once.py",
+    "packages/workbench/tests/snapshot/test_anonymized_answers.py",
     "packages/workbench/tests/snapshot/test_room.py",
     "packages/workbench/tests/test_bench.py",
     "packages/workbench/tests/test_one_cluster_every_tool.py",
@@ -37,12 +51,22 @@ LONG_ROOMS = (
     "tests/cli/test_plugins.py",
     "tests/cli/test_wrong_configurations.py",
     "tests/conformance/test_plugin_decisions.py",
+    "tests/deploy/test_chart.py",
+    "tests/deploy/test_operations.py",
     "tests/e2e/",
     "tests/fuzz/",
     "tests/growth/",
+    "tests/liveness/",
+    "tests/workbench/cli/test_rebalance_live.py",
     "tests/workbench/cli/test_replay.py",
 )
 """Where every test is `long`: processes, real clocks, random worlds beside directed tests (docs/testing.md)."""
+
+
+WITH_AND_WITHOUT_MEMOS = pytest.mark.parametrize(
+    "memos", [pytest.param(True, id="memos"), pytest.param(False, id="no-memos", marks=pytest.mark.long)]
+)
+"""Recorded cases are decided with what is remembered in every run of the tests, and with nothing kept in a long one."""
 
 
 def looks_everywhere():

@@ -1,10 +1,11 @@
-"""Every recorded decision, field for field, with memos on and off: today's scheduler and that of v1.20."""
+"""Every recorded decision, field for field, with memos on and, in `make test-all`, off: today's scheduler and v1.20's."""
 
 import pytest
 
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import replay
 from tests.conformance.records import cases, differences
+from tests.effort import WITH_AND_WITHOUT_MEMOS
 
 TODAY = ("resources", "taints", "node-affinity", "ports", "images", "pod-affinity", "spread", "default-spread",
          "resize", "configured", "preemption", "mixed", "volumes", "attachments", "dra", "devices")  # fmt: skip
@@ -13,7 +14,7 @@ V1_20 = ("avoid", "cloud-limits", "default-spread", "policy", "provider", "selec
 THEMES = [*(f"v1.36/{theme}" for theme in TODAY), *(f"v1.20/{theme}" for theme in V1_20), "sampling/v1.36"]
 
 
-@pytest.mark.parametrize("memos", [True, False], ids=["memos", "no-memos"])
+@WITH_AND_WITHOUT_MEMOS
 @pytest.mark.parametrize("theme", THEMES)
 def test_decisions_equal_the_recorded_ones(theme: str, memos: bool) -> None:
     registry = in_tree_registry()

@@ -1,13 +1,14 @@
-"""Every recorded life of a scheduling queue, step for step, with memos on and off: today's queue and that of v1.20."""
+"""Every recorded life of a scheduling queue, step for step, with memos on and, in `make test-all`, off: today's queue and v1.20's."""
 
 import pytest
 
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.queue_lives import replay_life
 from tests.conformance.records import cases
+from tests.effort import WITH_AND_WITHOUT_MEMOS
 
 
-@pytest.mark.parametrize("memos", [True, False], ids=["memos", "no-memos"])
+@WITH_AND_WITHOUT_MEMOS
 @pytest.mark.parametrize(("path", "steps"), [("queue/v1.36", 10_767), ("queue/v1.20", 7_630)])
 def test_queues_live_as_the_recorded_ones(path: str, steps: int, memos: bool) -> None:
     registry = in_tree_registry()
