@@ -44,6 +44,10 @@ ANYWHERE = -1
 BEYOND_ITS_NODE = frozenset({Dependency.ALL_NODES, Dependency.FEASIBLE_SET, Dependency.UNKNOWN})
 ASKED_AT_MOST = 2_000_000
 """So often it is asked at most whether one pod affects another; from then on it counts as if it did."""
+WEIGHTS_AT_MOST = 32
+"""So many weights of the resources are tried for a proof; it takes 2 or 3 where room is not nearly too small."""
+STEP = 0.3
+"""How far weights move towards resources that are overdrawn; with thrice as much they swing, with a third they crawl."""
 
 
 class LeavingPods(NamedTuple):
@@ -316,15 +320,36 @@ class _Certainty:
             return int(prices.shape[1]) > self._widest
         if np.count_nonzero((prices > 1.0).all(axis=0)) > self._widest:
             return True  # one of these is left, and costs more than all there is
-        # However the resources are weighted, blocking all nodes costs at least the cheapest way for each, out of a
-        # budget of the sum of the weights. Weights that make all resources equally scarce give the best bound.
-        for weights in (np.ones(len(prices)), 1.0 / prices.sum(axis=1)):
-            cheapest = (prices * weights[:, np.newaxis]).min(axis=0)
-            if self._widest:
-                cheapest = np.sort(cheapest)[: -self._widest]
-            if cheapest.sum() > weights.sum() * (1 + 1e-9):
-                return True
-        return False
+        return is_too_much(prices, self._widest)
+
+
+def is_too_much(prices: Amounts, free: int) -> bool:
+    """Say whether blocking all nodes, of which the `free` dearest cost nothing, takes more of a resource than there is.
+
+    `prices`, of shape (resources, nodes), say which share of a resource blocks a node; True is certain, False is not.
+    However the resources are weighted, it costs at least the cheapest way for each node, out of a budget of the sum of
+    the weights: weights under which that is too much are the proof. What the cheapest ways take of each resource says
+    how to find them: one that is overdrawn has to weigh more. If no resource is overdrawn by the average of what was
+    tried, no weights are a proof (minimax).
+    """
+    weights = 1.0 / prices.sum(axis=1)
+    taken = np.zeros(len(prices))
+    for number in range(1, WEIGHTS_AT_MOST + 1):
+        weights /= weights.sum()
+        weighed = prices * weights[:, np.newaxis]
+        way = weighed.argmin(axis=0)
+        nodes = np.arange(prices.shape[1])
+        if free:
+            nodes = np.argpartition(weighed[way, nodes], -free)[:-free]
+            way = way[nodes]
+        takes = np.bincount(way, weights=prices[way, nodes], minlength=len(prices))
+        if weights @ takes > 1 + 1e-9:
+            return True
+        taken += takes
+        if taken.max() <= number:
+            return False
+        weights *= np.exp(np.clip(STEP / number**0.5 * (takes - weights @ takes), -1.0, 1.0))
+    return False
 
 
 def _taking_domains(profile: Profile, state: CycleState) -> tuple[Rows | None, frozenset[str]]:
