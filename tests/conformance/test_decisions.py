@@ -1,4 +1,4 @@
-"""Every recorded decision, field for field, with memos on and, in `make test-all`, off: today's scheduler and v1.20's."""
+"""Every recorded decision, field for field: with what is remembered, and in `make test-all` with nothing, too."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every recorded life of a scheduling queue, step for step, with memos on and, in `make test-all`, off: today's queue and v1.20's."""
+"""Every recorded life of a queue, step for step: with what is remembered, and in `make test-all` with nothing, too."""
 
 import pytest
 
