@@ -47,7 +47,7 @@ ASKED_AT_MOST = 2_000_000
 WEIGHTS_AT_MOST = 32
 """So many weights of the resources are tried for a proof; it takes 2 or 3 where room is not nearly too small."""
 STEP = 0.3
-"""How far weights move towards resources that are overdrawn; with thrice as much they swing, with a third they crawl."""
+"""How far weights move towards overdrawn resources; with thrice as much they swing, with a third they crawl."""
 
 
 class LeavingPods(NamedTuple):
