@@ -178,3 +178,63 @@ async def test_without_a_name_what_would_help_is_told_of_each_workload(cluster, 
     assert "  Needs 6 CPU on one node, and n0 has the most free, 4 of 8.\n" in printed
     assert "  - Request at most 4 CPU instead of 6 CPU.\n  - Have the pod default/w0 gone.\n" in printed
     assert "Request at most" not in run("--server", "http://127.0.0.1:1")[1], "that may be another cluster"
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+RACKS = """
+apiVersion: v1
+kind: List
+items:
+- {kind: Node, apiVersion: v1, metadata: {name: a-0, labels: {rack: a}}, status: {allocatable: {cpu: "2", pods: "9"}}}
+- {kind: Node, apiVersion: v1, metadata: {name: b-0, labels: {rack: b}}, status: {allocatable: {cpu: "1", pods: "9"}}}
+- {kind: Workload, apiVersion: scheduling.k8s.io/v1alpha2, metadata: {name: job},
+   spec: {podGroupTemplates: [{name: train, schedulingPolicy: {gang: {minCount: 3}}}]}}
+- {kind: PodGroup, apiVersion: scheduling.k8s.io/v1alpha2, metadata: {name: job-train-x2},
+   spec: {podGroupTemplateRef: {workload: {workloadName: job, podGroupTemplateName: train}},
+          schedulingPolicy: {gang: {minCount: 3}}, schedulingConstraints: {topology: [{key: rack}]}}}
+"""
+MEMBER = """
+- {{kind: Pod, apiVersion: v1, metadata: {{name: train-{number}, uid: u{number}}},
+   spec: {{schedulingGroup: {{podGroupName: job-train-x2}},
+          containers: [{{name: c, resources: {{requests: {{cpu: "1"}}}}}}]}}}}
+"""
+GROUP_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+
+
+@pytest.fixture
+def racks(tmp_path):
+    path = tmp_path / "racks.yaml"
+    path.write_text(RACKS + "".join(MEMBER.format(number=number) for number in range(3)))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["podgroup/job-train-x2", "workload/job", "pg/job-train-x2"])
+def test_a_group_is_explained_by_any_of_its_names(racks, name):
+    _, printed = run(name, "--cluster", racks, GROUP_GATES)
+    text = " ".join(printed.split())
+    assert "No: 2 of 3 pods of PodGroup default/job-train-x2 have a place together, in rack a; minCount is 3." in text
+    assert "1 node lacks cpu (it asks for 1, and the most free on one is 0, on a-0), 1 node is outside rack a" in text
+    assert "Add a node like a-0" in text and "Lower minCount from 3 to 2" in text
+
+
+def test_without_the_gates_a_group_is_told_to_be_only_stored(racks):
+    _, printed = run("podgroup/job-train-x2", "--cluster", racks)
+    assert "the configuration does not look at groups" in printed
+    assert "so its pods are placed one by one" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("podgroup/job-train-x3",), "there is no PodGroup default/job-train-x3; did you mean default/job-train-x2?"),
+        (("workload/jab",), "there is no Workload default/jab in the cluster; did you mean default/job?"),
+        (
+            ("podgroup/job-train-x2", "--node", "a-0"),
+            "--node is about pods, and podgroup/job-train-x2 is answered as a",
+        ),
+    ],
+)
+def test_what_cannot_be_said_of_a_group(racks, arguments, said):
+    code, printed = run(*arguments, "--cluster", racks)
+    assert code and said in printed

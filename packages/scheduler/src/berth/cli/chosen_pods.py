@@ -35,6 +35,16 @@ WORKLOADS = MappingProxyType({word: resource for words, resource in _WORDS.items
 """The kinds whose pods can be asked for, by the words that kubectl takes for them."""
 
 
+PODGROUP, WORKLOAD, CLAIM = "PodGroup", "Workload", "ResourceClaim"
+_WHOLES = {
+    ("podgroup", "podgroups", "pg"): PODGROUP,
+    ("workload", "workloads", "wl"): WORKLOAD,
+    ("claim", "claims", "resourceclaim", "resourceclaims"): CLAIM,
+}
+WHOLES = MappingProxyType({word: kind for words, kind in _WHOLES.items() for word in words})
+"""What is explained as a whole, by the workbench and on a cluster in memory, by the words for it."""
+
+
 REFUSES = "the API server refuses more:"
 Refused = Callable[[str, str], str]
 """Says why the API server refuses the pods that a workload (kind, `namespace/name`) lacks; empty where it does not."""
@@ -112,6 +122,26 @@ class Chosen(NamedTuple):
         return list({pod.key: by_key.pop(pod.key, pod) for pod in self.names}.values()) + list(by_key.values())
 
 
+class NamedWhole(NamedTuple):
+    """A group of pods, or a claim, to tell about."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+def whole_named(typed: str, namespace: str) -> NamedWhole | None:
+    """Return what `podgroup/NAME`, `workload/NAME` or `claim/NAME` names; None for anything else."""
+    before, slash, name = typed.partition("/")
+    kind = WHOLES.get(before.partition(".")[0].lower()) if slash else None
+    return None if kind is None else NamedWhole(kind, namespace or "default", name)
+
+
 def chosen_by(names: Iterable[str], namespace: str, selector: str = "", *, everywhere: bool = False) -> Chosen:
     """Return what is chosen by NAME, NAMESPACE/NAME, pod/NAME and KIND/NAME, or by a selector."""
     pods: list[ChosenPod] = []
@@ -125,6 +155,8 @@ def chosen_by(names: Iterable[str], namespace: str, selector: str = "", *, every
             pods.append(ChosenPod(namespace or "default", name))
         elif kind in WORKLOADS:
             workloads.append((WORKLOADS[kind], namespace or "default", name))
+        elif kind in WHOLES:
+            raise click.UsageError(f"{typed}: berth-workbench explains a {WHOLES[kind]}, and is not installed")
         else:
             pods.append(ChosenPod(before, name))
     return Chosen(tuple(pods), tuple(workloads), selector, "" if everywhere else namespace or "default")

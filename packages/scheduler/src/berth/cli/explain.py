@@ -125,7 +125,8 @@ def command(
     """Tell why each POD went where it went, or why it is pending; without a name, all that is pending, by workload.
 
     POD is a name, NAMESPACE/NAME, or pod/NAME as kubectl prints it; or deploy/NAME, sts/NAME, ds/NAME, rs/NAME or
-    job/NAME for all pods of a workload. Of more than three pods there is a table, a row each.
+    job/NAME for all pods of a workload. Of more than three pods there is a table, a row each. podgroup/NAME and
+    workload/NAME ask about all that is placed together, claim/NAME about devices: why not, and what would help.
 
     The scheduler remembers the story of every pod that lives, and of those that are gone as long as its decision log
     has room. Of a pod that it does not remember, what the cluster of --kubeconfig has on record is told.

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from berth.api.user_error import UserError
-from berth.cli.chosen_pods import chosen_by
+from berth.cli.chosen_pods import PODGROUP, NamedWhole, chosen_by, whole_named
 from berth.cli.explain import REFUSED, REMEDIES
 from berth.cli.known_names import KnownPods
 from berth.cli.option_rules import never_with
@@ -63,7 +63,12 @@ def extend(explain: click.Command) -> click.Command:
         output: Output,
         **given: Any,
     ) -> None:
-        if what_would_help:
+        named = given.get("pods", ())
+        is_whole = any(whole_named(each, "") for each in named)
+        if is_whole and (odd := [each for each in ASKED_OF_SCHEDULERS if given.get(each)]):
+            flag = "--node" if odd[0] == "nodes" else f"--{odd[0].replace('_', '-')}"
+            raise click.UsageError(f"{flag} is about pods, and {named[0]} is answered as a whole")
+        if what_would_help or is_whole:
             where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
             printed = "json" if given.get("as_json") else output
             tell(
@@ -242,7 +247,7 @@ def _tell(
         asked = list(_of_manifests(cluster, snapshot, documents, " ".join(manifests), namespace or "default"))
         notes = unasked_about(snapshot, documents, namespace or "default")
     elif pods:
-        asked = [_of(site, pod, namespace or "default") for pod in pods]
+        asked = [each for pod in pods for each in _of(site, snapshot, pod, namespace or "default")]
     else:
         asked = [cluster.objects["Pod", key] for key in stay_pending(site, namespace)]
     ending = KnownEnds(snapshot.documents).in_words(cluster.pods.values())
@@ -287,10 +292,13 @@ def _print(found: "Help", output: Output, *, is_first: bool) -> None:
         click.echo(legible(line))
 
 
-def _of(site: "Site", name: str, namespace: str) -> "Pod | Help":
+def _of(site: "Site", snapshot: "Snapshot", name: str, namespace: str) -> "list[Pod | Help]":
+    whole = whole_named(name, namespace)
+    if whole is not None:
+        return _of_whole(site, snapshot, whole)
     chosen, cluster = chosen_by([name], namespace), site.cluster
     for resource, of_namespace, workload in chosen.workloads:
-        return _of_workload(site, resource.kind, f"{of_namespace}/{workload}")
+        return [_of_workload(site, resource.kind, f"{of_namespace}/{workload}")]
     ((namespace, name, _),) = chosen.names
     found: Pod | None = cluster.objects.get(("Pod", f"{namespace}/{name}"))
     if found is None:
@@ -298,7 +306,50 @@ def _of(site: "Site", name: str, namespace: str) -> "Pod | Help":
         few = f"; its pending pods are {', '.join(pending[:5])}{' …' if len(pending) > 5 else ''}" if pending else ""
         hint = KnownPods(tuple(cluster.pods)).hint(f"{namespace}/{name}") or few
         raise click.ClickException(f"there is no pod {namespace}/{name} in the cluster{hint}")
-    return found
+    return [found]
+
+
+def _of_whole(site: "Site", snapshot: "Snapshot", whole: NamedWhole) -> "list[Pod | Help]":
+    """Return, of each PodGroup that is meant, a pending pod, or what is to be said where none is helped as a whole."""
+    from berth.api.near_names import nearest
+    from berth_workbench.simulation.gangs import groups_of_workload
+
+    if whole.kind == PODGROUP:
+        return [_of_group(site.cluster, whole.key)]
+    keys = groups_of_workload(site.cluster, snapshot.of(PODGROUP), whole.key)
+    if keys is None:
+        hint = nearest(whole.key, [key for kind, key in site.cluster.objects if kind == whole.kind])
+        raise click.ClickException(f"there is no {whole.kind} {whole.key} in the cluster{hint}")
+    if not keys:
+        raise click.ClickException(f"no PodGroup has been made of {whole.kind} {whole.key}, so nothing is placed")
+    return [_of_group(site.cluster, key) for key in keys]
+
+
+def _of_group(cluster: "SimulatedCluster", key: str) -> "Pod | Help":
+    from berth.api.near_names import nearest
+    from berth.api.pod import Pod
+    from berth_workbench.planning.help.result import Help
+    from berth_workbench.planning.whatif import NO_GROUPS
+    from berth_workbench.simulation.gangs import group_keys, group_named
+
+    found, title = group_named(cluster, key), f"{PODGROUP}/{key}"
+    if found is None:
+        known = {each for pod in cluster.of(Pod) for each in group_keys(pod)}
+        known |= {name for kind, name in cluster.objects if kind == PODGROUP}
+        few = f"; there are {', '.join(sorted(known)[:5])}" if known else ""
+        raise click.ClickException(f"there is no PodGroup {key}{nearest(key, known) or few}")
+    if not found.pods:
+        return Help("", "pending", "none of its pods is there yet", group=title, replicas=0)
+    if found.gang is None and found.is_declared:
+        why = "it is no gang by its policy" if cluster.core.schedules_groups else NO_GROUPS
+        warn(f"PodGroup {key}: {why}, so its pods are placed one by one")
+    pending = next((pod for pod in found.pods if not pod.spec.node_name), None)
+    if pending is not None:
+        return pending
+    gang = found.gang
+    needed, count = (None, len(found.pods)) if gang is None else (gang.needed, gang.placed)
+    message = "all of its pods run, and need no help"
+    return Help(found.pods[0].key, "runs", message, group=title, replicas=count, needed=needed, have_place=count)
 
 
 def _of_workload(site: "Site", kind: str, key: str) -> "Pod | Help":

@@ -9,9 +9,13 @@ found works, and can be repeated step by step with `berth whatif`; finding nothi
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from berth.api.pod import Pod
 from berth.core.questions import judge
@@ -66,19 +70,37 @@ def moved(site: Site, moves: Sequence[PodMoved]) -> bool:
     return True
 
 
+class Together(NamedTuple):
+    """How pods are placed that have to have their places at the same time."""
+
+    rows: NDArray[np.bool_] | None
+    """The only rows where they may be; None for all."""
+    standing: Callable[[], AbstractContextManager[object]]
+    """Lets those of them that have room stand there, for the length of a block in which the cluster stays as it is."""
+
+
 class MoveSearch:
     """Looks for moves, and makes them on the cluster of a site."""
 
-    __slots__ = ("_hopeless", "_left", "_local", "_moved", "_site", "_wanting")
+    __slots__ = ("_hopeless", "_left", "_local", "_moved", "_site", "_together", "_wanting")
 
     def __init__(
-        self, site: Site, wanting: Callable[[], list[Pod]], local: Mapping[str, LocalVolumes], tries: int = TRIES
+        self,
+        site: Site,
+        wanting: Callable[[], list[Pod]],
+        local: Mapping[str, LocalVolumes],
+        tries: int = TRIES,
+        together: "Together | None" = None,
     ) -> None:
-        """`wanting` returns the pods that have no place yet; `local` the local volumes of pods, by `namespace/name`."""
+        """`wanting` returns the pods that have no place yet; `local` the local volumes of pods, by `namespace/name`.
+
+        Of pods that are placed `together`, `wanting` returns those that have none beside the others.
+        """
         self._site = site
         self._wanting = wanting
         self._local = local
         self._left = tries
+        self._together = together
         self._hopeless: set[tuple[object, str]] = set()
         self._moved: dict[str, PodMoved] = {}
 
@@ -95,7 +117,9 @@ class MoveSearch:
         """Make the first moves that help one of the pods; say whether there were any."""
         infos = {info.shape: info for pod in self._wanting() for info in (self._site.cluster.core.intake.info(pod),)}
         for shape, info in list(infos.items())[:SHAPES]:
-            for name in list(self._candidates(info)):
+            with nullcontext() if self._together is None else self._together.standing():
+                names = list(self._candidates(info))
+            for name in names:
                 for leaving in self._in_the_way(info, name) if (shape, name) not in self._hopeless else ():
                     if self._move(name, leaving):
                         return True
@@ -106,7 +130,10 @@ class MoveSearch:
         """Yield the nodes that have enough of everything for a pod, and too little of it free; the emptiest first."""
         table = self._site.cluster.core.cache.table
         rows = []
-        for row in table.rows()[~table.unschedulable[table.rows()]].tolist():
+        ready = ~table.unschedulable[table.rows()]
+        if self._together is not None and self._together.rows is not None:
+            ready &= self._together.rows[table.rows()]
+        for row in table.rows()[ready].tolist():
             free = has = True
             used = 0.0
             for name, amount in info.requests.items():
@@ -143,6 +170,11 @@ class MoveSearch:
         core = self._site.cluster.core
         movable = sorted(self._movable(name), key=lambda pod: self._size(pod, info))
         row = core.cache.table.row_of[name]
+        waiting = len(self._wanting()) if self._together is not None else 0
+
+        def is_enough() -> bool:
+            return bool(judge(core, info).fits[row]) if self._together is None else len(self._wanting()) < waiting
+
         tried: list[list[Pod]] = []
         for order in (movable, movable[::-1]):
             if not movable or self._left <= 0:
@@ -151,12 +183,12 @@ class MoveSearch:
             with Rehearsal(self._site):
                 for pod in order:
                     self._site.cluster.delete("Pod", pod.key)
-                if not judge(core, info).fits[row]:
+                if not is_enough():
                     return
                 leaving = []
                 for pod in order:
                     self._site.cluster.put(pod)
-                    if not judge(core, info).fits[row]:
+                    if not is_enough():
                         self._site.cluster.delete("Pod", pod.key)
                         leaving.append(pod)
             if leaving and leaving not in tried:

@@ -42,7 +42,12 @@ def test_each_remedy_is_one_for_all_four():
         "pending", "PodGroup/default/train", 4, 2, 4)  # fmt: skip
     assert (found.never, found.most) == (True, 2)
     kinds = by_kind(found)
-    assert set(kinds) == {"requests", "node"}, "there is nobody whom a PriorityClass would evict"
+    assert set(kinds) == {"requests", "node", "minCount"}, "there is nobody whom a PriorityClass would evict"
+    assert (kinds["minCount"].still_pending, kinds["minCount"].what.split(" of ")[0]) == (
+        2,
+        "lower minCount from 4 to 2",
+    )
+    assert kinds["minCount"] == found.changes[-1], "two of them stay without a place, so it comes last"
     less = kinds["requests"].patch["spec"]["containers"][0]["resources"]["requests"]
     assert less == {GPU: "4"}
     assert kinds["node"].what.startswith("add 2 nodes like gpu-")
@@ -107,10 +112,42 @@ def test_bare_members_of_two_shapes_are_changed_each_by_itself():
     assert less.command.startswith("kubectl -n default get pod large ")
 
 
-def test_who_it_is_about_is_said_in_one_sentence():
-    text = " ".join(" ".join(lines_of(help_with(*NODES, CLASS, group(4), *members(4)))).split())
+def test_the_verdict_comes_first_and_says_what_the_next_one_lacks():
+    found = help_with(*NODES, CLASS, group(4), *members(4))
+    text = " ".join(" ".join(lines_of(found)).split())
     assert text.startswith(
-        "ReplicaSet default/train, 4 of 4 pods of PodGroup default/train pending (default/train-0, default/train-1, "
-        "default/train-2, default/train-3): 2 of 4 have a place, and none is bound before 4 have (minCount); "
+        "No: 2 of 4 pods of PodGroup default/train (ReplicaSet default/train) have a place together; minCount is 4. "
+        "default/train-2 has none: 2 nodes lack nvidia.com/gpu (it asks for 5, and the most free on one is 3, on gpu-"
     )
+    assert [(each.nodes, each.resource, each.needs, each.most_free) for each in found.lacks] == [(2, GPU, "5", "3")]
     assert "Then all 4 have a place, on gpu-0, gpu-1." in text or "Then all 4 have a place, the pending ones on" in text
+
+
+RACKS = [make_node(f"{rack}-{i}").label("rack", rack).capacity({GPU: "8"}, cpu="32", memory="128Gi", pods="110")
+         for rack in "abc" for i in range(2)]  # fmt: skip
+IN_A_RACK = {**GATES, "TopologyAwareWorkloadScheduling": True}
+
+
+def of_one_rack(needed):
+    found = group(needed)
+    found["spec"]["schedulingConstraints"] = {"topology": [{"key": "rack"}]}
+    return found
+
+
+def test_a_gang_of_one_rack_is_told_of_the_rack_with_most_places():
+    """Six pods of four GPUs: four have room in an empty rack, and in none of those where something runs."""
+    busy = [make_pod(f"busy-{rack}").request({GPU: "4"}).node(f"{rack}-0") for rack in "ac"]
+    found = help_with(*RACKS, *busy, of_one_rack(6), *members(6, gpus=4), gates=IN_A_RACK)
+    assert (found.have_place, found.needed, found.together_in, found.part) == (4, 6, "rack", "b")
+    assert [(each.part, each.nodes, each.have_place) for each in found.parts] == [("b", 2, 4), ("a", 2, 3), ("c", 2, 3)]
+    short, outside = found.lacks
+    assert (short.nodes, short.resource, short.needs, short.most_free) == (2, GPU, "4", "0")
+    assert (outside.nodes, outside.reason, outside.plugin) == (4, "outside rack b", "")
+    node = by_kind(found)["node"]
+    assert (len(node.patch["manifests"]), node.what.endswith("in rack b")) == (1, True), "in another rack it takes two"
+
+
+def test_a_gang_of_one_rack_is_told_where_no_node_has_the_label():
+    found = help_with(*NODES, of_one_rack(2), *members(2), gates=IN_A_RACK)
+    assert (found.have_place, found.parts) == (0, ())
+    assert "no node has the label rack" in found.message

@@ -86,11 +86,18 @@ def add_nodes(findings: HelpFindings) -> None:
         shapes = [shapes[place] for place in sorted(chosen)]
         findings.is_complete = False
     models: list[Node] = [cluster.objects["Node", each.like] for each in shapes]
+    gang = findings.question.group.gang
+    if gang is not None and gang.topology:
+        best = _fewest(findings, models)
+        if best is not None:
+            findings.changes.append(best)
+            return
+        models = []
     for model in models:
-        propose = partial(of_new_nodes, cluster, model, f"like {model.metadata.name} ({_words(model)})")
+        propose = partial(of_new_nodes, cluster, model, _like(findings, model))
         if findings.add_least(propose, MOST_NODES, is_each=True) is not None:
             return
-    fitted = [_made_to_measure(findings, model) for model in reversed(models)]
+    fitted = [_made_to_measure(findings, cluster.objects["Node", each.like]) for each in reversed(shapes)]
     differing = [each for each in fitted if each.differences]  # of those that differ as little, the larger come first
     for each in sorted(differing, key=lambda each: len(each.differences))[:FITTED_TRIED]:
         propose = partial(of_new_nodes, cluster, each.model, each.words)
@@ -98,6 +105,22 @@ def add_nodes(findings: HelpFindings) -> None:
         if change is not None:
             findings.changes.append(_one_instead(findings, each.like, change) or change)
             return
+
+
+def _fewest(findings: HelpFindings, models: Iterable[Node]) -> Change | None:
+    """Return the fewest nodes of one kind that help a gang which keeps to one part: in which part is what matters."""
+    best: Change | None = None
+    for model in models:
+        most = MOST_NODES if best is None else len(best.patch["manifests"]) - 1
+        propose = partial(of_new_nodes, findings.question.filters.cluster, model, _like(findings, model))
+        best = (findings.least(propose, most, is_each=True) if most else None) or best
+    return best
+
+
+def _like(findings: HelpFindings, model: Node) -> str:
+    gang = findings.question.group.gang
+    part = model.metadata.labels.get(gang.topology, "") if gang is not None and gang.topology else ""
+    return f"like {model.metadata.name} ({_words(model)})" + (f" in {gang.topology} {part}" if gang and part else "")
 
 
 class FittedNode(NamedTuple):

@@ -8,6 +8,7 @@ whether all get a place, and who pays for it. The filters are asked first, about
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import msgspec
 
@@ -19,11 +20,17 @@ from berth.state.objects import key_of
 from berth_workbench.planning.help.filters import FilterQuestions
 from berth_workbench.planning.help.group import Group, group_of, make_missing
 from berth_workbench.planning.help.patches import document_of
-from berth_workbench.planning.help.proposals import Proposal, ProposedStep, more_unavailable, pods_deleted, pods_moved
-from berth_workbench.planning.help.result import Change, Part
-from berth_workbench.planning.help.standing import StandingMembers
+from berth_workbench.planning.help.proposals import (
+    Proposal,
+    ProposedStep,
+    more_unavailable,
+    pods_deleted,
+    pods_moved,
+)
+from berth_workbench.planning.help.result import SMALLER, Change, Part
+from berth_workbench.planning.help.standing import GangPart, StandingMembers
 from berth_workbench.planning.rebalance.movability import local_volumes
-from berth_workbench.planning.room_by_moving import MoveSearch, moved
+from berth_workbench.planning.room_by_moving import MoveSearch, Together, moved
 from berth_workbench.planning.whatif import natural
 from berth_workbench.simulation.admission import UnknownPriorityClassError, with_priority
 from berth_workbench.simulation.budgets import is_active, is_daemon, is_mirror, owner_of, workload_of
@@ -31,6 +38,7 @@ from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.claims import made_claims
 from berth_workbench.simulation.cluster import BACKOFF_S, StuckError, pending_again
 from berth_workbench.simulation.daemons import pinned, pinned_to
+from berth_workbench.simulation.gangs import declared_gang
 from berth_workbench.simulation.node_changes import add_nodes_like
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.rollouts import roll_out
@@ -45,6 +53,8 @@ LOOK_EVERY = 32
 """After so many attempts of the scheduler it is asked whether somebody wants the search to end."""
 MOST_ATTEMPTS = 40_000
 """So many attempts of the scheduler a search may take."""
+PARTS_CLEARED = 6
+"""So many parts of the cluster are tried to be cleared for a gang that has to keep to one of them."""
 MOVES_TRIED = 40
 """So often a node is looked at, or moves from it are made, to make room."""
 LEFT_COST = 5.0
@@ -142,7 +152,7 @@ class Consequences:
             left = next((pod for pod in order if pod.key not in standing.nodes), group.pod)
             pod = group.pod if group.pod.key not in standing.nodes else left
             others = group.others if pod is group.pod else group_of(self._site, pod, is_there=group.is_there).others
-            self.group = group._replace(pod=pod, standing=standing.nodes, others=others)
+            self.group = group._replace(pod=pod, standing=standing.nodes, others=others, parts=standing.parts)
             yield
 
     def _place(self, pods: Sequence[Pod]) -> None:
@@ -354,17 +364,31 @@ class Consequences:
             self._site.settle()
         self._besides = (pods_deleted(deleted),) if deleted else ()
 
-    def moves(self) -> Proposal | None:
-        """Return the moves of others after which pods of the group have a place. Raises `StoppedError`."""
-        cluster, names = self._site.cluster, [each.key for each in self.group.waiting]
+    def moves(self) -> Iterator[Proposal]:
+        """Yield moves of others after which pods of the group have a place. Raises `StoppedError`.
+
+        A gang that has to keep together is made room for in one part of the cluster, and then another.
+        """
+        standing, parts = self._standing, self.group.parts[:PARTS_CLEARED]
+        for part in parts if standing is not None and parts else (None,):
+            if (found := self._moves_in(part)) is not None:
+                yield found
+
+    def _moves_in(self, part: GangPart | None) -> Proposal | None:
+        cluster, names, standing = self._site.cluster, [each.key for each in self.group.waiting], self._standing
 
         def wanting() -> list[Pod]:
+            if part is not None and standing is not None:
+                return standing.without_place(part)
             known = (cluster.objects.get(("Pod", key)) for key in names)
             return [pod for pod in known if pod is not None and not pod.spec.node_name]
 
         with self._filters.search_as_it_was(), self._as_it_is(), Rehearsal(self._site):
             self._let_wait(self.group.waiting)
-            found = MoveSearch(self._site, wanting, local_volumes(self._documents), MOVES_TRIED).run()
+            together = None
+            if part is not None and standing is not None:
+                together = Together(part.rows, partial(standing.stood_in, part))
+            found = MoveSearch(self._site, wanting, local_volumes(self._documents), MOVES_TRIED, together).run()
         return None if found is None else pods_moved(found.moves)
 
     # -- what came of it ---------------------------------------------------------------------------------------------
@@ -392,6 +416,9 @@ class Consequences:
                 elif node and not was:
                     gains.append(key)
         if any((pod.spec.priority or 0) >= self._importance for pod in leaves):
+            return None
+        smaller = declared_gang(self._site.cluster, self.group.pod) if proposal.kind == SMALLER else None
+        if smaller is not None and have < smaller.needed:
             return None
         cost = change.cost + LEFT_COST * len(leaves) + MOVED_COST * len(set(moves) - of_itself)
         return msgspec.structs.replace(

@@ -88,6 +88,11 @@ class FilterAnswer:
                 found[verdict.plugin] = rejected | found.get(verdict.plugin, np.zeros_like(rejected))
         return found
 
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt itself; its columns are those of the cluster as it was during the trial."""
+        return self._attempt
+
     def affects(self, other: PodInfo) -> bool:
         """Say whether the going of another pod may change more for this one than how much of a node is taken.
 
@@ -121,7 +126,7 @@ class FilterAnswer:
 class FilterQuestions:
     """A cluster whose filters are asked about pods; it is as it was after each question."""
 
-    __slots__ = ("_used", "_watch", "budgets", "cluster", "core", "limit", "trials")
+    __slots__ = ("_used", "_watch", "budgets", "cluster", "core", "limit", "trials", "within")
 
     def __init__(self, cluster: SimulatedCluster, limit: int, watch: WorkWatch = UNWATCHED) -> None:
         """`watch` is told of each question; once it is stopped, no more may be asked."""
@@ -133,6 +138,8 @@ class FilterQuestions:
         self.limit = limit
         self.trials = 0
         """How often the filters were asked."""
+        self.within: Mask | None = None
+        """The rows that count, where a gang has to keep to a part of the cluster; None for all."""
         self._used = 0
         """How much of the limit is used: more than one of it for a question that takes long."""
 
@@ -141,6 +148,12 @@ class FilterQuestions:
         """The nodes."""
         found: NodeTable = self.core.cache.table
         return found
+
+    @property
+    def valid(self) -> Mask:
+        """The rows of the nodes that count."""
+        valid: Mask = self.table.valid
+        return valid if self.within is None else valid & self.within
 
     def info(self, pod: Pod) -> PodInfo:
         """Return a pod as plugins see it, with the priority of its class."""
@@ -159,10 +172,10 @@ class FilterQuestions:
         info = pod if isinstance(pod, PodInfo) else self.info(pod)
         refusal = self._refusal(info) if is_whole else None
         with self.search_as_it_was():
-            attempt = find(self.core, info, on_bug=_told)
+            attempt = find(self.core, info, on_bug=_told, within=self.within)
         self._used += attempt.state.work.spent // STEPS_OF_A_TRIAL
         message = refusal.message if refusal is not None else attempt.outcome.message
-        return FilterAnswer(attempt, self.table.valid, list(self.table.names), message, refusal)
+        return FilterAnswer(attempt, self.valid, list(self.table.names), message, refusal)
 
     def preempts(self, pod: Pod) -> tuple[str, tuple[str, ...]] | None:
         """Return the node that preemption would free for a pod, and the victims; None where it would free none."""

@@ -11,7 +11,7 @@ from berth.decisions.named_in_vain import NamedInVain
 from berth_workbench.planning.help.consequences import Consequences
 from berth_workbench.planning.help.needs import Need, PodQuestion
 from berth_workbench.planning.help.proposals import Proposal
-from berth_workbench.planning.help.result import Change
+from berth_workbench.planning.help.result import SMALLER, Change
 
 Proposing = Callable[[int], Proposal | None]
 """Makes the proposal for a number; None where there is none."""
@@ -83,7 +83,7 @@ class HelpFindings:
         return None if proposal is None else self.consequences.of(proposal)
 
     def _complete(self, change: Change | None) -> Change | None:
-        if change is None or not change.still_pending:
+        if change is None or not change.still_pending or change.kind == SMALLER:
             return change
         self.partial += [change] if self._helps_some(change) else []
         return None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
+from berth_workbench.planning.help.standing import GangPart
 from berth_workbench.simulation.budgets import TEMPLATE_HASH, Owner, is_active, workload_of
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.gangs import Gang, declared_gang, gang_of
@@ -41,6 +42,9 @@ class Group(NamedTuple):
     """What they have to be placed together for, if anything."""
     standing: Mapping[str, str] = MappingProxyType({})
     """Of those that wait for the rest of a gang, by `namespace/name`, the nodes where there is room for them by now."""
+    parts: tuple[GangPart, ...] = ()
+    """The parts of the cluster to which the gang might go as a whole, that with room for most of those that wait first.
+    """
     others: frozenset[str] = frozenset()
     """The members of the gang that are not made of the same template as this pod, by `namespace/name`."""
     manifest: WorkloadManifest | None = None

@@ -148,8 +148,8 @@ class PodQuestion:
 
     @property
     def valid(self) -> Mask:
-        """The rows that hold nodes."""
-        return self.table.valid
+        """The rows that hold nodes, of the part of the cluster to which the pods keep."""
+        return self.filters.valid
 
     def bare_document(self, parts: Mapping[str, Any]) -> Json:
         """Return a pod that tolerates everything and asks for nothing, but for these parts of a spec."""

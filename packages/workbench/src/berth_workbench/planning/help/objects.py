@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from berth.api.codec import ObjectError
@@ -21,11 +22,14 @@ from berth_workbench.planning.help.proposals import (
     of_object,
     of_replicas,
 )
+from berth_workbench.planning.help.result import SMALLER
 from berth_workbench.simulation.workloads import REPLICATED
 
 TRIED = 64
 """So many classes are tried at most."""
 REMEDIES_TRIED = 8
+SMALLER_COST = 10.0
+"""What it costs that a gang does with one pod fewer than it has asked for: as much as a node, and to be told last."""
 HOSTNAME = "kubernetes.io/hostname"
 PLACES = {HOSTNAME: "nodes", "topology.kubernetes.io/zone": "zones", "topology.kubernetes.io/region": "regions"}
 
@@ -91,12 +95,27 @@ def _other_classes(question: PodQuestion) -> Iterator[Proposal | None]:
 
 
 def _smaller_group(question: PodQuestion) -> Iterator[Proposal | None]:
-    """Yield the size with which the pod's group would be complete, where members are missing."""
-    gang, count = question.group.gang, question.group.size
-    if gang is not None and gang.kind == POD_GROUP and count < gang.needed:
+    """Yield the number with which the pod's group would do: where members are missing, or have no place."""
+    group, gang = question.group, question.group.gang
+    if gang is None:
+        return
+    count = group.size if group.size < gang.needed else len(group.standing) + len(group.running)
+    if not 0 < count < gang.needed:
+        return
+    declared = question.filters.cluster.objects[gang.kind, gang.key]
+    what, cost = (
+        f"lower {gang.field} from {gang.needed} to {count}",
+        0.0 if count == group.size else SMALLER_COST * (gang.needed - count),
+    )
+    if gang.kind == POD_GROUP:
         edit = setting("spec", "schedulingPolicy", "gang", "minCount", to=count)
-        group = question.filters.cluster.objects[POD_GROUP, gang.key]
-        yield of_object(group, f"lower minCount from {gang.needed} to {count}", edit, "minCount")
+        proposal = of_object(declared, what, edit, SMALLER)
+    else:
+        resource = next(each for each in question.filters.core.resources if each.name == gang.kind)
+        patch = {"spec": {"minMember": count}}
+        after = msgspec.structs.replace(declared, spec=msgspec.structs.replace(declared.spec, min_member=count))
+        proposal = of_followed_object(resource, gang.key, what, patch, after)._replace(kind=SMALLER)
+    yield None if proposal is None else proposal._replace(cost=proposal.cost + cost)
 
 
 # --- what plugins name ------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from typing import Any, Literal
 import msgspec
 
 Json = dict[str, Any]
+SMALLER = "minCount"
+"""The kind of change by which a gang does with fewer pods than it has asked for."""
 Target = Literal["pod", "node", "cluster"]
 PatchType = Literal["strategic", "merge", "json", "create", "delete"]
 
@@ -71,6 +73,32 @@ class Awaited(msgspec.Struct, frozen=True, rename="camel"):
     """Whether the pod fits once this has happened, as the filters have confirmed."""
 
 
+class Lack(msgspec.Struct, frozen=True, rename="camel"):
+    """Why some nodes do not take a pod; each node counts once, by what the scheduler says of it first."""
+
+    nodes: int
+    reason: str
+    """In the words of the pod's condition."""
+    plugin: str
+    """The plugin that says so; empty for nodes outside of the part where the others have their places."""
+    resource: str = ""
+    """The resource that is short, where the reason is that."""
+    needs: str = ""
+    """With `resource`, how much the pod asks for."""
+    most_free: str = ""
+    """With `resource`, the most that one of these nodes has left, and `node` is which."""
+    node: str = ""
+
+
+class PartPlaces(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of the cluster to which a gang may go as a whole."""
+
+    part: str
+    nodes: int
+    have_place: int
+    """For how many of the gang there is room, those that run among them."""
+
+
 State = Literal["pending", "fits", "runs", "waits"]
 
 
@@ -107,9 +135,21 @@ class Help(msgspec.Struct, frozen=True, rename="camel"):
     """`PodGroup/namespace/name` of what has the pods placed together; empty where nothing has."""
     needed: int | None = None
     """Of a gang, how many have to have a place before any of its pods is bound."""
+    needs_field: str = ""
+    """Of a gang, what its declaration calls that number: `minCount` or `minMember`."""
     have_place: int | None = None
     """Of a gang, for how many there is room at the same time, those that run among them."""
     too_few: str = ""
     """The places of which there are too few for `most` to be more, such as `3 zones`, where pods keep apart."""
+    together_in: str = ""
+    """Of a gang that has to go to one part of the cluster as a whole, the label whose value its nodes share."""
+    part: str = ""
+    """The value with room for most of the gang; `have_place` and `lacks` are about the nodes that have it."""
+    parts: tuple[PartPlaces, ...] = ()
+    """With `together_in`, the parts of the cluster, that with most places first."""
+    lacks: tuple[Lack, ...] = ()
+    """Of a gang below the number that it needs, why the next member has no place beside the others, node by node."""
+    since: str = ""
+    """When the oldest of the gang's pending members was created; empty where that is not known."""
     missing: tuple[str, ...] = ()
     """What the pod names and the cluster does not have, a clause each: more than `message` says of it."""

@@ -15,10 +15,11 @@ from berth_workbench.planning.help.edits import edit_nodes, edit_pod
 from berth_workbench.planning.help.filters import FilterAnswer, FilterQuestions
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.group import Group, groups_of
+from berth_workbench.planning.help.lacks import UNLABELLED, lacks_of, parts_of
 from berth_workbench.planning.help.needs import NeedSource, PodQuestion
 from berth_workbench.planning.help.objects import change_objects, fewer_replicas, places_apart
 from berth_workbench.planning.help.prospects import at_permit, awaited, is_never, most_at_once
-from berth_workbench.planning.help.result import Awaited, Help
+from berth_workbench.planning.help.result import Awaited, Help, Lack
 from berth_workbench.planning.help.sources import SOURCES, gather
 from berth_workbench.planning.help.standing import MAX_MEMBERS
 from berth_workbench.planning.help.words import names_in_words
@@ -108,7 +109,8 @@ def _helped(
             group = consequences.group
             if not group.waiting:
                 return _told_of(group, _placed(pod, consequences.placed, filters.trials))
-            return _told_of(group, searched(PodQuestion(filters, group.pod, group), consequences))
+            found = searched(PodQuestion(filters, group.pod, group), consequences)
+            return msgspec.structs.replace(_told_of(group, found), parts=parts_of(filters, group))
     except StoppedError:
         return Help(pod.key, "pending", answer.message, trials=filters.trials, is_complete=False)
 
@@ -137,14 +139,24 @@ def _told_of(group: Group, found: Help) -> Help:
 def _told_of_gang(group: Group, gang: Gang, found: Help) -> Help:
     """Say for how many of a gang there is room, where that is too few."""
     placed, message = len(group.standing) + len(group.running), found.message
+    since = min((each for pod in group.waiting if (each := pod.metadata.creation_timestamp)), default="")
+    found = msgspec.structs.replace(
+        found,
+        group=f"PodGroup/{gang.key}",
+        needed=gang.needed,
+        needs_field=gang.field,
+        together_in=gang.topology,
+        part=group.parts[0].name if group.parts else "",
+        since=since,
+    )
     if len(group.standing) == MAX_MEMBERS:  # there may be room for more
-        return msgspec.structs.replace(found, group=f"PodGroup/{gang.key}", needed=gang.needed)
+        return found
     if found.state == "pending" and len(group.running) < gang.needed <= group.size:
         what = f"{placed} of {group.size} have a place, and none is bound before {gang.needed} have ({gang.field})"
+        if gang.topology and not group.parts:
+            message = UNLABELLED.format(key=gang.topology)
         message = f"{what}; {found.pod} has none beside them: {message}" if message else what
-    return msgspec.structs.replace(
-        found, message=message, group=f"PodGroup/{gang.key}", needed=gang.needed, have_place=placed
-    )
+    return msgspec.structs.replace(found, message=message, have_place=placed)
 
 
 def _fitting(filters: FilterQuestions, question: PodQuestion, answer: FilterAnswer) -> Help:
@@ -160,8 +172,8 @@ def _fitting(filters: FilterQuestions, question: PodQuestion, answer: FilterAnsw
 class _Search:
     """One search, step by step; each step keeps what it has found when the trials are used up."""
 
-    __slots__ = ("_answer", "_ending", "_findings", "_leaving", "_most", "_never", "_question", "_sources", "_too_few",
-                 "_waits")  # fmt: skip
+    __slots__ = ("_answer", "_ending", "_findings", "_lacks", "_leaving", "_most", "_never", "_question", "_sources",
+                 "_too_few", "_waits")  # fmt: skip
 
     def __init__(
         self,
@@ -179,12 +191,16 @@ class _Search:
         self._leaving = Leaving(self._findings, answer)
         self._never = False
         self._most: int | None = None
+        self._lacks: tuple[Lack, ...] = ()
         self._too_few = ""
         self._waits: list[Awaited] = []
 
     def run(self) -> Help:
         """Return what was found."""
         found, question = self._findings, self._question
+        gang = question.group.gang
+        if gang is not None and len(question.group.running) < gang.needed <= question.group.size:
+            self._lacks = lacks_of(question.filters, question.group, self._answer)
         steps: list[Callable[[], object]] = [
             self._gather,
             lambda: edit_pod(found),
@@ -214,6 +230,7 @@ class _Search:
             never=self._never,
             most=self._most,
             too_few=self._too_few,
+            lacks=self._lacks,
             waits_for=tuple(self._waits),
             said=found.said,
             notes=tuple(found.notes),
@@ -232,7 +249,7 @@ class _Search:
 
     def _move(self) -> None:
         found = self._findings
-        change = found.add_first([found.consequences.moves()])
+        change = found.add_first(found.consequences.moves())
         if change is not None:  # that they just leave is the same, and says less
             found.changes = [each for each in found.changes if each.kind != "podsGone" or each.patch != change.patch]
 

@@ -14,7 +14,7 @@ import yaml
 from berth.api.pod import Pod
 from berth.decisions.named_in_vain import in_sentences
 from berth_workbench.planning.help.group import Group
-from berth_workbench.planning.help.result import Change, Help
+from berth_workbench.planning.help.result import SMALLER, Change, Help, Lack
 
 GATE = "schedulingGate"
 IN_PLACE = frozenset({"toleration", GATE})
@@ -123,7 +123,9 @@ def names_in_words(names: Sequence[str], of_all: int = 0) -> str:
 
 def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     """Yield the report line by line."""
-    if found.missing:
+    if found.lacks:
+        yield from _gang_lines(found, width)
+    elif found.missing:
         yield from _wrapped(f"{whom(found)}: {in_sentences(found.missing)}", width, "", "  ")
         yield from _wrapped(f"The scheduler says: {found.message}", width, "  ", "  ")
     else:
@@ -136,8 +138,9 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     yield from _wrapped(whether_ever(found) or "Not now.", width)
     if found.changes:
         yield ""
+        is_partial = found.changes[0].still_pending and found.changes[0].kind != SMALLER
         yield ("Nothing was found that places all of them. Any one of these places more:"
-               if found.changes[0].still_pending else "Any one of these would help, the cheapest first:")  # fmt: skip
+               if is_partial else "Any one of these would help, the cheapest first:")  # fmt: skip
     elif found.is_complete:
         yield from _wrapped("No change was found that would help.", width)
     for number, change in enumerate(found.changes, 1):
@@ -159,6 +162,37 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
         yield ""
         yield from _wrapped(f"The search ended at its bound, after {found.trials} trials; there may be other changes.",
                             width)  # fmt: skip
+
+
+def _gang_lines(found: Help, width: int) -> Iterable[str]:
+    """Yield for how many of a gang there is room, what keeps the next one out, and since when they wait."""
+    made_by = f" ({found.workload.replace('/', ' ', 1)})" if found.workload else ""
+    whose = f"{found.replicas} pods of {found.group.replace('/', ' ', 1)}{made_by}"
+    where = f", in {found.together_in} {found.part}" if found.part else ""
+    have = f"{found.have_place} of {whose} have a place together{where}; {found.needs_field} is {found.needed}"
+    yield from _wrapped(f"No: {have}.", width, "", "  ")
+    lacks = [lack_in_words(lack, found) for lack in found.lacks]
+    yield from _wrapped(f"{found.pod} has none: {', '.join(lacks)}.", width, "", "  ")
+    if len(found.parts) > 1:
+        told = [f"{each.have_place} in {each.part}" for each in found.parts]
+        yield from _wrapped(f"By {found.together_in}: {names_in_words(told)} have a place.", width, "", "  ")
+    if found.since:
+        yield f"Waits since {found.since}."
+
+
+def lack_in_words(lack: Lack, found: Help) -> str:
+    """Return why some nodes do not take a pod, in a clause."""
+    is_one = lack.nodes == 1
+    nodes = "1 node" if is_one else f"{lack.nodes} nodes"
+    if not lack.plugin:
+        beside = f", where the other{'s are' if found.have_place != 1 else ' is'}" if found.have_place else ""
+        return f"{nodes} {'is' if is_one else 'are'} outside {found.together_in} {found.part}{beside}"
+    if not lack.resource:
+        return f"{nodes}: {lack.reason}"
+    amounts = f"it asks for {lack.needs}, and the most free on one is {lack.most_free}, on {lack.node}"
+    if lack.reason == f"Insufficient {lack.resource}":
+        return f"{nodes} {'lacks' if is_one else 'lack'} {lack.resource} ({amounts})"
+    return f"{nodes}: {lack.reason} ({amounts})"
 
 
 def whether_ever(found: Help) -> str:
@@ -212,6 +246,9 @@ def consequences(found: Help, change: Change) -> Iterable[str]:
     all_of_them = "both" if found.replicas == 2 else f"all {found.replicas}"
     if found.replicas == 1:
         yield f"Then it fits on {_where(change)}."
+    elif change.kind == SMALLER and change.still_pending:
+        placed = found.replicas - change.still_pending
+        yield f"Then {placed} of {found.replicas} are bound, on {_where(change)}, and the others wait for room."
     elif change.still_pending:
         left = change.still_pending
         yield f"Then {found.replicas - left} of {found.replicas} have a place, on {_where(change)}; {left} still wait."
