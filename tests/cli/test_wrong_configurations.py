@@ -32,6 +32,7 @@ COMMANDS = {
     "ui": (*CLUSTER, "--port", "0", "--config"),
     "snapshot": ("cluster.yaml", "-o", "snapshot.gz", "--config"),
     "whatif": (*CLUSTER, "--add-nodes", "1=n1", "--config"),
+    "check": (*CLUSTER, "--head", "pod.yaml", "--config"),
     "capacity": (*CLUSTER, "-f", "pod.yaml", "--config"),
     "shrink": (*CLUSTER, "--usage", "usage.csv", "--config"),
     "autoscale": (*CLUSTER, "--groups", "groups.yaml", "--config"),

@@ -11,6 +11,7 @@ from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.planning.upgrade.search import UpgradeRequest
 from berth_workbench.questions.autoscale import AutoscaleRequest
 from berth_workbench.questions.capacity import CapacityRequest
+from berth_workbench.questions.check import CheckRequest
 from berth_workbench.questions.compare import CompareRequest
 from berth_workbench.questions.shrink import ShrinkRequest
 from berth_workbench.questions.simulate import SimulateRequest
@@ -86,6 +87,7 @@ GROUPS = [{"name": "small", "nodes": "pool=small", "spot": True}, {"name": "larg
 ASKED = {
     "autoscale": in_the_crowd(AutoscaleRequest(read_groups({"groups": GROUPS}))),
     "capacity": in_the_crowd(CapacityRequest(tuple(parse_manifests(WEB, "web")))),
+    "check": in_the_crowd(CheckRequest(tuple(parse_manifests(WEB, "web")), ())),
     "compare": by_itself(lambda: CompareRequest(SOURCE, SOURCE, load(), seeds=2)),
     "rebalance": in_the_crowd(RebalanceRequest("empty-nodes", method="greedy")),
     "shrink": in_the_crowd(ShrinkRequest({})),

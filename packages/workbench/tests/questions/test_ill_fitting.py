@@ -24,6 +24,7 @@ from berth_workbench.planning.upgrade.search import UpgradeRequest
 from berth_workbench.planning.usage import Used
 from berth_workbench.questions.autoscale import AutoscaleRequest
 from berth_workbench.questions.capacity import CapacityRequest
+from berth_workbench.questions.check import CheckRequest
 from berth_workbench.questions.compare import CompareRequest
 from berth_workbench.questions.shrink import ShrinkRequest
 from berth_workbench.questions.survive import SurviveRequest
@@ -35,7 +36,7 @@ from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import Manifests
 from berth_workbench.simulation.watch import UNWATCHED
-from berth_workbench.snapshot.documents import parse_manifests
+from berth_workbench.snapshot.documents import Document, parse_manifests
 from packages.workbench.tests.planning.mixed_worlds import looks_at_groups, registry
 from packages.workbench.tests.questions.every import QUESTIONS
 from packages.workbench.tests.questions.ill_fitting import OWNERS, IllFittingWorld
@@ -106,6 +107,11 @@ def asked(seed):
     yield question("upgrade_plan", UpgradeRequest())
     yield question("autoscale", AutoscaleRequest(read_groups({"groups": GROUPS})))
     yield question("capacity", CapacityRequest(tuple(parse_manifests(WEB, "web")), pending_first=rng.random() < 0.5))
+    given = tuple(parse_manifests(WEB, "web"))
+    some = [Document(each["kind"], each, "", "", each["metadata"].get("namespace") or "", each["metadata"]["name"])
+            for each in world.documents if each["kind"] in OWNERS]  # fmt: skip
+    yield question("check", CheckRequest(given))
+    yield question("check", CheckRequest((*given, *some[1::2]), tuple(some)))
     yield question("wait", WaitRequest(durations={f"t0/w{at}": 600.0 for at in range(3)}))
     yield question("shrink", ShrinkRequest({f"t0/w{at}": {"": Used(10, 10)} for at in range(7)}))
     for goal in get_args(GoalName):

@@ -32,9 +32,9 @@ class _OutputType(click.ParamType):  # type: ignore[type-arg]  # older releases 
 
     name = "output"
 
-    def __init__(self, *, has_names: bool) -> None:
+    def __init__(self, *, has_names: bool, others: tuple[str, ...] = ()) -> None:
         names = ("name",) if has_names else ()
-        self._words = ("table", "wide", *names, "json", "yaml")
+        self._words = ("table", "wide", *names, "json", "yaml", *others)
         self._has_names = has_names
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
@@ -76,6 +76,11 @@ def output_option(command: Command) -> Command:
 def output_option_naming(what: str) -> Callable[[Command], Command]:
     """`-o` of a command whose result is about single things: `-o name` prints those, one a line."""
     return _option(_OutputType(has_names=True), f"How to print the result; name prints {what}, one a line.")
+
+
+def output_option_as(*others: str) -> Callable[[Command], Command]:
+    """`-o` of a command that prints its result in other forms as well, by itself."""
+    return _option(_OutputType(has_names=False, others=others), "How to print the result.")
 
 
 def _option(choice: _OutputType, says: str) -> Callable[[Command], Command]:

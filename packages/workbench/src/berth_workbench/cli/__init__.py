@@ -55,6 +55,24 @@ COMMANDS = CommandTable(
             ),
             made_by=ASKING,
         ),
+        "check": CommandEntry(
+            "berth_workbench.cli.check",
+            "Whether a pull request fits: what becomes of the workloads that it touches.",
+            (
+                CommandExample(
+                    "From main to the pull request, as a comment.",
+                    "berth check --base main/ --head pr/ --cluster now.snapshot.gz -o markdown",
+                ),
+                CommandExample(
+                    "What is rendered on standard input, against what the cluster has.",
+                    "berth check --head - --fail-on error",
+                ),
+                CommandExample(
+                    "Two clusters, a line each.",
+                    "berth check --base main/ --head pr/ --cluster eu.gz --cluster us.gz",
+                ),
+            ),
+        ),
         "capacity": CommandEntry(
             "berth_workbench.questions.capacity",
             "How many more pods of a shape fit, and what limits them.",

@@ -97,17 +97,18 @@ def read_cluster_given(
         raise click.UsageError("--cluster and --kubeconfig are two different clusters; name one")
     if not cluster:
         return _take(kubeconfig, context, (*followed_by(setup), *custom))
-    return read_cluster([path if path == "-" else _existing(path, option) for path in cluster])
+    return read_cluster([path if path == "-" else existing(path, option) for path in cluster])
 
 
 def read_manifests(manifests: Sequence[str], namespace: str = "default") -> "list[Document]":
     """Return the objects that `-f` names, read strictly. Raises `click.ClickException`, `UserError`."""
     from berth_workbench.snapshot import documents
 
-    return documents.read_manifests([path if path == "-" else _existing(path, "-f") for path in manifests], namespace)
+    return documents.read_manifests([path if path == "-" else existing(path, "-f") for path in manifests], namespace)
 
 
-def _existing(path: str, option: str) -> Path:
+def existing(path: str, option: str) -> Path:
+    """Return a path that was typed behind an option. Raises `click.ClickException` where nothing is there."""
     try:
         if Path(path).exists():
             return Path(path)

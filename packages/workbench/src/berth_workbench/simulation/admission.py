@@ -165,6 +165,25 @@ class Admission:
                 {**rules.runtime_classes, **taken["RuntimeClass"].get("", {})},
                 rules.made,
             )
+            self.quotas.freed |= {*taken["LimitRange"], *taken["ResourceQuota"]}  # who was refused is asked again
+        return left
+
+    def drop(self, documents: Iterable[Document], namespace: str = "default") -> list[Document]:
+        """Go by these objects no more, and return the other documents."""
+        left = [each for each in documents if each.kind not in OF_ADMISSION or not _is_of_group(each)]
+        gone: dict[str, set[tuple[str, str]]] = {kind: set() for kind in OF_ADMISSION}
+        for each in documents:
+            if each.kind in gone and _is_of_group(each):
+                gone[each.kind].add((each.namespace or namespace, each.name))
+        if any(gone.values()):
+            rules, classes = self._rules, {name for _, name in gone["RuntimeClass"]}
+            self.rules = AdmissionRules(
+                _lessened(rules.limit_ranges, gone["LimitRange"]),
+                _lessened(rules.quotas, gone["ResourceQuota"]),
+                {name: each for name, each in rules.runtime_classes.items() if name not in classes},
+                rules.made,
+            )
+            self.quotas.freed |= {place for kind in ("LimitRange", "ResourceQuota") for place, _ in gone[kind]}
         return left
 
     # --- what it looks up ---------------------------------------------------------------------------------------------
@@ -328,6 +347,15 @@ def _merged(
         together = {**{str(each["metadata"]["name"]): each for each in found.get(namespace, ())}, **by_name}
         found[namespace] = tuple(each for _, each in sorted(together.items()))
     return found
+
+
+def _lessened(known: Mapping[str, tuple[Json, ...]], gone: set[tuple[str, str]]) -> dict[str, tuple[Json, ...]]:
+    """Return the objects of each namespace without those that are gone; namespaces without any are left out."""
+    kept = {
+        place: tuple(each for each in of if (place, str(each["metadata"]["name"])) not in gone)
+        for place, of in known.items()
+    }
+    return {place: of for place, of in kept.items() if of}
 
 
 def _is_of_group(document: Document) -> bool:

@@ -14,15 +14,17 @@ from berth_workbench.simulation.site import Site
 class Rehearsal:
     """A context manager: what happens to the cluster of a site within it is taken back at its end."""
 
-    __slots__ = ("_is_kept", "_noted", "_site")
+    __slots__ = ("_applied", "_is_kept", "_noted", "_site")
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._is_kept = False
         self._noted = (0, 0)
+        self._applied = site.applied
 
     def __enter__(self) -> Self:
         self._noted = (len(self._site.departures), len(self._site.broken))
+        self._applied = self._site.applied
         self._site.cluster.begin()
         return self
 
@@ -33,6 +35,7 @@ class Rehearsal:
             self._site.cluster.keep()
             return
         self._site.cluster.undo()
+        self._site.applied = self._applied
         departures, broken = self._noted
         del self._site.departures[departures:]
         del self._site.broken[broken:]

@@ -14,12 +14,14 @@ import msgspec
 from berth.api.meta import Struct
 from berth.api.node import Node
 from berth.api.pod import Affinity, Pod, PodSpec
-from berth_workbench.simulation.budgets import is_healthy
+from berth.api.resources import RESOURCES
+from berth_workbench.simulation.budgets import is_active, is_healthy
 from berth_workbench.simulation.changes import ChangeError
 from berth_workbench.simulation.claims import made_claims
 from berth_workbench.simulation.daemons import pinned_to
 from berth_workbench.simulation.scale import (
     RunningWorkload,
+    delete_workload,
     find_by_key,
     note_manifests,
     note_replicas,
@@ -29,8 +31,16 @@ from berth_workbench.simulation.scale import (
     with_revision,
 )
 from berth_workbench.simulation.site import REFUSED, Broken, Departure, Site
-from berth_workbench.simulation.workloads import POD_MAKERS, Expansion, WorkloadManifest, decoded, expand
+from berth_workbench.simulation.workloads import (
+    POD_MAKERS,
+    REPLICATED,
+    Expansion,
+    WorkloadManifest,
+    decoded,
+    expand,
+)
 from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.kept_fields import is_kept_annotation
 from berth_workloads.deployments import (
     DEFAULT_SHARE,
     RolloutBounds,
@@ -96,7 +106,31 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
         roll_out(site, workload, manifest)
         note_replicas(site, workload.kind, workload.key)
         site.settle()
+    site.applied = {**site.applied, **{(each.kind, each.key): each.document for each in manifests}}
     return expansion
+
+
+def take_away(site: Site, documents: Iterable[Document], namespace: str = "default") -> None:
+    """Delete the objects of manifests, as `kubectl delete` and the controllers would together; claims are kept.
+
+    Afterwards the scheduler places what has room now. What the cluster does not have is passed over.
+    """
+    cluster = site.cluster
+    for document in cluster.admission.drop(documents, namespace):
+        kind, name = document.kind, document.name
+        known = RESOURCES.get(kind)
+        is_namespaced = known is None or known.namespaced
+        key = f"{document.namespace or namespace}/{name}" if is_namespaced else name
+        if kind in POD_MAKERS:
+            running = find_by_key(site, "Job" if kind == "CronJob" else kind, key)
+            if running is not None:
+                delete_workload(site, running)
+        elif kind == "Namespace":
+            for pod in [pod for pod in cluster.of(Pod) if pod.metadata.namespace == name]:
+                cluster.delete("Pod", pod.key)
+        if kind not in (*KEPT_AS_THEY_ARE, *POD_MAKERS) and (kind, key) in cluster.objects:
+            cluster.delete(kind, key)
+    site.settle()
 
 
 def _is_refused(site: Site, document: Document, namespace: str) -> bool:
@@ -120,6 +154,8 @@ def _is_kept(site: Site, obj: Any) -> bool:
 def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> None:
     """Bring a running workload to what its new manifest says."""
     wanted = site.replicas.get((running.kind, running.key), manifest.replicas)
+    if running.kind in REPLICATED and _leaves_number(site, running, manifest):
+        wanted = sum(map(is_active, running.pods))
     if running.kind not in _ROLLED_OUT or not _has_changed(site, running, manifest):
         if wanted is not None:
             scale(site, running, wanted, f"scaling of {running.kind} {running.key}")
@@ -136,12 +172,31 @@ def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -
         _roll_deployment(site, running, manifest, wanted, by)
 
 
+def _leaves_number(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> bool:
+    """Whether a manifest says nothing of replicas, and did not before, so that they are somebody else's to set."""
+    named = running.kind, running.key
+    before = site.applied.get(named)
+    is_said = before is not None and "replicas" in (before.manifest.get("spec") or {})
+    return manifest.spec.get("replicas") is None and named not in site.replicas and not is_said
+
+
 def _has_changed(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> bool:
     """Whether the template is another one; pods that run say so where the cluster's own manifest is not known."""
-    if running.manifest is not None:
-        return running.manifest.template != manifest.template
+    before = running.manifest
+    if before is not None and (running.kind, running.key) in site.applied:
+        return before.template_hash != manifest.template_hash
+    if before is not None:
+        return before.template != _without_unknown(manifest.template, before.template.metadata.annotations)
     template, why = site.cluster.admission.complete(manifest.template)
     return bool(why) or _comparable(running.pods[-1].spec) != _comparable(template.spec)
+
+
+def _without_unknown(template: Pod, known: Mapping[str, str]) -> Pod:
+    """Return a template with the annotations that are known beside its own, without those that no snapshot keeps."""
+    own = template.metadata.annotations
+    compared = {key: text for key, text in own.items() if key in known or is_kept_annotation(key)}
+    metadata = msgspec.structs.replace(template.metadata, annotations={**known, **compared})
+    return msgspec.structs.replace(template, metadata=metadata)
 
 
 def _comparable(spec: PodSpec) -> PodSpec:

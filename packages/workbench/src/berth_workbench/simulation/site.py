@@ -54,7 +54,7 @@ REFUSED = "Refused"
 class Site:
     """A cluster, the manifests of its workloads as far as they are known, and what changes have done to it."""
 
-    __slots__ = ("_daemons", "_documents", "_made", "_watch", "awaited", "broken", "cluster", "departures",
+    __slots__ = ("_daemons", "_documents", "_made", "_watch", "applied", "awaited", "broken", "cluster", "departures",
                  "last_pods", "replicas", "templates")  # fmt: skip
 
     def __init__(
@@ -73,6 +73,11 @@ class Site:
         """Scales of workloads that the cluster does not have, by kind, namespace as given, and name.
 
         Manifests may bring them yet.
+        """
+        self.applied: Mapping[tuple[str, str], Document] = {}
+        """The manifests of workloads that were applied here, by kind and `namespace/name`.
+
+        The mapping is replaced and never changed, so that a rehearsal can go back to the one of before.
         """
         self._made = 0
         self.templates: dict[str, ClaimTemplate] = claim_templates(documents)
@@ -129,7 +134,7 @@ class Site:
 
     def manifest(self, kind: str, key: str) -> WorkloadManifest | None:
         """Return the manifest of a workload, if it is known and can be used."""
-        document = self._documents.get((kind, key))
+        document = self.applied.get((kind, key)) or self._documents.get((kind, key))
         try:
             return None if document is None else WorkloadManifest(document)
         except ManifestError:
@@ -142,6 +147,7 @@ class Site:
     def forget(self, kind: str, key: str) -> None:
         """Forget a workload that is deleted: nothing can be scaled that is not there, and no daemons come of it."""
         self._documents.pop((kind, key), None)
+        self.applied = {each: document for each, document in self.applied.items() if each != (kind, key)}
         self.last_pods.pop((kind, key), None)
         self.replicas.pop((kind, key), None)
         self._daemons = None

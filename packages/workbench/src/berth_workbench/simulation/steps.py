@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from berth_workbench.simulation.changes import ClusterChange
 from berth_workbench.simulation.operations import carry_out
-from berth_workbench.simulation.rollouts import apply
+from berth_workbench.simulation.rollouts import apply, take_away
 from berth_workbench.simulation.scale import refuse_awaited
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.workloads import Expansion
@@ -14,10 +14,14 @@ from berth_workbench.snapshot.documents import Document
 
 @dataclass(slots=True, eq=False, repr=False)
 class Manifests:
-    """A step that applies manifests."""
+    """A step that takes away what is gone from some manifests, and applies them.
+
+    A tool that deletes last comes to the same in the end: what has no room until then is placed afterwards.
+    """
 
     documents: list[Document]
     words: str
+    gone: Sequence[Document] = ()
 
     def __str__(self) -> str:
         return self.words
@@ -42,6 +46,8 @@ def take_step(site: Site, step: Step, namespace: str = "default") -> Expansion:
     Raises `ChangeError`, `ManifestError`.
     """
     if isinstance(step, Manifests):
+        if step.gone:
+            take_away(site, step.gone, namespace)
         return apply(site, step.documents, namespace)
     carry_out(site, step)
     return Expansion()

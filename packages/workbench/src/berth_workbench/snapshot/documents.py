@@ -49,6 +49,7 @@ __all__ = [
     "FileContents",
     "SnapshotError",
     "UnreadableObject",
+    "files_of",
     "parse_documents",
     "parse_manifests",
     "read_documents",
@@ -212,7 +213,7 @@ def read_given(paths: Sequence[str | Path], *, strictly_in: str = "") -> FileCon
             _take(unpacked(sys.stdin.buffer, "standard input"), "standard input", given, strictly_in)
             continue
         try:
-            files = _files(Path(path))
+            files = files_of(Path(path))
         except OSError as error:  # a name that is too long
             raise SnapshotError(f"{path}: {error.strerror}") from None
         for file in files:
@@ -221,7 +222,8 @@ def read_given(paths: Sequence[str | Path], *, strictly_in: str = "") -> FileCon
     return given
 
 
-def _files(place: Path) -> Sequence[Path]:
+def files_of(place: Path) -> Sequence[Path]:
+    """Return the file, or those of a directory that may hold objects, by name. Raises `SnapshotError`, `OSError`."""
     if not place.is_dir():
         return (place,)
     refuse_chart(place)

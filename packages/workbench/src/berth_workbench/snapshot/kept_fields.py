@@ -303,10 +303,11 @@ def _kept_annotations(value: Any) -> Any:
     """Those of Kubernetes itself but for copies of manifests, and those that tell hollow nodes what pods do."""
     if not isinstance(value, dict):
         return None
-    return {key: text for key, text in value.items() if _is_kept(key)}
+    return {key: text for key, text in value.items() if is_kept_annotation(key)}
 
 
-def _is_kept(key: str) -> bool:
+def is_kept_annotation(key: str) -> bool:
+    """Say whether snapshots have an annotation."""
     return key not in MANIFESTS and (is_kubernetes(key) or key.startswith("berth.dev/"))
 
 
