@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_workbench.page.views.trials import typed_steps
+from berth_workbench.planning.scenario import typed_steps
 from berth_workbench.simulation.changes import ChangeError
 
 

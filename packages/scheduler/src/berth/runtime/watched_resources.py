@@ -58,6 +58,16 @@ SILENT_S = 900.0
 """…and after so long in any case. Not all servers send bookmarks, so a watch that works may be silent for minutes."""
 
 
+def stale_among(reflectors: Iterable[Reflector]) -> dict[str, str]:
+    """Return the plurals of the kinds that are not kept up to date any more, and why."""
+    found = {}
+    for reflector in reflectors:
+        age_s, problem = reflector.stale_s, reflector.problem
+        if age_s is not None and age_s > (STALE_S if problem else SILENT_S):
+            found[reflector.resource.plural] = f"nothing heard for {age_s:.0f} s{': ' if problem else ''}{problem}"
+    return found
+
+
 def event_of(change: Change) -> ObjectEvent | None:
     """What a change of an object means to a core; None where it is something else."""
     if isinstance(change, Custom):
@@ -254,12 +264,7 @@ class WatchedResources:
 
     def stale(self) -> dict[str, str]:
         """The kinds that are not kept up to date any more, and why."""
-        found = {}
-        for reflector in self.reflectors():
-            age_s, problem = reflector.stale_s, reflector.problem
-            if age_s is not None and age_s > (STALE_S if problem else SILENT_S):
-                found[reflector.resource.plural] = f"nothing heard for {age_s:.0f} s{': ' if problem else ''}{problem}"
-        return found
+        return stale_among(self.reflectors())
 
     def reflectors(self) -> list[Reflector]:
         """Those of all kinds that are served, as far as is known."""

@@ -28,6 +28,17 @@ COMMANDS = CommandTable(
                 ),
             ),
         ),
+        "mcp": CommandEntry(
+            "berth_workbench.cli.mcp",
+            "Have agents ask the questions, over the Model Context Protocol.",
+            (
+                CommandExample(
+                    "A snapshot, for a client that starts the command.", "berth mcp --cluster now.snapshot.gz"
+                ),
+                CommandExample("The cluster in use, over HTTP on loopback.", "berth mcp --http --port 8765"),
+                CommandExample("When to ask what, for an agent.", "berth mcp --skill > SKILL.md"),
+            ),
+        ),
         "snapshot": CommandEntry(
             "berth_workbench.cli.snapshot",
             "Keep a cluster in a file, to try things on.",

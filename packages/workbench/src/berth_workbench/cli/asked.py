@@ -18,7 +18,7 @@ from berth_workbench.cli.cluster_input import read_cluster_given
 
 if TYPE_CHECKING:
     from berth.api.custom import CustomResource
-    from berth_workbench.comparison.configurations import ConfigurationSource
+    from berth_workbench.comparison.configurations import ConfigurationSource, WhoDecides
     from berth_workbench.snapshot.snapshot import Snapshot
 
 
@@ -54,17 +54,34 @@ def read_asked(
     Of a live cluster, `custom` resources are read as well. Raises `click.ClickException`, `UserError`.
     """
     snapshot = read_cluster_given(cluster, kubeconfig, context) if cluster else None
+    decides = who_decides(snapshot, kubeconfig, context, config_file, plugins, feature_gates)
+    if snapshot is None:
+        snapshot = read_cluster_given((), kubeconfig, context, setup=decides.setup, custom=custom)
+    return AskedCluster(snapshot, *decides)
+
+
+def who_decides(
+    snapshot: "Snapshot | None",
+    kubeconfig: str = "",
+    context: str = "",
+    config_file: str = "",
+    plugins: Sequence[str] = (),
+    feature_gates: str = "",
+) -> "WhoDecides":
+    """Return who decides in a snapshot, or without one in the cluster of a kubeconfig.
+
+    Raises `click.ClickException`, `UserError`.
+    """
+    from berth_workbench.comparison.configurations import WhoDecides
+
     if config_file:
         from berth_workbench.cli.load_input import read_configuration
 
         setup = read_setup(config_file, plugins, feature_gates)
-        found = _InUse(read_configuration(config_file, plugins, feature_gates), "")
-    else:
-        found = _recorded_in(snapshot) if snapshot is not None else _at_work(kubeconfig, context)
-        found, setup = _with(found, plugins, feature_gates)
-    if snapshot is None:
-        snapshot = read_cluster_given((), kubeconfig, context, setup=setup, custom=custom)
-    return AskedCluster(snapshot, found.source, setup, found.words)
+        return WhoDecides(read_configuration(config_file, plugins, feature_gates), setup, "")
+    found = _recorded_in(snapshot) if snapshot is not None else _at_work(kubeconfig, context)
+    found, setup = _with(found, plugins, feature_gates)
+    return WhoDecides(found.source, setup, found.words)
 
 
 def tell_assumed(words: str, *, err: bool = False) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -101,6 +101,14 @@ class ConfigurationSource(msgspec.Struct, frozen=True, rename="camel"):
         files = [name.rpartition(":")[0] for name in self.plugins]
         hashes = [hashlib.sha256(Path(file).read_bytes()).hexdigest() if Path(file).is_file() else "" for file in files]
         return [self.document, list(self.plugins), hashes, self.feature_gates]
+
+
+class WhoDecides(NamedTuple):
+    """The scheduler whose decisions count, and in words why it is this one."""
+
+    configuration: ConfigurationSource
+    setup: Setup
+    assumed: str
 
 
 def _deciding(document: Mapping[str, Any]) -> dict[str, Any]:

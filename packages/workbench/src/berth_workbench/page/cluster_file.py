@@ -42,7 +42,7 @@ FITS_NOW = "fits now, and had not been placed yet"
 class ClusterFileSource:
     """Answers about a cluster in memory. Its core is asked by one at a time, on a thread."""
 
-    __slots__ = ("_asking", "_cluster", "_configuration", "_judged", "_snapshot", "_unplaced", "_with_place", "title")
+    __slots__ = ("_asking", "_configuration", "_judged", "_snapshot", "_unplaced", "_with_place", "cluster", "title")
 
     is_live = False
 
@@ -54,11 +54,12 @@ class ClusterFileSource:
         self.title = title
         self._snapshot = snapshot
         self._configuration = configuration or ConfigurationSource(DEFAULT)
-        self._cluster = Site.of(snapshot, self._configuration.load()).cluster
-        if self._cluster.leaves_out_extenders:
+        self.cluster = Site.of(snapshot, self._configuration.load()).cluster
+        """The cluster in memory; whoever asks it changes nothing."""
+        if self.cluster.leaves_out_extenders:
             self.title = f"{title}; {EXTENDERS_LEFT_OUT}"
         self._asking = asyncio.Lock()
-        pods = self._cluster.pods.values()
+        pods = self.cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
         self._judged: list[_Judged] | None = None
         self._with_place: dict[str, tuple[int, str]] = {}
@@ -67,26 +68,26 @@ class ClusterFileSource:
     async def nodes(self) -> NodeColumns:
         """All nodes."""
         async with self._asking:
-            copied = copy_columns(self._cluster.core.cache.table)
+            copied = copy_columns(self.cluster.core.cache.table)
         return await asyncio.to_thread(copied.columns)
 
     async def node(self, name: str) -> NodeDetails | None:
         """One node with its pods."""
         async with self._asking:
-            found = node_and_pods(self._cluster.core.cache.table, name)
+            found = node_and_pods(self.cluster.core.cache.table, name)
         return None if found is None else found.details()
 
     async def pods(self, find: str = "") -> PodColumns:
         """The pods that are on nodes; with `find`, those whose name or workload contains it."""
         async with self._asking:
-            copied = copy_pods(self._cluster.core.cache.table)
+            copied = copy_pods(self.cluster.core.cache.table)
         return await asyncio.to_thread(copied.columns, find)
 
     async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by workload."""
         judged = {each.pending.pod.key: each for each in await self._all_judged()}
         pending = (each.pending for each in judged.values() if namespace in ("", each.pending.pod.namespace))
-        core, work = self._cluster.core, WorkBudget()
+        core, work = self.cluster.core, WorkBudget()
         report = report_of(
             pending, lambda one: judged[one.pod.key].shortfalls, lambda pod: named_in_vain(core, pod, work)
         )
@@ -100,7 +101,7 @@ class ClusterFileSource:
 
     async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
         """What would come of a pod."""
-        pod = self._cluster.pods.get(f"{namespace}/{name}")
+        pod = self.cluster.pods.get(f"{namespace}/{name}")
         if pod is None:
             return None
         async with self._asking:
@@ -109,13 +110,13 @@ class ClusterFileSource:
     async def plugins(self) -> PluginViews:
         """The figures of the plugins that the cluster was read with."""
         async with self._asking:
-            return PluginViews(figures=tuple(figure_reports(self._cluster.core)))
+            return PluginViews(figures=tuple(figure_reports(self.cluster.core)))
 
     async def fit(self, manifest: bytes, namespace: str = "default", *, all_nodes: bool = False) -> Fit:
         """Whether a pod or workload fits now."""
         question = await asyncio.to_thread(read_question, manifest, namespace)
         async with self._asking:
-            return await asyncio.to_thread(fit, self._cluster.core, question, all_nodes=all_nodes)
+            return await asyncio.to_thread(fit, self.cluster.core, question, all_nodes=all_nodes)
 
     async def sample(self) -> QueueSample:
         """How many are pending, and whether they fit now; nothing is attempted."""
@@ -143,15 +144,15 @@ class ClusterFileSource:
     def _report(self, pod: Pod, all_nodes: bool) -> PodReport:
         decision = self._decide_anew(pod) if pod.spec.node_name else self._decide(pod)
         everything = decision.node_count if all_nodes else 0
-        profile = profile_of(self._cluster.core, pod)
+        profile = profile_of(self.cluster.core, pod)
         told = explain(
             decision,
             top=max(TOP_NODES, everything),
             names_shown=max(NAMES_SHOWN, everything),
-            table=self._cluster.core.cache.table,
+            table=self.cluster.core.cache.table,
             details=rejection_details(decision, profile),
             profile=profile,
-            missing=named_in_vain(self._cluster.core, decision.pod),
+            missing=named_in_vain(self.cluster.core, decision.pod),
         )
         if not pod.spec.node_name:
             return PodReport(pod.key, told, self._pending(pod, decision))
@@ -160,7 +161,7 @@ class ClusterFileSource:
 
     def _decide_anew(self, pod: Pod) -> Decision:
         """Decide about a pod that is on a node as if it were not there; it is put back at once."""
-        cluster = self._cluster
+        cluster = self.cluster
         cluster.delete("Pod", pod.key)
         try:
             return self._decide(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="")))
@@ -169,7 +170,7 @@ class ClusterFileSource:
 
     def _decide(self, pod: Pod) -> Decision:
         """Ask filters and scores about a pod that is on no node."""
-        return decision_of(self._cluster.core, choose(self._cluster.core, pod))
+        return decision_of(self.cluster.core, choose(self.cluster.core, pod))
 
     def _judge_all(self) -> "list[_Judged]":
         work = WorkBudget()
@@ -183,7 +184,7 @@ class ClusterFileSource:
         if decision.chosen is not None and (message := self._held_back(pod)):
             outcome = "unschedulable"
         line = DecisionLine(pod.key, outcome, None, message or fits, 0, _since(pod))
-        core = self._cluster.core
+        core = self.cluster.core
         lacks = shortfalls(decision, core.cache.table, profile_of(core, pod), work) if decision.chosen is None else ()
         reason = reasons_of(message) if message else FITS_NOW
         queue = "unschedulable" if message else "active"
@@ -193,14 +194,14 @@ class ClusterFileSource:
 
     def _held_back(self, pod: Pod) -> str:
         """Say why a pod that fits would not be placed: it is gated, or there is no room for enough of its group."""
-        core = self._cluster.core
+        core = self.cluster.core
         if pod.spec.scheduling_gates:
             return "waits for its scheduling gates: " + ", ".join(each.name for each in pod.spec.scheduling_gates)
-        declared = declared_gang(self._cluster, pod)
+        declared = declared_gang(self.cluster, pod)
         if declared is None:
             return ""
         key, needed = declared.key, declared.needed
-        if key not in self._with_place and (gang := gang_of(self._cluster, pod)) is not None:
+        if key not in self._with_place and (gang := gang_of(self.cluster, pod)) is not None:
             pending = [each for each in gang.members if not each.spec.node_name and not each.spec.scheduling_gates]
             with Trial(core) as trial:
                 tried = [trial.place(each) for each in pending]
@@ -212,7 +213,7 @@ class ClusterFileSource:
 
     def _pending(self, pod: Pod, decision: Decision) -> PendingPod:
         plugins = sorted({status.plugin for status, _ in decision.rejected if status.plugin and not decision.chosen})
-        profile = profile_of(self._cluster.core, pod)
+        profile = profile_of(self.cluster.core, pod)
         return PendingPod(
             pod=pod.key,
             uid=pod.metadata.uid,

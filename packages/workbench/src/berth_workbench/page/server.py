@@ -3,18 +3,16 @@
 NiceGUI keeps one application for a process, so there is one `PageServer` at a time in a process.
 """
 
-import asyncio
 import logging
 import socket
 import ssl
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from berth.api.addresses import is_loopback
 from berth.serving.acceptor import listening_at
 from berth_workbench.page.access import Access
+from berth_workbench.page.asgi_server import AsgiServer
 from berth_workbench.page.guard import PageGuard
-from berth_workbench.page.lateness import with_deadline
 from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.script_marks import mark_scripts, new_mark
@@ -22,9 +20,6 @@ from berth_workbench.page.shared import SharedSource
 from berth_workbench.page.source import Source
 from berth_workbench.page.time_line import SimulatedTimeLine
 
-MAX_MESSAGE_BYTES = 1024 * 1024
-MAX_REQUESTS_AT_ONCE = 256
-STOP_WITHIN_S = 2
 RECONNECT_S = 10.0
 """How long the state of a page is kept for a browser that has lost the connection."""
 
@@ -36,8 +31,8 @@ class PageAddressTaken(RuntimeError):  # noqa: N818 - it says what happened
 class PageServer:
     """The page of one cluster. Make it inside the event loop."""
 
-    __slots__ = ("_history", "_host", "_hosts", "_port", "_recorded", "_server", "_source", "_task", "_time_line",
-                 "_tls", "access", "address")  # fmt: skip
+    __slots__ = ("_history", "_host", "_hosts", "_port", "_recorded", "_server", "_source", "_time_line", "_tls",
+                 "access", "address")  # fmt: skip
 
     def __init__(
         self,
@@ -66,8 +61,7 @@ class PageServer:
         self._port = port
         self._hosts = hosts
         self._tls = tls
-        self._server: Any = None
-        self._task: asyncio.Task[None] | None = None
+        self._server = AsgiServer()
         self.address = ""
         """Where it is served, once started."""
 
@@ -85,8 +79,6 @@ class PageServer:
             raise
 
     async def _serve(self, listening: socket.socket) -> None:
-        import uvicorn
-
         port = listening.getsockname()[1]
         mark = new_mark()
         guard = PageGuard(
@@ -102,35 +94,8 @@ class PageServer:
             from starlette.middleware.gzip import GZipMiddleware
 
             application = GZipMiddleware(guard, minimum_size=1024, compresslevel=4)
-        config = uvicorn.Config(
-            application,
-            ws_max_size=MAX_MESSAGE_BYTES,
-            limit_concurrency=MAX_REQUESTS_AT_ONCE,
-            timeout_graceful_shutdown=STOP_WITHIN_S,
-            log_config=None,
-            log_level=logging.WARNING,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            lifespan="on",
-        )
         logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
-        config.load()
-        config.ssl = self._tls
-        config.http_protocol_class = with_deadline(config.http_protocol_class)
-
-        class Server(uvicorn.Server):
-            """Leaves signals to the owner of the event loop."""
-
-            def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-                return nullcontext()
-
-        self._server = Server(config)
-        self._task = asyncio.create_task(self._server.serve(sockets=[listening]), name="page")
-        while not self._server.started and not self._task.done():
-            await asyncio.sleep(0.005)
-        if self._task.done():
-            self._task.result()
+        await self._server.start(application, listening, self._tls)
         if self._history is not None:
             self._history.start()
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -140,10 +105,7 @@ class PageServer:
         """Stop serving; safe to call twice."""
         if self._history is not None:
             await self._history.stop()
-        task, self._task = self._task, None
-        if task is not None:
-            self._server.should_exit = True
-            await task
+        await self._server.stop()
 
     def _application(self, mark: str) -> Any:
         """NiceGUI's application, with our pages and routes in it."""

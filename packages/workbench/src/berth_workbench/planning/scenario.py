@@ -1,4 +1,4 @@
-"""Scenario files: changes of a cluster to try one after the other.
+"""Scenarios: changes of a cluster to try one after the other, in a file, or typed one a line (`typed_steps`).
 
     apiVersion: berth.dev/v1
     kind: Scenario
@@ -11,6 +11,7 @@ Each step has one key, one of `berth_workbench.simulation.changes.CHANGES` or `a
 the scenario. Anything unknown is an error that says where it is.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, Final
 import yaml
 
 from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
-from berth_workbench.simulation.changes import CHANGES, ChangeError, read_step
+from berth_workbench.simulation.changes import CHANGES, ChangeError, parse_flag, read_step
 from berth_workbench.simulation.steps import Manifests, Step
 from berth_workbench.snapshot.documents import read_manifests
 from berth_workbench.snapshot.text import SnapshotError
@@ -28,6 +29,11 @@ API_VERSION: Final = "berth.dev/v1"
 KIND: Final = "Scenario"
 APPLY: Final = "apply"
 MAX_STEPS = 1000
+CHANGES_HINT: Final = (
+    "One a line, carried out in this order: drain NODE, cordon NODE, add-nodes N=LIKE-NODE, lose-zone ZONE, "
+    "scale KIND/NAME=N, evict POD, upgrade NODE and so on, as the flags of berth whatif. NODE is a name, a pattern "
+    "(gpu-*) or a label (pool=gpu)."
+)
 _EXPECTED: Final = "an object with apiVersion, kind and steps"
 
 
@@ -92,3 +98,24 @@ def _step_of(step: Any, path: str, directory: Path) -> Step:
         return Manifests(read_manifests([directory / each for each in files]), f"apply {', '.join(files)}")
     except SnapshotError as error:
         raise ChangeError(f"{path}.{APPLY}: {error}") from None
+
+
+def typed_steps(changes: str) -> list[Step]:
+    """Read changes that were typed, one a line. Raises `ChangeError`."""
+    lines = [line.strip() for line in changes.splitlines()]
+    steps: list[Step] = [_change(number, line) for number, line in enumerate(lines, 1) if line and line[0] != "#"]
+    if len(steps) > MAX_STEPS:
+        raise ChangeError(f"there are {len(steps)} changes; at most {MAX_STEPS} are carried out")
+    return steps
+
+
+def _change(number: int, line: str) -> Step:
+    word, _, text = line.removeprefix("--").replace("\t", " ").partition(" ")
+    step = re.sub(r"-(.)", lambda letter: letter[1].upper(), word)
+    if step not in CHANGES:
+        known = ", ".join(re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", each) for each in CHANGES)
+        raise ChangeError(f"changes, line {number}: no change is called {word!r}; there are {known}")
+    try:
+        return parse_flag(step, text.strip())
+    except ChangeError as error:
+        raise ChangeError(f"changes, line {number}: {error}") from None

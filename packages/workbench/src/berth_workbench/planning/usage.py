@@ -111,6 +111,11 @@ def _of_document(text: str, usage: Usage, where: str) -> None:
         found = yaml.load(text, Loader=PARSER)
     except (yaml.YAMLError, UnreasonableYAML, ValueError) as error:
         raise UsageError(f"{where}: not readable as YAML or JSON: {yaml_problem(error)}") from None
+    of_document(found, usage, where)
+
+
+def of_document(found: Any, usage: Usage, where: str) -> None:
+    """Note what a parsed document says: names with their amounts, or PodMetrics. Raises `UsageError`."""
     if not isinstance(found, Mapping):
         raise UsageError(f"{where}: an object is expected, with names and their cpu and memory")
     if isinstance(found.get("items"), list):

@@ -41,7 +41,9 @@ class TuneRequest(msgspec.Struct, frozen=True):
     seeds: Annotated[int, HowAsked("How often each one runs.", least=1, most=100)] = 3
     seed: Annotated[int, HowAsked("The first of the seeds, and of the search.")] = 0
     prices: NodePrices = None
-    dask: Annotated[str, HowAsked("Run on this Dask cluster, such as tcp://10.0.0.1:8786.", metavar="ADDRESS")] = ""
+    dask: Annotated[
+        str, HowAsked("Run on this Dask cluster, such as tcp://10.0.0.1:8786.", metavar="ADDRESS", is_of_machine=True)
+    ] = ""
 
 
 def answer(_situation: Situation | None, request: TuneRequest, watch: WorkWatch) -> TuningResult:

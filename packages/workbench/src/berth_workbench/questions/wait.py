@@ -29,8 +29,10 @@ class WaitRequest(msgspec.Struct, frozen=True):
         HowAsked("How long pods run: seconds by workload, as namespace/name.", metavar="FILE", reads=read_durations),
     ] = None
     trace: Annotated[
-        str, HowAsked("The same, from a workload over time of `berth trace`.", metavar="FILE", on_page=False)
-    ] = ""
+        str,
+        HowAsked("The same, from a workload over time of `berth trace`.", metavar="FILE", on_page=False,
+            is_of_machine=True),
+    ] = ""  # fmt: skip
     within: Annotated[float, HowAsked("How far to look ahead.", metavar="DAYS", least=0, most=10_000)] = 7.0
 
 

@@ -19,6 +19,8 @@ class HowAsked(NamedTuple):
     """Where a file is asked for: what makes the value of its parsed document; raises ValueError."""
     on_page: bool = True
     """Whether the page asks for it, too."""
+    is_of_machine: bool = False
+    """Whether it names a file or an address: only who may read and call these himself is asked, on the command line."""
 
 
 PoolLabel = Annotated[

@@ -18,7 +18,8 @@ from berth_workbench.page.source import Source
 from berth_workbench.page.views.elements import TrialForm, TrialMap, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.sections import show_sections
-from berth_workbench.page.views.trials import TrialPanel, result_place, typed_steps
+from berth_workbench.page.views.trials import TrialPanel, result_place
+from berth_workbench.planning.scenario import CHANGES_HINT, typed_steps
 from berth_workbench.questions.question import Question, RequestField
 from berth_workbench.showing.sections import NoteSection
 from berth_workbench.simulation.steps import Manifests, Step
@@ -27,11 +28,6 @@ from berth_workbench.snapshot.documents import parse_manifests
 from berth_workbench.snapshot.snapshot import Snapshot
 
 Values = Mapping[str, Any]
-CHANGES_HINT = (
-    "One a line, carried out in this order: drain NODE, cordon NODE, add-nodes N=LIKE-NODE, lose-zone ZONE, "
-    "scale KIND/NAME=N, evict POD, upgrade NODE and so on, as the flags of berth whatif. NODE is a name, a pattern "
-    "(gpu-*) or a label (pool=gpu)."
-)
 MANIFESTS_HINT = "Pods, Deployments, StatefulSets, Jobs, DaemonSets, pod groups: YAML or JSON; a file can be dropped."
 
 

@@ -1,7 +1,6 @@
-"""What the forms for trials have in common: reading what was typed, running it, and telling how far it is."""
+"""What the forms for trials have in common: running what was typed, and telling how far it is."""
 
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,14 +12,11 @@ from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.refusals import REFUSALS, mistake_in_words
 from berth_workbench.page.views.elements import TrialForm, area, on
 from berth_workbench.page.views.frame import tell_problem
-from berth_workbench.simulation.changes import CHANGES, ChangeError, parse_flag
-from berth_workbench.simulation.steps import Step
 from berth_workbench.simulation.watch import WorkWatch
 
 PROGRESS_S = 0.5
 PARTS_S = 2.0
 """How often the answer so far is shown."""
-MAX_STEPS = 1000
 MAX_TYPED = 512 * 1024
 """How many characters may be typed into a field."""
 
@@ -99,24 +95,3 @@ def _is_reasonable(value: Any) -> bool:
 def result_place() -> Element:
     """Where results are shown; screen readers tell of them."""
     return area(classes="groups", aria_live="polite")
-
-
-def typed_steps(changes: str) -> list[Step]:
-    """Read changes that were typed, one a line. Raises `ChangeError`."""
-    lines = [line.strip() for line in changes.splitlines()]
-    steps: list[Step] = [_change(number, line) for number, line in enumerate(lines, 1) if line and line[0] != "#"]
-    if len(steps) > MAX_STEPS:
-        raise ChangeError(f"there are {len(steps)} changes; at most {MAX_STEPS} are carried out")
-    return steps
-
-
-def _change(number: int, line: str) -> Step:
-    word, _, text = line.removeprefix("--").replace("\t", " ").partition(" ")
-    step = re.sub(r"-(.)", lambda letter: letter[1].upper(), word)
-    if step not in CHANGES:
-        known = ", ".join(re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", each) for each in CHANGES)
-        raise ChangeError(f"changes, line {number}: no change is called {word!r}; there are {known}")
-    try:
-        return parse_flag(step, text.strip())
-    except ChangeError as error:
-        raise ChangeError(f"changes, line {number}: {error}") from None

@@ -1,0 +1,275 @@
+"""The arguments of a tool: one struct for each question, of which its schema is made and by which calls are read.
+
+The struct has the fields of the request by their names, with the help and the limits of their `HowAsked`. A field
+that the command fills in a way of its own is taken by its type (`GIVEN`): manifests, configurations, a workload. Fields
+of other types, and those that name files or addresses of the machine, keep their defaults. Beside them stand what is
+true of all questions: changes, manifests, namespace, seed, and how long the answer may take.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from berth.api.near_names import nearest
+from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
+from berth_workbench.comparison.loads import ClusterLoad, Load
+from berth_workbench.mcp.refusals import CallRefused
+from berth_workbench.mcp.state import StateAsked
+from berth_workbench.planning.scenario import CHANGES_HINT, typed_steps
+from berth_workbench.planning.usage import Usage, of_document
+from berth_workbench.questions.question import Question
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.simulation.situation import Situation
+from berth_workbench.simulation.steps import Manifests, Step
+from berth_workbench.snapshot.documents import Document, parse_manifests
+from berth_workbench.traces.generator import DailyPattern, daily_pattern
+from berth_workbench.traces.trace import TimedWorkload
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+MOST_SECONDS = 3600.0
+NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+ManifestsGiven = str | list[dict[str, Any]]
+MANIFESTS_HINT = "Pods, workloads and what goes with them: YAML or JSON as text, or a list of objects."
+
+
+class LoadGiven(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which pods are placed: those of the cluster that are pending, and more."""
+
+    manifests: Annotated[ManifestsGiven, Meta(description=MANIFESTS_HINT)] = ""
+    replace_all: Annotated[bool, Meta(description="Place all running pods anew that a controller owns.")] = False
+
+
+class WorkloadGiven(DailyPattern, frozen=True, forbid_unknown_fields=True):
+    """A daily pattern, as `berth trace generate` draws it from the flags of these names."""
+
+
+class Given(NamedTuple):
+    """How a field of a type that only programs give is taken."""
+
+    wire: Any
+    """The type of its argument."""
+    help: str
+    read: Callable[[str, Any, StateAsked], Any]
+    """Makes the field's value of the name of the argument, what was given, and the cluster that is asked about."""
+    default: Any = msgspec.NODEFAULT
+
+
+def _documents(name: str, given: ManifestsGiven, namespace: str = "default") -> list[Document]:
+    content = given.encode() if isinstance(given, str) else b"\n".join(map(msgspec.json.encode, given))
+    return list(parse_manifests(content, name, namespace)) if content.strip() else []
+
+
+def _configuration(name: str, given: str | dict[str, Any], state: StateAsked) -> ConfigurationSource:
+    own = state.decides.configuration
+    if given == "current":
+        return own
+    if given == DEFAULT:
+        return ConfigurationSource(DEFAULT)
+    found = ConfigurationSource.of_document(name, given, own.plugins)
+    found.load()
+    return found
+
+
+def _load(name: str, given: LoadGiven, state: StateAsked) -> Load:
+    documents = _documents(f"{name}.manifests", given.manifests)
+    load = ClusterLoad.of(state.snapshot, documents, replaces_all=given.replace_all)
+    if not load.pods:
+        why = f"all of the manifests are {next(iter(load.refused))}" if load.refused else "none is pending or given"
+        hint = "replace_all places the running ones anew"
+        raise CallRefused("argument", f"{name}: there are no pods to place: {why}; {hint}")
+    return load
+
+
+def _usage(name: str, given: dict[str, Any] | None, state: StateAsked) -> Usage:
+    usage: Usage = {}
+    if given is not None:
+        of_document(given, usage, name)
+    elif state.usage is not None:
+        usage = state.usage()
+    else:
+        raise CallRefused("argument", f"{name}: a cluster in a file has no metrics; give what its pods use")
+    return usage
+
+
+GIVEN: Final[Mapping[Any, Given]] = MappingProxyType(
+    {
+        tuple[Document, ...]: Given(
+            ManifestsGiven, MANIFESTS_HINT, lambda name, given, _: tuple(_documents(name, given)), ""
+        ),
+        ConfigurationSource: Given(
+            Literal["default", "current"] | dict[str, Any],
+            "A KubeSchedulerConfiguration as an object; `default`, or `current` for the one that the cluster has.",
+            _configuration,
+            "current",
+        ),
+        Load: Given(LoadGiven, "Which pods are placed.", _load, LoadGiven()),
+        Usage: Given(
+            dict[str, Any] | None,
+            "What pods or workloads use: an object from namespace/name to {cpu, memory}, or a PodMetricsList. Without "
+            "it a live cluster's metrics.k8s.io is asked.",
+            _usage,
+            None,
+        ),
+        TimedWorkload: Given(
+            WorkloadGiven,
+            "The workload over time.",
+            lambda _name, given, _state: daily_pattern(given),
+        ),
+        frozenset[str] | None: Given(
+            tuple[str, ...] | None, "By name; all without.", lambda _name, given, _: given and frozenset(given), None
+        ),
+    }
+)
+"""Types of fields that no flag is made of."""
+
+
+class Argument(NamedTuple):
+    """An argument of a tool, and how the value that it stands for is made of what was given."""
+
+    name: str
+    wire: Any
+    default: Any
+    read: Callable[[Any, StateAsked], Any] = lambda given, _state: given
+    is_field: bool = True
+    """Whether it is a field of the request."""
+
+
+class Arguments:
+    """The arguments of a question's tool."""
+
+    __slots__ = ("_arguments", "_question", "_struct", "schema")
+
+    def __init__(self, question: Question[Any, Any]) -> None:
+        self._question = question
+        self._arguments = {each.name: each for each in (*_of_request(question), *_of_all(question))}
+        self._struct = msgspec.defstruct(
+            "Arguments",
+            [(each.name, each.wire) if each.default is msgspec.NODEFAULT else (each.name, each.wire, each.default)
+             for each in self._arguments.values()],
+            kw_only=True, frozen=True, forbid_unknown_fields=True,
+        )  # fmt: skip
+        (root,), definitions = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
+        definitions = dict(definitions)
+        of_root: dict[str, Any] = definitions.pop(root["$ref"].rpartition("/")[2])
+        del of_root["title"]
+        self.schema: dict[str, Any] = {"$schema": DIALECT, **of_root}
+        """As JSON Schema."""
+        if definitions:
+            self.schema["$defs"] = definitions
+
+    def read(self, checked: Any, state: StateAsked) -> tuple[Situation, Any]:
+        """Return what is asked about, and the request. Raises `CallRefused`, `UserError`.
+
+        What the request finds wrong is raised as it is: `ValueError`, `ObjectError`, `ConfigError`.
+        """
+        question = self._question
+        values = {
+            each.name: each.read(getattr(checked, each.name), state)
+            for each in self._arguments.values()
+            if each.is_field
+        }
+        namespace: str = getattr(checked, "namespace", "default")
+        steps: list[Step] = typed_steps("\n".join(getattr(checked, "changes", ())))
+        if question.manifests:
+            documents = _documents("manifests", checked.manifests, namespace)
+            if question.manifests == "asked":
+                values["documents"] = tuple(documents)
+            elif documents:
+                steps.append(Manifests(documents, "apply the manifests"))
+        of_request = get_type_hints(question.request)
+        if "namespace" in of_request:
+            values["namespace"] = namespace
+        if "setup" in of_request:
+            values["setup"] = state.decides.setup
+        seed: int = getattr(checked, "seed", 0)
+        situation = Situation(state.snapshot, state.decides.setup, tuple(steps), namespace, seed)
+        return situation, question.request(**values)
+
+    def checked(self, given: Mapping[str, Any]) -> Any:
+        """Return what was given as a struct of the arguments. Raises `CallRefused` where the schema has it not so."""
+        if unknown := sorted(given.keys() - self._arguments.keys()):
+            hint = nearest(unknown[0], self._arguments) or f"; there are {', '.join(self._arguments)}"
+            raise CallRefused("argument", f"{_short(unknown[0])}: there is no such argument{hint}")
+        _refuse_infinite(given)
+        try:
+            return msgspec.convert(given, self._struct)
+        except msgspec.ValidationError as error:
+            problem, _, where = str(error).partition(" - at `$")
+            raise CallRefused("argument", f"{where.strip('`').lstrip('.') or 'arguments'}: {problem}") from None
+
+
+def _of_request(question: Question[Any, Any]) -> Iterator[Argument]:
+    asked = {each.name: each.ask for each in question.fields()}
+    hints = get_type_hints(question.request)
+    for field in msgspec.structs.fields(question.request):
+        kind, ask = hints[field.name], asked.get(field.name)
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if ask is not None:
+            if not ask.is_of_machine:
+                yield _of_flag(field.name, kind, default, ask)
+        elif kind in GIVEN and not (field.name == "documents" and question.manifests == "asked"):
+            given = GIVEN[kind]
+            value = given.default if default is msgspec.NODEFAULT or given.default is not msgspec.NODEFAULT else default
+            yield Argument(
+                field.name, Annotated[given.wire, Meta(description=given.help)], value, partial(given.read, field.name)
+            )
+
+
+def _of_flag(name: str, kind: Any, default: Any, ask: HowAsked) -> Argument:
+    if (reads := ask.reads) is not None:
+        is_needed = default is msgspec.NODEFAULT
+        wire = dict[str, Any] if is_needed else dict[str, Any] | None
+
+        def read(given: dict[str, Any] | None, _state: StateAsked) -> Any:
+            return default if given is None else reads(given)
+
+        return Argument(name, Annotated[wire, Meta(description=ask.help)], default if is_needed else None, read)
+    limits: dict[str, Any] = {key: one for key, one in (("ge", ask.least), ("le", ask.most)) if one is not None}
+    if limits and int in (kind, *get_args(kind)):
+        limited = Annotated[int, Meta(**{key: int(one) for key, one in limits.items()})]
+        kind = limited if kind is int else limited | None
+    elif limits:
+        kind = Annotated[kind, Meta(**limits)]
+    return Argument(name, Annotated[kind, Meta(description=ask.help)], default)
+
+
+def _of_all(question: Question[Any, Any]) -> Iterator[Argument]:
+    """Yield what is true of many questions, as the command has it for each."""
+    of_request = get_type_hints(question.request)
+    if question.takes_changes:
+        hint = CHANGES_HINT.replace("One a line", "One a text")
+        yield Argument("changes", Annotated[tuple[str, ...], Meta(description=hint)], (), is_field=False)
+    if question.manifests:
+        is_asked = question.manifests == "asked"
+        what = "What is asked about" if is_asked else "Applied after the changes"
+        wire = Annotated[ManifestsGiven, Meta(description=f"{what}. {MANIFESTS_HINT}")]
+        yield Argument("manifests", wire, msgspec.NODEFAULT if is_asked else "", is_field=False)
+    if question.manifests or question.takes_changes or "namespace" in of_request:
+        described = Meta(description="That of manifests and names which do not say.", pattern=NAMESPACE)
+        yield Argument("namespace", Annotated[str, described], "default", is_field=False)
+    if not {"seed", "seeds"} & of_request.keys():
+        yield Argument(
+            "seed", Annotated[int, Meta(description="How ties between nodes are broken.")], 0, is_field=False
+        )
+    hint = "After so many seconds, answer with what is known by then."
+    within = Meta(description=hint, gt=0, le=MOST_SECONDS)
+    yield Argument("for_seconds", Annotated[float, within], MOST_SECONDS, is_field=False)
+
+
+def _refuse_infinite(value: Any) -> None:
+    """Raise `CallRefused` for a number that JSON cannot have and that some readers make of one."""
+    values = [value]
+    while values:
+        one = values.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            raise CallRefused("argument", f"a number is expected, not {one}")
+        values += one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else ()
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:60]}…")
