@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from berth.api.user_error import UserError
-from berth.cli.chosen_pods import PODGROUP, NamedWhole, chosen_by, whole_named
+from berth.cli.chosen_pods import CLAIM, PODGROUP, NamedWhole, chosen_by, whole_named
 from berth.cli.explain import REFUSED, REMEDIES
 from berth.cli.known_names import KnownPods
 from berth.cli.option_rules import never_with
@@ -240,6 +240,13 @@ def _tell(
     snapshot, _, setup, assumed = asked_cluster
     site = Site.of(snapshot, setup, watch=watch)
     cluster = site.cluster
+    wholes = [whole_named(each, namespace or "default") for each in pods]
+    claims = [each.key for each in wholes if each is not None and each.kind == CLAIM]
+    if claims:
+        if len(claims) < len(pods):
+            raise click.UsageError("a claim has an answer of its own: ask about pods and groups by themselves")
+        _tell_claims(site, snapshot, claims, output, assumed, watch)
+        return
     asked: Sequence[Pod | Help]
     notes: tuple[str, ...] = ()
     if manifests:
@@ -280,6 +287,33 @@ def _tell(
         print_structured(found[0] if is_one else found, output, (each.pod for each in found), assumed=assumed)
     if watch.is_stopped and (len(found) < len(asked) or not all(each.is_complete for each in found)):
         raise EndedEarly(found_by_then())
+
+
+def _tell_claims(
+    site: "Site", snapshot: "Snapshot", keys: Sequence[str], output: Output, assumed: str, watch: "WorkWatch"
+) -> None:
+    from berth.runtime.observing.logs import legible
+    from berth_workbench.planning.help.claims import claim_lines, explain_claim
+    from berth_workbench.planning.help.search import what_would_help
+
+    answers = []
+    for key in keys:
+        found = explain_claim(site.cluster, key)
+        pod = site.cluster.objects["Pod", found.pods[0]] if found.pods else None
+        if pod is not None and not pod.spec.node_name and not found.report.allocated:
+            told = what_would_help(site.cluster, pod, documents=snapshot.documents, watch=watch.within())
+            found = msgspec.structs.replace(found, help=told)
+        answers.append(found)
+    if is_structured(output):
+        one = answers[0] if len(answers) == 1 else answers
+        print_structured(one, output, (each.claim for each in answers), assumed=assumed)
+        return
+    tell_assumed(assumed)
+    for number, each in enumerate(answers):
+        if number:
+            click.echo()
+        for line in claim_lines(each, console_for(output).width):
+            click.echo(legible(line))
 
 
 def _print(found: "Help", output: Output, *, is_first: bool) -> None:

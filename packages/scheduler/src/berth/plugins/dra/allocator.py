@@ -31,6 +31,7 @@ from berth.plugins.dra.devices import (
 )
 from berth.plugins.dra.ledger import Allocated
 from berth.plugins.dra.outlook import Demand, Outlook
+from berth.plugins.dra.refusals import Refusal
 from berth.plugins.dra.requests import MAX_RESULTS, AllocationError, Ask, Gates, asks_of, claim_key
 
 PLUGIN = "DynamicResources"
@@ -149,6 +150,16 @@ class Allocator:
             free -= 1
         return DeviceRoom(free, most.matching)
 
+    def why_not(
+        self, node: Node, pools: Pools, claim: ResourceClaim, ask: Ask
+    ) -> Iterator[tuple[PublishedDevice, Refusal | None]]:
+        """Yield the devices that a node reaches, each with the first check that refuses it for one ask of a claim.
+
+        Each is looked at by itself: nothing else has been taken for the claim. Raises as `allocate` does.
+        """
+        search = _Search(self, node, pools, [claim])
+        return ((device, search.why_not(ask, pool, device)) for pool, device in search.candidates)
+
     def available(self, pool: Pool) -> Counters:
         """Return what is left of a pool's counters before this pod takes anything."""
         left = self._available.get(pool.id)
@@ -173,7 +184,8 @@ class _Search:
         self._common, self._gates, self._allocated = common, common.gates, common.allocated
         self._node = node
         self._pools = pools
-        self._candidates = [(pool, device) for pool in pools if pool.is_usable for device in pool.devices]
+        self.candidates = [(pool, device) for pool in pools if pool.is_usable for device in pool.devices]
+        """What is tried, in this order."""
         self._claims = claims
         self._asks = [[self._checked(claim, index) for index in range(_count(claim))] for claim in claims]
         self._all: dict[tuple[int, int, int], list[tuple[Pool, PublishedDevice]]] = {}
@@ -290,8 +302,8 @@ class _Search:
         if ask.is_all:
             return self._take_next_of_all(claim, request, number, count)
         looked_at = 0
-        for index in range(start, len(self._candidates)):
-            pool, device = self._candidates[index]
+        for index in range(start, len(self.candidates)):
+            pool, device = self.candidates[index]
             looked_at += 1
             if not self._is_candidate(claim, ask, device):
                 continue
@@ -357,7 +369,7 @@ class _Search:
             raise _HopelessError
         # A device with counters leaves traces where it cannot be had after all (`_take`), and one that is shared may be
         # taken twice: which attempts are made then matters to the others.
-        if not any(device.consumes or device.is_shared for _, device in self._candidates):
+        if not any(device.consumes or device.is_shared for _, device in self.candidates):
             self._outlook = outlook
 
     def _may_go_on(self, claim: int, request: int, number: int, count: int) -> bool:
@@ -395,19 +407,53 @@ class _Search:
     def free_and_matching(self) -> tuple[int, int]:
         """Return how many devices the first request accepts: of the free ones, and of all."""
         ask = self._asks[0][0][0]
-        self._spend(STEPS_TO_TAKE + len(self._candidates))
+        self._spend(STEPS_TO_TAKE + len(self.candidates))
         accepted = [
             device
-            for _, device in self._candidates
+            for _, device in self.candidates
             if self._is_selectable(ask, device) and not self._is_barred(ask, device)
         ]
         return sum(not self._is_in_use(0, ask, device) for device in accepted), len(accepted)
 
+    def why_not(self, ask: Ask, pool: Pool, device: PublishedDevice) -> Refusal | None:
+        """Return the first check that a device fails for an ask, in the order of the search; None where it would do.
+
+        These are the checks of `_is_candidate` and `_take`. The search has taken nothing, and takes nothing by it.
+        """
+        self._spend(1)
+        if self._is_in_use(0, ask, device):
+            return Refusal("taken")
+        if device.spec.binding_conditions and not self._gates.binding_conditions:
+            return Refusal("bindingConditions")
+        for where, text in ask.selectors:
+            if not self._selects(where, text, device):
+                return Refusal("selector", text)
+        if not device.is_reachable(self._node):
+            return Refusal("node")
+        if not self._has_capacity(ask, device):
+            return Refusal("capacity")
+        shared = device.is_shared and self._gates.consumable_capacity
+        has_paid = shared and device.id in self._allocated.capacity
+        if device.consumes and not self._gates.partitionable_devices:
+            return Refusal("partitions")
+        if device.consumes and not has_paid:
+            if not self._take_counters(pool, device.consumes):
+                return Refusal("counters", f"{pool.id}/{', '.join(sorted(device.consumes))}")
+            add_counters(self._counters[pool.id], device.consumes, -1)
+        if self._is_barred(ask, device):
+            taints = (taint for taint in device.spec.taints if prevents((taint,), ask.spec.tolerations))
+            return Refusal("taint", ", ".join(f"{each.key}={each.value}:{each.effect}" for each in taints))
+        base, sub = (ask.parent, ask.name) if ask.parent else (ask.name, "")
+        if not self._constrain(0, base, sub, device):
+            return Refusal("constraint")
+        self._unconstrain(0, base, sub)
+        return None
+
     def _demand(self, claim: int, request: int, number: int) -> Demand:
         ask = self._asks[claim][request][number]
         accepts = shares = 0
-        self._spend(len(self._candidates))
-        for index, (_, device) in enumerate(self._candidates):
+        self._spend(len(self.candidates))
+        for index, (_, device) in enumerate(self.candidates):
             bit = 1 << index
             self._bit_of[device.id] = bit
             is_taken = not ask.spec.admin_access and device.id in self._allocated.devices
@@ -421,7 +467,7 @@ class _Search:
 
     @property
     def _all_bits(self) -> int:
-        return (1 << len(self._candidates)) - 1
+        return (1 << len(self.candidates)) - 1
 
     def _is_barred(self, ask: Ask, device: PublishedDevice) -> bool:
         return self._gates.device_taints and prevents(device.spec.taints, ask.spec.tolerations)

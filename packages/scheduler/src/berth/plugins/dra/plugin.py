@@ -10,7 +10,7 @@ allocation is whose devices are not ready.
 """
 
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from math import ceil
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -77,7 +77,8 @@ from berth.plugins.dra.hints import ClaimHints
 from berth.plugins.dra.ledger import Ledger
 from berth.plugins.dra.outcomes import KeptOutcomes, NodeAllocation, NodeOutcome, Outcomes
 from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
-from berth.plugins.dra.requests import EXACT_COUNT, AllocationError, Gates, claim_key
+from berth.plugins.dra.refusals import ClaimReport, Refusal, report_of
+from berth.plugins.dra.requests import EXACT_COUNT, AllocationError, Ask, Gates, asks_of, claim_key
 from berth.plugins.dra.results import allocation_of
 from berth.plugins.dra.scores import allocation_score, has_alternatives
 from berth.plugins.dra.state import StateData
@@ -475,6 +476,38 @@ class DynamicResources(
         texts = tuple(each.cel.expression for each in asked.selectors if each.cel is not None)
         name = f"{claim_key(claim)}/{request.name}"
         return DeviceShortage(name, asked.device_class_name, texts, asked.count, node.metadata.name, room)
+
+    def report(self, claim: ResourceClaim, nodes: Sequence[Node], work: WorkBudget) -> ClaimReport:
+        """Return what devices some nodes have for a claim, for people: by the search, and device by device."""
+        key, allocation = claim_key(claim), claim.status.allocation
+        if allocation is not None:
+            devices = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in allocation.devices.results)
+            return ClaimReport(key, len(nodes), allocated=devices)
+        refused = self._refused(claim)
+        if refused is not None:
+            return ClaimReport(key, 0, problem=refused.message)
+        allocator, pools = self._allocator(work), self._inventory.pools
+
+        def why_not(node: Node, ask: Ask) -> Iterator[tuple[str, Refusal | None]]:
+            said = allocator.why_not(node, pools(node), claim, ask)
+            return ((str(device.id), refusal) for device, refusal in said)
+
+        def fits(node: Node, asked: ResourceClaim) -> bool:
+            try:
+                return allocator.allocate(node, pools(node), [asked]) is not None
+            except InvalidPoolsError:
+                return False
+
+        try:
+            asks = [
+                ask
+                for request in claim.spec.devices.requests
+                for ask in asks_of(claim, request, self._gates, self._class_of)
+            ]
+            ends = (AllocationGivenUpError, AllocationTimeoutError, OutOfBudgetError)
+            return report_of(claim, nodes, asks, why_not, fits, ends)
+        except AllocationError as fault:
+            return ClaimReport(key, len(nodes), problem=str(fault))
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis

@@ -12,6 +12,7 @@ place and nobody as important has lost his. How it works, in the order of the mo
 | `sources/` | finds these needs, a module for each group of plugins; of others, the plugin's own words are given |
 | `group` | which pods a question is about, and the workload's manifest with a changed template |
 | `standing` | the members of a gang that have room and wait for the others, where the filters see them |
+| `lacks` | why the next member of a gang has no place beside the others, node by node |
 | `filters` | asks the filters about the pod, or about a part of it |
 | `proposals` | a list of changes, how each is told, and what objects would be then |
 | `consequences` | carries a change out, with controllers and the scheduler: who has a place then, and who pays |
@@ -23,5 +24,6 @@ place and nobody as important has lost his. How it works, in the order of the mo
 | `prospects` | whether it is never or not now, and what the pod waits for |
 | `patches` | patches that kubectl takes |
 | `words` | commands and lists for people |
+| `claims` | why a claim has no devices, as the allocator says device by device |
 | `search` | the whole search, for one pod or for all that is pending |
 """

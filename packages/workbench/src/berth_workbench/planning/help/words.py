@@ -126,41 +126,41 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     if found.lacks:
         yield from _gang_lines(found, width)
     elif found.missing:
-        yield from _wrapped(f"{whom(found)}: {in_sentences(found.missing)}", width, "", "  ")
-        yield from _wrapped(f"The scheduler says: {found.message}", width, "  ", "  ")
+        yield from wrapped(f"{whom(found)}: {in_sentences(found.missing)}", width, "", "  ")
+        yield from wrapped(f"The scheduler says: {found.message}", width, "  ", "  ")
     else:
-        yield from _wrapped(f"{whom(found)}: {found.message}", width, "", "  ")
+        yield from wrapped(f"{whom(found)}: {found.message}", width, "", "  ")
     if found.state in ("fits", "runs") or not (found.changes or found.state == "pending"):
         for told in found.notes:
-            yield from _wrapped(_capital(told), width, "- ", "  ")
+            yield from wrapped(_capital(told), width, "- ", "  ")
         return
     yield ""
-    yield from _wrapped(whether_ever(found) or "Not now.", width)
+    yield from wrapped(whether_ever(found) or "Not now.", width)
     if found.changes:
         yield ""
         is_partial = found.changes[0].still_pending and found.changes[0].kind != SMALLER
         yield ("Nothing was found that places all of them. Any one of these places more:"
                if is_partial else "Any one of these would help, the cheapest first:")  # fmt: skip
     elif found.is_complete:
-        yield from _wrapped("No change was found that would help.", width)
+        yield from wrapped("No change was found that would help.", width)
     for number, change in enumerate(found.changes, 1):
         head = f"{number:>2}. "
-        yield from _wrapped(f"{_capital(change.what)}.", width, head, " " * len(head))
+        yield from wrapped(f"{_capital(change.what)}.", width, head, " " * len(head))
         for sentence in consequences(found, change):
-            yield from _wrapped(sentence, width, "    ", "    ")
+            yield from wrapped(sentence, width, "    ", "    ")
         for command in (change.command, *(part.command for part in change.with_)):
             yield from _command_lines(command, width)
     for told in (each for each in (*found.said, *found.notes) if each not in found.missing):
-        yield from _wrapped(_capital(told), width, "- ", "  ")
+        yield from wrapped(_capital(told), width, "- ", "  ")
     if found.waits_for:
         yield ""
         yield "It is tried again after:" if found.never else "It waits for:"
         for awaited in found.waits_for:
             enough = " (that is enough)" if awaited.is_enough else ""
-            yield from _wrapped(f"{awaited.what}{enough}", width, "- ", "  ")
+            yield from wrapped(f"{awaited.what}{enough}", width, "- ", "  ")
     if not found.is_complete:
         yield ""
-        yield from _wrapped(f"The search ended at its bound, after {found.trials} trials; there may be other changes.",
+        yield from wrapped(f"The search ended at its bound, after {found.trials} trials; there may be other changes.",
                             width)  # fmt: skip
 
 
@@ -170,12 +170,12 @@ def _gang_lines(found: Help, width: int) -> Iterable[str]:
     whose = f"{found.replicas} pods of {found.group.replace('/', ' ', 1)}{made_by}"
     where = f", in {found.together_in} {found.part}" if found.part else ""
     have = f"{found.have_place} of {whose} have a place together{where}; {found.needs_field} is {found.needed}"
-    yield from _wrapped(f"No: {have}.", width, "", "  ")
+    yield from wrapped(f"No: {have}.", width, "", "  ")
     lacks = [lack_in_words(lack, found) for lack in found.lacks]
-    yield from _wrapped(f"{found.pod} has none: {', '.join(lacks)}.", width, "", "  ")
+    yield from wrapped(f"{found.pod} has none: {', '.join(lacks)}.", width, "", "  ")
     if len(found.parts) > 1:
         told = [f"{each.have_place} in {each.part}" for each in found.parts]
-        yield from _wrapped(f"By {found.together_in}: {names_in_words(told)} have a place.", width, "", "  ")
+        yield from wrapped(f"By {found.together_in}: {names_in_words(told)} have a place.", width, "", "  ")
     if found.since:
         yield f"Waits since {found.since}."
 
@@ -285,7 +285,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Return a sentence on as many lines as it takes."""
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first]
 
 
@@ -298,7 +299,7 @@ def _command_lines(command: str, width: int) -> Iterable[str]:
     if not command:
         return
     if not command.isprintable():
-        yield from _wrapped("(No command: a name in it has control characters.)", width, "    ", "    ")
+        yield from wrapped("(No command: a name in it has control characters.)", width, "    ", "    ")
         return
     line, before = "    $", ""
     for word in SHELL_WORD.findall(command):
