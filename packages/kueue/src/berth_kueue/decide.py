@@ -86,9 +86,9 @@ def _entry(entry: CycleEntry) -> dict[str, Any]:
     told["lastTried"] = None if last is None else list(last.indexes)
     if entry.first is not None:
         assignment, targets, message = entry.first
-        first = _assignment(assignment, targets) | {"message": message}
+        first = _assignment(assignment, targets)
         if any(first[field] != told[field] for field in first):
-            told["nomination"] = first
+            told["nomination"] = first | {"message": message}
     return told
 
 

@@ -286,7 +286,7 @@ class Queues:
         """Let evicted workloads (one, or `*`) give their quota back, as their jobs have no more running pods."""
         for name in sorted(self.workloads) if key == "*" else [key]:
             workload = self.workloads.get(name)
-            if workload is None or workload.phase in (FINISHED, PENDING) or not workload.has(EVICTED):
+            if workload is None or not workload.has(QUOTA_RESERVED) or not workload.has(EVICTED):
                 continue
             evicted = workload.conditions[EVICTED]
             workload.unreserve("PendingEvaluation", evicted.message, self.now)
@@ -384,10 +384,9 @@ class Queues:
             self.pending.close_line(key)
 
     def _put_node(self, name: str, document: Mapping[str, Any]) -> None:
-        old, self.nodes[name] = self.nodes.get(name), document
+        self.nodes[name] = document
         self.world.forest.set_node(document)
-        if old is None or _placing_fields(old) != _placing_fields(document):
-            self._ask_topology_retry()
+        self._ask_topology_retry()
 
     def _put_pod(self, key: str, document: Mapping[str, Any]) -> None:
         node = (document.get("spec") or {}).get("nodeName")
@@ -679,17 +678,3 @@ def _is_placed_on(workload: KueueWorkload, node: str) -> bool:
         if given.topology_assignment is not None and given.topology_assignment.levels[-1] == HOSTNAME
         for values, _ in given.topology_assignment.domains
     )
-
-
-def _placing_fields(node: Mapping[str, Any]) -> list[Any]:
-    """Return what of a node counts for topologies."""
-    meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
-    conditions = {given.get("type"): given.get("status") for given in status.get("conditions") or ()}
-    return [
-        meta.get("labels"),
-        meta.get("annotations"),
-        spec.get("taints"),
-        bool(spec.get("unschedulable")),
-        status.get("allocatable"),
-        conditions,
-    ]
