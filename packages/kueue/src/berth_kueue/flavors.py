@@ -346,7 +346,7 @@ class FlavorAssigner:
                 topologies = self.queue.topology_flavors if self._has_group(member.number) else {}
                 found.flavors = {name: choice for name, choice in flavors.items() if choice.name in topologies}
             found.reasons = reasons[:]
-            found.attempts = merged[:]
+            found.attempts = merged  # Shared by the group, as is what topologies say of a flavor.
         return has_failed
 
     def _has_group(self, index: int) -> bool:

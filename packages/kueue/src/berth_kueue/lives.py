@@ -11,7 +11,7 @@ resourceflavor_controller.go, cohort_controller.go), `pkg/controller/tas`, `pkg/
 `pkg/scheduler/scheduler.go` writes. `../shared/decisions/kueue/README.md` tells the steps.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from berth.api.codec import ObjectError, object_name
@@ -70,6 +70,8 @@ _BY_SCHEDULER = frozenset(
     }
 )
 """Reasons that the scheduler gave, and that stay until it gives another."""
+_BYPASSED_AFTER = frozenset({"Deactivated", "PendingEvaluation", "Suspended", "Pending", ""})
+"""Reasons after which a condition may come to say that an equivalent workload failed."""
 _NEEDED: dict[str, dict[str, Any]] = {
     "cycle": {},
     "add": {"object": dict},
@@ -144,6 +146,8 @@ class Queues:
         self.cohorts: set[str] = set()
         self.seen: dict[str, _Seen] = {}
         self.changed: dict[str, None] = {}
+        self.unsettled: set[str] = set()
+        self.restless: set[str] = set()
         by_kind: dict[str, list[Mapping[str, Any]]] = {}
         for document in objects:
             by_kind.setdefault(str(document.get("kind")), []).append(document)
@@ -163,6 +167,7 @@ class Queues:
         made.local_queues, made.nodes = dict(self.local_queues), dict(self.nodes)
         made.pod_nodes, made.flavors = dict(self.pod_nodes), dict(self.flavors)
         made.cohorts, made.seen, made.changed = set(self.cohorts), dict(self.seen), dict(self.changed)
+        made.unsettled, made.restless = set(self.unsettled), set(self.restless)
         return made
 
     # Steps.
@@ -225,6 +230,8 @@ class Queues:
             self._put_workload(document)
             return
         meta, spec, _ = read(document, _SPECS.get(kind))
+        if kind not in ("Node", "Pod"):
+            self.unsettled.update(self.workloads)
         if kind == "Namespace":
             self._put_namespace(meta.name, meta.labels)
         elif kind == "Topology":
@@ -246,10 +253,14 @@ class Queues:
     def delete(self, kind: str, namespace: str, name: str) -> None:
         """Delete an object; nothing happens where it is not there."""
         key = f"{namespace}/{name}"
+        if kind not in ("Node", "Pod", "Workload"):
+            self.unsettled.update(self.workloads)
         if kind == "Workload":
             if self.workloads.pop(key, None) is not None:
                 self.changed.pop(key, None)
                 self.seen.pop(key, None)
+                self.unsettled.discard(key)
+                self.restless.discard(key)
                 self.world.delete_workload(key)
                 self.pending.ask_retry_beside(key)
                 self.pending.forget(key)
@@ -259,9 +270,8 @@ class Queues:
             if node is not None:
                 self._ask_retry_on(node)
         elif kind == "Node":
-            self.nodes.pop(name, None)
             self.world.forest.delete_node(name)
-            self._ask_topology_retry()
+            self._ask_topology_retry(self.nodes.pop(name, {}))
         elif kind == "LocalQueue" and self.local_queues.pop(key, None) is not None:
             self.pending.close_line(key)
         elif kind == "ResourceFlavor" and self.flavors.pop(name, None) is not None:
@@ -301,7 +311,7 @@ class Queues:
         """
         if name not in self.nodes:
             return
-        self._ask_topology_retry()
+        self._ask_topology_retry(self.nodes[name])
         for key in sorted(self.workloads):
             workload = self.workloads[key]
             if workload.phase == FINISHED or workload.has(EVICTED) or not _is_placed_on(workload, name):
@@ -351,7 +361,7 @@ class Queues:
         ):
             retries |= self.world.queues_using(name)
             if spec.topology_name is not None:
-                self._ask_topology_retry()
+                retries |= {queue for queue in self.world.queues if self.world.is_active(queue)}
         self.pending.ask_retry(sorted(retries))
 
     def _put_cohort(self, name: str, spec: CohortSpec) -> None:
@@ -384,9 +394,9 @@ class Queues:
             self.pending.close_line(key)
 
     def _put_node(self, name: str, document: Mapping[str, Any]) -> None:
-        self.nodes[name] = document
+        old, self.nodes[name] = self.nodes.get(name, {}), document
         self.world.forest.set_node(document)
-        self._ask_topology_retry()
+        self._ask_topology_retry(old, document)
 
     def _put_pod(self, key: str, document: Mapping[str, Any]) -> None:
         node = (document.get("spec") or {}).get("nodeName")
@@ -398,36 +408,52 @@ class Queues:
             self.pod_nodes[key] = node
         self.world.forest.set_pod(document)
 
-    def _ask_topology_retry(self) -> None:
-        """Ask for a retry everywhere, as there are flavors with topologies and nodes have changed."""
-        if any(self.world.forest.knows(flavor) for flavor in self.world.flavors):
+    def _ask_topology_retry(self, *nodes: Mapping[str, Any]) -> None:
+        """Ask for a retry in every active ClusterQueue, if one of the nodes belongs to a topology."""
+        if any(next(self._flavors_of(node), None) for node in nodes):
             self.pending.ask_retry(name for name in sorted(self.world.queues) if self.world.is_active(name))
 
-    def _ask_retry_on(self, node: str) -> None:
-        """Ask for a retry in the ClusterQueues of flavors with a topology, as room has become free on a node."""
-        if node in self.nodes:
-            for flavor in sorted(self.world.flavors):
-                if self.world.forest.knows(flavor):
-                    self.pending.ask_retry(sorted(self.world.queues_using(flavor)))
+    def _ask_retry_on(self, name: str) -> None:
+        """Ask for a retry in the ClusterQueues of topologies' flavors, as a pod has left a node."""
+        for flavor in self._flavors_of(self.nodes.get(name, {})):
+            self.pending.ask_retry(sorted(self.world.queues_using(flavor)))
+
+    def _flavors_of(self, node: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the flavors with a topology that a node belongs to."""
+        labels = (node.get("metadata") or {}).get("labels") or {}
+        for name, flavor in sorted(self.world.flavors.items()):
+            if (
+                self.world.forest.knows(name)
+                and flavor.node_labels.items() <= labels.items()
+                and all(level in labels for level in self.world.forest.levels(name))
+            ):
+                yield name
 
     # Settling.
 
     def settle(self) -> None:
-        """Let controllers do their part until nothing changes, then carry out retries."""
-        while self.changed:
+        """Let controllers do their part until nothing changes, then carry out retries.
+
+        A workload is reconciled when it has changed, or something that its reconciling reads: its queues and whether
+        they can work, namespaces, and for `restless` ones whether others of their shape were tried in vain.
+        """
+        while True:
             changed, self.changed = sorted(self.changed), {}
             for key in changed:
                 self._handle(self.workloads[key])
-            for key in sorted(self.workloads):
-                if self._reconcile(self.workloads[key]):
+            keys, self.unsettled = sorted({*changed, *self.unsettled, *self.restless}), set()
+            for key in keys:
+                workload = self.workloads[key]
+                if self._reconcile(workload):
                     self.changed[key] = None
-        for key in sorted(self.workloads):
-            if self._reconcile(self.workloads[key]):
-                self.changed[key] = None
-        if self.changed:
-            self.settle()
-        else:
-            self.pending.run_retries()
+                condition = workload.conditions.get(QUOTA_RESERVED)
+                if condition is not None and not condition.is_true and condition.reason in _BYPASSED_AFTER:
+                    self.restless.add(key)
+                else:
+                    self.restless.discard(key)
+            if not self.changed:
+                break
+        self.pending.run_retries()
 
     def _handle(self, workload: KueueWorkload) -> None:
         """Do what the Workload controller's event handler does with a new or changed workload."""
@@ -527,7 +553,7 @@ class Queues:
             return "Misconfigured", problem
         if condition is None:
             return "", ""
-        if condition.reason in ("Deactivated", "PendingEvaluation", "Suspended", "Pending", ""):
+        if condition.reason in _BYPASSED_AFTER:
             bypassed = self.pending.why_bypassed(workload)
             if bypassed is not None:
                 words = "Bypassed scheduling evaluation because an equivalent workload recently failed"
@@ -565,7 +591,7 @@ class Queues:
                     self._preempt(entry, target)
             elif entry.result == "evicted":
                 workload = self.workloads[entry.info.key]
-                nodes = ",".join(workload.unhealthy)
+                nodes = ",".join(entry.info.workload.unhealthy)
                 words = f"Workload was evicted as there was no replacement for unhealthy node(s): {nodes}"
                 self._evict(workload, "NodeFailures", words)
         for entry in (*processed, *aside):
@@ -576,7 +602,7 @@ class Queues:
 
     def _admit(self, entry: CycleEntry) -> None:
         workload = self.workloads[entry.info.key]
-        had_quota, was_on_failed_node = workload.has(QUOTA_RESERVED), bool(workload.unhealthy)
+        had_quota, was_on_failed_node = entry.holds_quota, bool(entry.info.workload.unhealthy)
         queue = entry.queue
         admission = QuotaAdmission(
             queue,
