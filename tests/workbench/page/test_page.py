@@ -180,7 +180,7 @@ def what_goes_on_is_shown(visitor, api, tmp_path):
     visitor.open("/plugins")
     shadow = visitor.page.get_by_role("region", name="Shadow packed")
     shadow.get_by_text("packed, a shadow of default-scheduler").wait_for()
-    assert re.search(r"\d attempts? at 100 % of the pods", shadow.inner_text())
+    assert re.search(r"\d attempts? at 100% of the pods", shadow.inner_text())
     visitor.check(tmp_path / "plugins")
     visitor.open("/nodes")
     before = visitor.text("tbody")
@@ -231,12 +231,12 @@ def the_overview(visitor, tmp_path):
     page = visitor.page
     tiles = " ".join(visitor.text(".tiles").split())
     assert "Nodes 60 1 cordoned" in tiles and "Pods on nodes 51" in tiles
-    assert "Over 100 % 1 node with too much on" in tiles
+    assert "Over 100% 1 node with too much on" in tiles
     full = " ".join(page.get_by_role("region", name="How full").inner_text().split())
     assert "CPU 59 of 480" in full, "51 pods of one CPU, but for one of nine, on 60 nodes of eight"
     fullest = page.get_by_role("region", name="Fullest nodes").locator("tbody tr").first
-    assert fullest.inner_text().split()[0] == "node-59" and "113 %" in fullest.inner_text()
-    assert fullest.locator(".bar.over").count() == 1, "what is over 100 % does not look like what is full"
+    assert fullest.inner_text().split()[0] == "node-59" and "113%" in fullest.inner_text()
+    assert fullest.locator(".bar.over").count() == 1, "what is over 100% does not look like what is full"
     attention = page.get_by_role("region", name="What needs attention")
     attention.get_by_text("More is being worked out").wait_for(state="detached")
     said = " ".join(attention.inner_text().split())
@@ -281,10 +281,10 @@ def a_node_on_the_map(visitor, tmp_path):
     assert {"default/web-0", "default/web-20", "default/web-40"} <= set(panel.inner_text().split())
     panel.get_by_text("Labels (2)").click()
     assert "topology.kubernetes.io/zone=zone-0" in panel.inner_text()
-    assert re.search(r"cpu\s+3\s+8\s+38 %", panel.inner_text())
+    assert re.search(r"cpu\s+3\s+8\s+38%", panel.inner_text())
     visitor.check(tmp_path / "node")
     visitor.open("/nodes?find=node-00")
-    assert "38 %" in visitor.text("tbody"), "table and map say the same"
+    assert "38%" in visitor.text("tbody"), "table and map say the same"
     visitor.open("/map?node=node-00")
     page.get_by_role("link", name="Drain this").click()
     page.wait_for_selector("section[aria-label=Answer]")
@@ -334,8 +334,8 @@ def the_table_of_nodes(visitor, tmp_path):
     visitor.open("/nodes?by=cpu")
     rows = visitor.page.locator("tbody tr")
     assert rows.count() == 50
-    assert "113 %" in rows.first.inner_text() and rows.first.locator(".bar.over").count() == 1
-    assert "38 %" in rows.nth(1).inner_text()
+    assert "113%" in rows.first.inner_text() and rows.first.locator(".bar.over").count() == 1
+    assert "38%" in rows.nth(1).inner_text()
     assert HOSTILE in visitor.text()
     visitor.check(tmp_path / "nodes")
     visitor.page.get_by_role("link", name="Next").click()
@@ -425,7 +425,7 @@ def what_if(visitor, tmp_path):
     page.wait_for_selector("[role=alert]")
     assert "changes, line 1: no change is called '<script>alert(1)" in page.inner_text("[role=alert]")
     visitor.open("/nodes?find=node-00")
-    assert "38 %" in visitor.text("tbody")  # the cluster itself is as before
+    assert "38%" in visitor.text("tbody")  # the cluster itself is as before
 
 
 def a_question_that_was_left(visitor):

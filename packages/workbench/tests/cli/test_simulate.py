@@ -38,7 +38,7 @@ def test_gpus_stand_wherever_cpu_and_memory_do(tmp_path):
     ]
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
     lived = " ".join(run("simulate", trace, "--plot", picture).stdout.split())
-    assert "CPU 50.0%, memory 25.0% and nvidia.com/gpu 25.0% requested on average; fairness 1.00" in lived
+    assert "CPU 50%, memory 25% and nvidia.com/gpu 25% requested on average; fairness 1" in lived
     assert "at most: CPU 50%, memory 25%, nvidia.com/gpu 25%" in picture.read_text()
     found = json.loads(run("simulate", trace, "-o", "json").stdout)
     assert found["resources"] == found["samples"][0]["resources"] == {"nvidia.com/gpu": 0.25}

@@ -49,7 +49,7 @@ def command(cluster: tuple[str, ...], kubeconfig: str, context: str, namespace: 
 
 def print_quotas(lines: "Iterable[QuotaLine]", console: "Console") -> None:
     """Print a row for each resource of each quota."""
-    from berth.decisions.shortfall import amount
+    from berth_workbench.showing.numbers import amount
 
     amounts = [TableColumn(each, "number") for each in ("Guaranteed", "Used", "Borrowed", "Most")]
     table = Table("Namespace", "Quota", "Resource", *amounts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 STYLE = "/assets/page.css"
-SHARED_SCRIPTS = ("amounts.js", "colours.js", "map_layout.js", "node_panel.js")
+SHARED_SCRIPTS = ("numbers.js", "colours.js", "map_layout.js", "node_panel.js")
 """The modules that our components import; the components themselves are NiceGUI's to serve."""
 TIME_LINE, HISTORY = "/data/time-line", "/data/history"
 NODES, NODE, PODS = "/data/nodes", "/data/nodes/{name}", "/data/pods"

@@ -25,6 +25,7 @@ from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.times import age, lasting
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.words import in_short, whether_ever
+from berth_workbench.showing.numbers import number, percent
 from berth_workbench.simulation.measures import told_resources
 
 REFRESH_S = 2.0
@@ -50,7 +51,7 @@ def bar(part: float | None) -> Text:
         return Text("none", style="dim")
     full = min(BAR, round(part * BAR))
     colour = "red" if part > 0.9 else "yellow" if part > 0.7 else "green"
-    return Text.assemble(("█" * full, colour), ("░" * (BAR - full), "dim"), f" {part * 100:3.0f} %")
+    return Text.assemble(("█" * full, colour), ("░" * (BAR - full), "dim"), f" {percent(part):>4}")
 
 
 def sparks(values: Sequence[float]) -> str:
@@ -160,7 +161,7 @@ class Top(App[None]):
         self._lines = list(node_lines(columns))
         sums = totals(columns)
         known = {name: part for name, part in sums.shares.items() if part is not None}
-        shares = [f"{name} {known[name] * 100:.0f} %" for name in told_resources(known)]
+        shares = [f"{name} {percent(known[name])}" for name in told_resources(known)]
         report = await self._source.pending(self._namespace)
         pending = f"{report.pods:,} pending{f' in {self._namespace}' if self._namespace else ''}"
         parts = [f"{sums.nodes:,} nodes", f"{sums.pods:,} pods", pending, *shares]
@@ -231,7 +232,7 @@ class Top(App[None]):
             self._show_line(f"in-{queue}", of, f"{int(of[-1]) if of else 0:,} pending, {queue}")
         for result in RESULTS:
             rates = [rate or 0.0 for rate in history.rates(result)]
-            self._show_line(f"as-{result}", rates, f"{rates[-1] if rates else 0:.1f} attempts/s, {result}")
+            self._show_line(f"as-{result}", rates, f"{number(rates[-1] if rates else 0)} attempts/s, {result}")
 
     def _show_line(self, name: str, values: list[float], told: str) -> None:
         width = max(10, self.size.width - LABEL - 4)
@@ -424,8 +425,8 @@ def _fill(
     table.clear(columns=True)
     for head in heads:
         table.add_column(plain(head) if isinstance(head, str) else head)
-    for number, row in enumerate(rows):
-        table.add_row(*row, key=lines[number].pod if lines else None)
+    for place, row in enumerate(rows):
+        table.add_row(*row, key=lines[place].pod if lines else None)
     if rows:
         table.move_cursor(row=min(at, len(rows) - 1), scroll=False)
         table.scroll_y = scrolled

@@ -48,8 +48,6 @@ Counts = NDArray[np.int64]
 
 AT_MOST: Final = 1_000_000
 """So many pods are placed one by one at most, unless more are asked for."""
-BYTES_FROM = 1 << 20
-"""Amounts from here on are shown in binary units."""
 UNBOUNDED: Final = 2**62
 """As many pods as this fit on a node as far as a resource goes of which they request nothing."""
 
@@ -121,18 +119,6 @@ class Capacity(msgspec.Struct, frozen=True, rename="camel"):
     """Whether sets were counted: of several shapes, or of a gang."""
     refused: str = ""
     """Why the API server refuses the next one, in its words; empty where the room ends before."""
-
-
-def amount(number: float) -> str:
-    """Return an amount for people: `12.5`, `3.2Gi`."""
-    if number < BYTES_FROM:
-        return f"{number:.10g}"
-    units = ["Mi", "Gi", "Ti", "Pi", "Ei"]
-    number /= BYTES_FROM
-    while number >= 1024 and len(units) > 1:
-        number /= 1024
-        del units[0]
-    return f"{number:.4g}{units[0]}"
 
 
 def capacity(

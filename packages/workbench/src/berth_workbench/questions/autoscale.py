@@ -11,6 +11,7 @@ from berth_workbench.planning.node_groups import NodeGroupSpec, read_groups
 from berth_workbench.planning.survival import who
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked, NodePrices
+from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation
@@ -54,13 +55,13 @@ def told(found: AutoscalePlan) -> Iterator[Section]:
     yield _verdict(found)
     if found.backlog:
         yield from map(Sentence, _what_helps(found))
-    saves = f", which saves {found.saves:g}" if found.saves else ""
+    saves = f", which saves {number(found.saves)}" if found.saves else ""
     yield Sentence(f"{counted(len(found.removable), 'node')} can go{saves}; {found.tried:,} were tried.")
     if found.removable and (found.more.nodes or found.moving is not None):
         they = "It" if len(found.removable) == 1 else "They"
         yield Sentence(f"{they} can go as things are, and also after what is said above.")
     if found.cost is not None:
-        yield Sentence(f"All nodes of the groups cost {found.cost:g} now.")
+        yield Sentence(f"All nodes of the groups cost {number(found.cost)} now.")
     yield table(
         "",
         ("Group", ("Nodes", "number"), ("Add", "number"), ("Can go", "number"), ("Price", "number"), "Spot"),
@@ -134,7 +135,7 @@ def _added_in_words(more: MoreNodes) -> str:
 
 
 def _price(price: float | None) -> str:
-    return "-" if price is None else f"{price:g}"
+    return "-" if price is None else number(price)
 
 
 def _so_far(found: AutoscalePlan) -> str:

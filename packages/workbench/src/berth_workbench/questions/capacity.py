@@ -5,9 +5,10 @@ from typing import Annotated
 
 import msgspec
 
-from berth_workbench.planning.capacity import Capacity, LimitedBy, amount, capacity_after
+from berth_workbench.planning.capacity import Capacity, LimitedBy, capacity_after
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked, PoolLabel
+from berth_workbench.showing.numbers import quantity
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation
@@ -87,7 +88,11 @@ def told(found: Capacity) -> Iterator[Section]:
             "On",
         ),
         (
-            (name, *map(amount, (each.free, each.usable, each.stranded, each.largest_hole)), each.largest_hole_on)
+            (
+                name,
+                *(quantity(name, some) for some in (each.free, each.usable, each.stranded, each.largest_hole)),
+                each.largest_hole_on,
+            )
             for name, each in found.fragmentation.items()
         ),
     )

@@ -9,6 +9,7 @@ from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import PLACING, RebalanceRequest
 from berth_workbench.questions.moves import moves_of_plan
 from berth_workbench.questions.question import NamedThings, Question
+from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import Bars, Moves, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
@@ -111,11 +112,11 @@ def headline(plan: RebalancePlan) -> str:
 
 
 def _steps(plan: RebalancePlan) -> Iterator[tuple[str | int, ...]]:
-    for number, group in enumerate(in_groups(plan.steps), 1):
+    for at, group in enumerate(in_groups(plan.steps), 1):
         step = group[0]
         what = step.pod if step.to else ", ".join(each.node for each in group)
         placed = "".join(f"; then {each.pod} goes to {each.node}" for each in step.placed)
-        yield number, step.action, what, step.node if step.to else "", step.to, step.reason + placed
+        yield at, step.action, what, step.node if step.to else "", step.to, step.reason + placed
 
 
 def _places(plan: RebalancePlan) -> Iterator[str]:
@@ -135,10 +136,10 @@ def _places(plan: RebalancePlan) -> Iterator[str]:
 
 def _balance(before: Balance, after: Balance) -> Iterator[tuple[str, str, str]]:
     def percent(share: float) -> str:
-        return f"{100 * share:.1f}%"
+        return f"{number(100 * share)}%"
 
     yield "nodes used", f"{before.nodes_used} of {before.nodes}", f"{after.nodes_used} of {after.nodes}"
-    yield "cost of the used nodes", f"{before.cost:g}", f"{after.cost:g}"
+    yield "cost of the used nodes", number(before.cost), number(after.cost)
     yield "CPU requested on used nodes", percent(before.cpu), percent(after.cpu)
     yield "memory requested on used nodes", percent(before.memory), percent(after.memory)
     yield "fullest node", percent(before.highest), percent(after.highest)

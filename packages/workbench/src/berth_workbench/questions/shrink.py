@@ -5,11 +5,11 @@ from typing import Annotated
 
 import msgspec
 
-from berth_workbench.planning.capacity import amount
 from berth_workbench.planning.shrink import MARGIN_PERCENT, Amounts, Shrinking, shrinking
 from berth_workbench.planning.usage import Usage
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.numbers import amount
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation
@@ -63,7 +63,7 @@ def _so_far(found: Shrinking) -> str:
 
 
 def _cells(amounts: Amounts) -> tuple[str, str]:
-    return f"{amounts['cpu'] / 1000:g}", amount(amounts["memory"])
+    return amount("cpu", amounts["cpu"]), amount("memory", amounts["memory"])
 
 
 QUESTION = Question(

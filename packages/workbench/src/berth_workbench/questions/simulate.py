@@ -8,6 +8,7 @@ import msgspec
 from berth.framework.setup import Setup
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import Lines, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
@@ -59,16 +60,16 @@ def told(result: SimulatedTime) -> Iterator[Section]:
     ended = f"{result.finished:,} finished, {result.failed:,} failed, {result.preempted:,} preempted"
     yield Sentence(f"{counted(result.made, 'pod')} made, {result.bound:,} bound, {ended}.")
     shares = {"CPU": result.cpu, "memory": result.memory, **result.resources}
-    used = listed([f"{name} {share:.1%}" for name, share in shares.items()])
-    cost = f"; the nodes cost {result.cost:g}" if result.cost else ""
-    yield Sentence(f"{used} requested on average; fairness {result.fairness:.2f}{cost}.")
+    used = listed([f"{name} {number(100 * share)}%" for name, share in shares.items()])
+    cost = f"; the nodes cost {number(result.cost)}" if result.cost else ""
+    yield Sentence(f"{used} requested on average; fairness {number(result.fairness)}{cost}.")
     if result.stranded:
-        lost = listed([f"{share:.1%} of {name}" for name, share in result.stranded.items()])
+        lost = listed([f"{number(100 * share)}% of {name}" for name, share in result.stranded.items()])
         yield Sentence(f"Of what was free, {lost} was of no use to the pods that ask for it.")
     if result.evicted_again_and_again:
         again = "would come back and be evicted again and again by the same other; they waited until it had a node"
         yield Sentence(f"{counted(result.evicted_again_and_again, 'pod')} {again}.")
-    numbers = tuple((each, "number") for each in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"))
+    numbers = tuple((each, "number") for each in ("Pods", "Mean", "Half", "90%", "99%", "Longest"))
     by_namespace = [("all", result.waits), *result.waits_by_namespace.items()]
     yield table(
         "How long pods waited for a node, in seconds",
@@ -84,8 +85,9 @@ def told(result: SimulatedTime) -> Iterator[Section]:
 
 
 def _verdict(result: SimulatedTime) -> str:
-    waits = f"99 of 100 pods wait at most {result.waits.p99:g} seconds" if result.waits.count else "no pod got a node"
-    return f"{result.source}: {result.seconds / 3600:.1f} hours, {waits}; {result.waiting:,} wait at the end."
+    longest = f"99 of 100 pods wait at most {number(result.waits.p99)} seconds"
+    waits = longest if result.waits.count else "no pod got a node"
+    return f"{result.source}: {number(result.seconds / 3600)} hours, {waits}; {result.waiting:,} wait at the end."
 
 
 def _so_far(lived: LivedThrough) -> str:
@@ -93,7 +95,7 @@ def _so_far(lived: LivedThrough) -> str:
 
 
 def _waited(waits: WaitingTimes) -> tuple[str | int, ...]:
-    return (waits.count, *(f"{each:,.1f}" for each in (waits.mean, waits.p50, waits.p90, waits.p99, waits.max)))
+    return (waits.count, *(number(each) for each in (waits.mean, waits.p50, waits.p90, waits.p99, waits.max)))
 
 
 def _over_time(result: SimulatedTime) -> Iterator[Section]:

@@ -9,6 +9,7 @@ from berth_workbench.planning.ends import read_durations
 from berth_workbench.planning.waiting import Waits, for_what, how_long, waits_of
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation
@@ -74,7 +75,8 @@ def _verdict(found: Waits) -> VerdictSection:
     if len(found.pods) == 1:
         return VerdictSection(f"{without[0].pod} gets no place: {for_what(without[0], found.within_s)}", is_good=False)
     return VerdictSection(
-        f"{len(without):,} of {counted(len(found.pods), 'pod')} get no place within {found.within_s / DAY_S:g} days.",
+        f"{len(without):,} of {counted(len(found.pods), 'pod')} get no place within "
+        f"{number(found.within_s / DAY_S)} days.",
         is_good=False,
     )
 

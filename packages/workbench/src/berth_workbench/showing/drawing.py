@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from berth_workbench.showing.numbers import number
 from berth_workbench.showing.picture import COLOURS, write_picture
 from berth_workbench.showing.sections import Bars, Lines, Points, Section, VerdictSection
 
@@ -68,20 +69,20 @@ def _height(section: Bars | Points | Lines) -> float:
 
 def _draw_bars(axes: Any, section: Bars) -> None:
     labels = [fill(each, LABEL) for each in section.labels[:BARS_DRAWN]]
-    number = 1 if section.is_stacked else len(section.series)
-    thick = 0.8 / max(number, 1)
+    beside = 1 if section.is_stacked else len(section.series)
+    thick = 0.8 / max(beside, 1)
     behind = [0.0] * len(labels)
     for at, (name, values) in enumerate(section.series.items()):
         shown = [value or 0.0 for value in values[:BARS_DRAWN]]
         places = [
-            place + (0.0 if section.is_stacked else (at - (number - 1) / 2) * thick) for place in range(len(shown))
+            place + (0.0 if section.is_stacked else (at - (beside - 1) / 2) * thick) for place in range(len(shown))
         ]
         left = behind if section.is_stacked else [0.0] * len(shown)
         bars = axes.barh(places, shown, left=left, height=thick * 0.92, color=COLOURS[at % len(COLOURS)], label=name)
         if section.is_stacked:
             behind = [one + other for one, other in zip(behind, shown, strict=True)]
         else:
-            axes.bar_label(bars, [f"{value:,.4g}{section.unit}" for value in shown], padding=3, fontsize=8)
+            axes.bar_label(bars, [f"{number(value)}{section.unit}" for value in shown], padding=3, fontsize=8)
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
@@ -104,13 +105,13 @@ def _draw_points(axes: Any, section: Points) -> None:
 
 def _described(section: Bars | Points | Lines) -> str:
     if isinstance(section, Lines):
-        most = ", ".join(f"{name} {max(values):.4g}{section.unit}" for name, values in section.series.items())
+        most = ", ".join(f"{name} {number(max(values))}{section.unit}" for name, values in section.series.items())
         return f"{section.title} over time, at most: {most}."
     if isinstance(section, Points):
         return f"{section.title}: {sum(map(len, section.series.values()))} points of {section.across} and {section.up}."
     parts = []
     for at, label in enumerate(section.labels[:BARS_DRAWN]):
         values = {name: of[at] for name, of in section.series.items()}
-        told = ", ".join(f"{name} {value:.4g}" for name, value in values.items() if value is not None)
+        told = ", ".join(f"{name} {number(value)}" for name, value in values.items() if value is not None)
         parts.append(f"{label}: {told}")
     return f"{section.title}. {'; '.join(parts)}."

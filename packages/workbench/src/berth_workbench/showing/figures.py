@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from berth_workbench.showing.numbers import number
+
 SHARES = ("utilisation", "packing", "fragmentation")
 _WORDS: Final = {
     "nodes": "nodes",
@@ -23,7 +25,7 @@ _WORDS: Final = {
     "fairness": "fairness between namespaces, 1 is best",
     "cost": "cost of used nodes",
 }
-_WAITS: Final = {"mean": "mean wait", "p50": "wait of half the pods", "p90": "wait of 90 %", "p99": "wait of 99 %"}
+_WAITS: Final = {"mean": "mean wait", "p50": "wait of half the pods", "p90": "wait of 90%", "p99": "wait of 99%"}
 
 
 def in_words(name: str) -> str:
@@ -39,18 +41,10 @@ def in_words(name: str) -> str:
 
 
 def shown_figure(name: str, value: float | None) -> str:
-    """Return a figure as people read it: shares in percent, whole numbers whole, others with three digits."""
+    """Return a figure as people read it; shares in percent, as exactly as differences between them are looked at."""
     if value is None:
         return "?"
-    if name.split(".")[0] in SHARES:
-        return f"{value + 0.0:.1%}".replace("-0.0%", "0.0%")
-    return (
-        f"{value:.0f}"
-        if value == int(value) and abs(value) < 1e15
-        else f"{value:.3g}"
-        if abs(value) < 1000
-        else f"{value:,.0f}"
-    )
+    return f"{number(100 * value)}%" if name.split(".")[0] in SHARES else number(value)
 
 
 def share(requested: Sequence[int], allocatable: Sequence[int]) -> list[float | None]:

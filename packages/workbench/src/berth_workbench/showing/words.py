@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import Cell
 
 NAMES_SHOWN = 3
@@ -12,7 +13,7 @@ def celled(cell: Cell, names: int | None = NAMES_SHOWN) -> str:
     """Return the text of a cell; of several names so many, all of them without a bound."""
     if isinstance(cell, tuple):
         return listed(cell, shown=names)
-    return f"{cell:,}" if isinstance(cell, int) else cell
+    return number(cell) if isinstance(cell, int) else cell
 
 
 def because(plugins: Sequence[str], *, is_alone: bool) -> str:

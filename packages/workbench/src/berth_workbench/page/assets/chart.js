@@ -5,15 +5,10 @@
 
 import { echarts } from "nicegui-echart";
 import { KINDS, themeOf } from "/assets/colours.js";
+import { number } from "/assets/numbers.js";
 
 const DASHES = ["solid", "dashed", "dotted", [10, 3, 2, 3], [4, 2], [1, 4]];
 const INK = { light: { text: "#505b68", line: "#d5dae1", ground: "#ffffff" }, dark: { text: "#a9b3bf", line: "#2d3640", ground: "#191f27" } };
-
-function short(value) {
-  if (value === null || value === undefined) return "unknown";
-  const size = Math.abs(value);
-  return size >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : size >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(size >= 1 ? 4 : 2));
-}
 
 export default {
   props: { kind: String, label: String, labels: Array, series: Array, height: Number, follows: String, seconds: Array, stacked: Boolean, axes: Array, most: Number },
@@ -53,7 +48,7 @@ export default {
     },
     value(ink) {
       return {
-        type: "value", min: 0, max: this.most > 0 ? this.most : undefined, axisLabel: { color: ink.text, formatter: short }, splitLine: { lineStyle: { color: ink.line } },
+        type: "value", min: 0, max: this.most > 0 ? this.most : undefined, axisLabel: { color: ink.text, formatter: number }, splitLine: { lineStyle: { color: ink.line } },
       };
     },
     draw() {
@@ -63,7 +58,7 @@ export default {
         animation: false,
         color: this.colours(),
         textStyle: { fontFamily: "system-ui, sans-serif", color: ink.text },
-        tooltip: { trigger: this.kind === "points" ? "item" : "axis", confine: true, renderMode: "richText", valueFormatter: short, backgroundColor: ink.ground, textStyle: { color: ink.text } },
+        tooltip: { trigger: this.kind === "points" ? "item" : "axis", confine: true, renderMode: "richText", valueFormatter: number, backgroundColor: ink.ground, textStyle: { color: ink.text } },
         grid: { left: 8, right: 16, top: 12, bottom: 4, containLabel: true },
       };
       this.chart.setOption({ ...common, ...this[this.kind](ink) }, true);
@@ -93,7 +88,7 @@ export default {
       const named = { color: ink.text, nameLocation: "middle" };
       return {
         grid: { left: 40, right: 24, top: 16, bottom: 32, containLabel: true },
-        tooltip: { trigger: "item", confine: true, renderMode: "richText", backgroundColor: ink.ground, textStyle: { color: ink.text }, formatter: (at) => `${at.data.name}\n${across} ${short(at.data.value[0])}, ${up} ${short(at.data.value[1])}` },
+        tooltip: { trigger: "item", confine: true, renderMode: "richText", backgroundColor: ink.ground, textStyle: { color: ink.text }, formatter: (at) => `${at.data.name}\n${across} ${number(at.data.value[0])}, ${up} ${number(at.data.value[1])}` },
         xAxis: { ...this.value(ink), min: undefined, scale: true, name: across, nameGap: 28, nameTextStyle: named, nameLocation: "middle" },
         yAxis: { ...this.value(ink), min: undefined, scale: true, name: up, nameGap: 48, nameTextStyle: named, nameLocation: "middle" },
         series: this.series.map(({ name, values }) => ({
@@ -107,15 +102,15 @@ export default {
       if (to === undefined || last < 0 || this.kind === "points") return;
       event.preventDefault();
       this.at = Math.min(last, Math.max(0, to));
-      this.told = `${this.labels[this.at]}: ${this.series.map(({ name, values }) => `${name} ${short(values[this.at])}`).join(", ")}`;
+      this.told = `${this.labels[this.at]}: ${this.series.map(({ name, values }) => `${name} ${number(values[this.at])}`).join(", ")}`;
     },
     summary() {
       if (this.kind === "line") {
-        const now = this.series.map(({ name, values }) => `${name} now ${short(values[values.length - 1])}`).join(", ");
+        const now = this.series.map(({ name, values }) => `${name} now ${number(values[values.length - 1])}`).join(", ");
         return `${this.label} over time: ${now}. The arrow keys tell earlier values.`;
       }
       if (this.kind === "bar") {
-        const most = this.labels.slice(0, 5).map((label, at) => `${label} ${this.series.map(({ values }) => short(values[at])).join(" and ")}`).join(", ");
+        const most = this.labels.slice(0, 5).map((label, at) => `${label} ${this.series.map(({ values }) => number(values[at])).join(" and ")}`).join(", ");
         return `${this.label}: ${most}${this.labels.length > 5 ? " and more" : ""}. The arrow keys tell each.`;
       }
       return `${this.label}: ${this.series.map(({ name, values }) => `${name}, ${values.length} points`).join("; ")}.`;
@@ -126,15 +121,15 @@ export default {
     const isLine = this.kind === "line";
     const at = this.at ?? (this.marker >= 0 ? this.marker : this.labels.length - 1);
     const colours = this.colours();
-    const mark = (number) => isLine
-      ? h("svg", { width: 22, height: 8, "aria-hidden": "true" }, h("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: colours[number % colours.length], "stroke-width": 2.5, "stroke-dasharray": [[], [6, 4], [2, 3], [10, 3, 2, 3], [4, 2], [1, 4]][number % 6].join(" ") }))
-      : h("span", { class: "dot", style: { background: colours[number % colours.length] }, "aria-hidden": "true" });
+    const mark = (place) => isLine
+      ? h("svg", { width: 22, height: 8, "aria-hidden": "true" }, h("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: colours[place % colours.length], "stroke-width": 2.5, "stroke-dasharray": [[], [6, 4], [2, 3], [10, 3, 2, 3], [4, 2], [1, 4]][place % 6].join(" ") }))
+      : h("span", { class: "dot", style: { background: colours[place % colours.length] }, "aria-hidden": "true" });
     return h("figure", { class: "chart" }, [
       h("figcaption", [
         this.label ? h("strong", this.label) : null,
-        ...(this.series.length > 1 || isLine ? this.series : []).map(({ name, values, unit }, number) =>
+        ...(this.series.length > 1 || isLine ? this.series : []).map(({ name, values, unit }, place) =>
           h("span", { class: "key", key: name }, [
-            mark(number), `${name} `, isLine ? h("b", `${short(values[at])}${unit ? ` ${unit}` : ""}`) : null,
+            mark(place), `${name} `, isLine ? h("b", `${number(values[at])}${unit ? ` ${unit}` : ""}`) : null,
           ])),
         isLine ? h("span", { class: "time" }, this.labels[at] ?? "") : null,
       ]),

@@ -3,7 +3,7 @@
 // with the keyboard alone: the arrow keys go from node to node, and what a node holds is told to screen readers.
 // All text goes through text nodes or the canvas, never through HTML.
 
-import { amount, fetched, percent } from "/assets/amounts.js";
+import { amount, fetched, percent } from "/assets/numbers.js";
 import { INK, KINDS, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
 import { arrange, blocks, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, scarcestOf, scarcestShares, shareOf, spot } from "/assets/map_layout.js";
 import { nodePanel } from "/assets/node_panel.js";
@@ -182,7 +182,7 @@ export default {
         const span = high - low || 1;
         return { of: of.map((value) => (value === null ? null : (value - low) / span)), low: String(low), high: String(high), raw: of };
       }
-      return { of: this.shares[this.colour] || this.shares[SCARCEST], low: "0 %", high: "100 %", raw: null };
+      return { of: this.shares[this.colour] || this.shares[SCARCEST], low: "0%", high: "100%", raw: null };
     },
     mean(members, raw) {
       if (!raw && this.colour === SCARCEST && !["both", "pool"].includes(this.group)) return "";
@@ -456,11 +456,11 @@ export default {
           h("div", { class: "legend" }, [
             withKinds ? this.kinds() : null,
             h("span", { class: "key", role: "img", "aria-label": "Colours: from little, on the left, to much, on the right", style: { display: withKinds ? "none" : "" } }, [
-              h("span", { ref: "low" }, "0 %"),
+              h("span", { ref: "low" }, "0%"),
               h("canvas", { ref: "scale", width: 120, height: 12 }),
-              h("span", { ref: "high" }, "100 %"),
+              h("span", { ref: "high" }, "100%"),
             ]),
-            byScore ? null : h("span", { class: "key" }, [h("span", { class: "swatch over" }), "over 100 %"]),
+            byScore ? null : h("span", { class: "key" }, [h("span", { class: "swatch over" }), "over 100%"]),
             h("span", { class: "key" }, [h("span", { class: "swatch cordoned" }), "cordoned"]),
             h("span", { class: "key" }, [h("span", { class: "swatch tainted" }), "tainted"]),
             h("span", { class: "key" }, [h("span", { class: "swatch none" }), byScore ? "does not fit" : "has none"]),

@@ -3,7 +3,7 @@
 // (null where it is not there), and how many pods left and came; `moves` are pairs of node numbers with a count, -1 for nowhere. Where they are
 // made one after the other, `steps` tells of each in words, and a slider goes through them.
 
-import { percent } from "/assets/amounts.js";
+import { percent } from "/assets/numbers.js";
 import { INK, RAMPS, ramp, themeOf } from "/assets/colours.js";
 import { arrange, nodeAt, paintCell, paintLabels, penOf, ring, spot } from "/assets/map_layout.js";
 

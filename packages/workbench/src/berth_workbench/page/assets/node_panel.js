@@ -1,6 +1,6 @@
 // What stands beside the map: one node with its resources, taints, labels and pods, and what can be asked about it.
 
-import { amount, percent } from "/assets/amounts.js";
+import { amount, percent } from "/assets/numbers.js";
 
 const PODS_SHOWN = 200;
 

@@ -1,7 +1,7 @@
 // The search in the head of every page: what is found while one types, with the keyboard alone if one likes, and the keys
 // that lead from view to view.
 
-import { fetched } from "/assets/amounts.js";
+import { fetched } from "/assets/numbers.js";
 
 const WAIT_MS = 150;
 

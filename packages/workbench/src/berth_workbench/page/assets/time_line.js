@@ -2,7 +2,7 @@
 // and a slider through the samples.
 // Each step is told to the charts beside it by the event "berth-time" of the window.
 
-import { fetched, percent } from "/assets/amounts.js";
+import { fetched, percent } from "/assets/numbers.js";
 import { INK, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
 import { paintCell } from "/assets/map_layout.js";
 
@@ -151,8 +151,8 @@ export default {
           h("input", { type: "range", name: "time", min: 0, max: Math.max(0, this.count - 1), step: 1, value: this.at, "aria-valuetext": when, onInput: (event) => this.go(Number(event.target.value)) }),
         ]),
         h("strong", { class: "when" }, when),
-        h("div", { class: "legend", role: "img", "aria-label": "Colours: from 0 % of a node's scarcest resource requested, on the left, to 100 %" }, [
-          h("span", "Scarcest resource requested 0 %"), h("canvas", { ref: "scale", width: 120, height: 12 }), h("span", "100 %"),
+        h("div", { class: "legend", role: "img", "aria-label": "Colours: from 0% of a node's scarcest resource requested, on the left, to 100%" }, [
+          h("span", "Scarcest resource requested 0%"), h("canvas", { ref: "scale", width: 120, height: 12 }), h("span", "100%"),
         ]),
       ]),
       h("p", { class: "problem", role: "alert", hidden: !this.problem }, this.problem),

@@ -1,7 +1,7 @@
 // A trial put together by hand: nodes are clicked on a map, zones, pools and workloads chosen from lists. Each choice is a
 // line of the form beside it ("berth-line"), so what is tried can be read, edited and sent as text.
 
-import { fetched, percent } from "/assets/amounts.js";
+import { fetched, percent } from "/assets/numbers.js";
 import { INK, RAMPS, ramp, themeOf } from "/assets/colours.js";
 import { arrange, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, scarcestOf, scarcestShares, spot } from "/assets/map_layout.js";
 

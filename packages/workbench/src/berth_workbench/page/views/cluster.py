@@ -9,8 +9,9 @@ from starlette.responses import RedirectResponse, Response
 from berth.decisions.node_columns import NodeColumns
 from berth_workbench.page.model import NodeLine, node_lines, totals
 from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.views.elements import NOTHING, HeatMap, area, link, percent, share_bar, table, tag
+from berth_workbench.page.views.elements import HeatMap, area, link, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
+from berth_workbench.showing.numbers import NOTHING, percent
 from berth_workbench.simulation.measures import told_resources
 
 REFRESH_S = 5.0

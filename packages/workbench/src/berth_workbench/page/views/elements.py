@@ -1,6 +1,5 @@
 """The browser's own elements, and our three components, as NiceGUI elements."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,8 +9,7 @@ from typing import Any, Protocol
 import nicegui.elements.echart  # noqa: F401 - has the browser told where ECharts is
 from nicegui.element import Element
 
-NOTHING = "\N{EN DASH}"
-"""Stands in a table where there is nothing to tell."""
+from berth_workbench.showing.numbers import NOTHING, percent
 
 
 class HeatMap(Element, component="../assets/heat_map.js"):
@@ -288,11 +286,6 @@ def share_bar(share: float | None, *, wide: bool = False) -> None:
     with tag("span", classes=f"bar{' wide' if wide else ''}{over}", aria_hidden="true"):
         tag("span", style=f"width:{min(100.0, share * 100):.1f}%")
     tag("span", percent(share), "bad" if over else "")
-
-
-def percent(share: float | None) -> str:
-    """A share for people, rounded as the map's script does."""
-    return NOTHING if share is None else f"{math.floor(share * 100 + 0.5)} %"
 
 
 def link(text: str, href: str, classes: str = "") -> Tag:

@@ -6,13 +6,13 @@ from urllib.parse import urlencode
 
 from berth.decisions.node_columns import NodeColumns
 from berth.decisions.pending import PendingReport
-from berth.decisions.shortfall import amount
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.attention import FINDINGS, Finding, of_pending
 from berth_workbench.page.model import NodeLine, node_lines
 from berth_workbench.page.source import Source
 from berth_workbench.page.views.elements import area, link, share_bar, table, tag
 from berth_workbench.page.views.frame import Frame
+from berth_workbench.showing.numbers import amount
 from berth_workbench.simulation.measures import told_resources
 
 REFRESH_S = 3.0
@@ -91,9 +91,9 @@ def _tiles(columns: NodeColumns, lines: Sequence[NodeLine]) -> None:
         ("Pods on nodes", sum(columns.pods), f"of {sum(columns.allowed_pods):,} that may be there"),
     ]
     if over:
-        shown.append(("Over 100 %", over, f"node{'' if over == 1 else 's'} with too much on"))
+        shown.append(("Over 100%", over, f"node{'' if over == 1 else 's'} with too much on"))
     for name, value, beside in shown:
-        with tag("div", classes="tile bad" if name == "Over 100 %" else "tile"):
+        with tag("div", classes="tile bad" if name == "Over 100%" else "tile"):
             tag("dt", name)
             with tag("dd"):
                 link(f"{value:,}", "/map")

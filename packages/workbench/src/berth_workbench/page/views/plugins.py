@@ -11,11 +11,12 @@ from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
 from berth_workbench.page.source import PluginViews, Source
 from berth_workbench.page.times import ago
-from berth_workbench.page.views.elements import NOTHING, area, bar_chart, link, table, tag
+from berth_workbench.page.views.elements import area, bar_chart, link, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import pod_path
 from berth_workbench.page.views.sections import show_sections
 from berth_workbench.showing.agreement import sections_of
+from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
 
 REFRESH_S = 5.0
@@ -90,7 +91,7 @@ def _shadow(shadow: ShadowReport) -> None:
     with tag("section", classes="panel", aria_label=f"Shadow {shadow.shadow}"):
         tag("h2", f"{shadow.shadow}, a shadow of {shadow.of}")
         told = ", ".join(f"{count:,} {DIFFERENCE_WORDS.get(kind, 'the same')}" for kind, count in shadow.kinds.items())
-        tag("p", f"{counted(shadow.decisions, 'attempt')} at {shadow.percentage:g} % of the pods: {told or 'none'}.")
+        tag("p", f"{counted(shadow.decisions, 'attempt')} at {shadow.percentage:g}% of the pods: {told or 'none'}.")
         skipped = ", ".join(f"{count:,} because {reason}" for reason, count in shadow.skipped.items())
         if skipped:
             tag("p", f"Not looked at: {skipped}.", "soft")

@@ -16,9 +16,10 @@ from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.model import DecisionMatrix, decision_matrix
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import ago, lasting
-from berth_workbench.page.views.elements import NOTHING, area, link, still, table, tag
+from berth_workbench.page.views.elements import area, link, still, table, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.pending import helps_for, pod_path, show_help
+from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
 
 LINES_SHOWN = 100
