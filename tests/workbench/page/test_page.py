@@ -597,7 +597,7 @@ def the_time_line(visitor, tmp_path):
     page.keyboard.press("End")
     assert (
         page.locator(".time-line [aria-live=polite]").text_content()
-        == f"{HOSTILE}: 100 % of its scarcest resource requested"
+        == f"{HOSTILE}: 100% of its scarcest resource requested"
     )
     visitor.check(tmp_path / "time-line")
     page.get_by_role("button", name="Play").click()

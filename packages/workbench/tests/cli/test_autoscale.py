@@ -29,7 +29,7 @@ def run(tmp_path):
         given = ["--cluster", str(tmp_path / "cluster.json"), "--groups", str(tmp_path / "groups.yaml")]
         found = CliRunner().invoke(main, ["autoscale", *given, *args])
         assert found.exit_code == code, found.output
-        return found.output
+        return found.stdout if code == 0 else found.output
 
     return go
 

@@ -34,9 +34,9 @@ def run(*arguments):
 def test_the_table_fits_80_columns(cluster):
     result = run("--cluster", cluster, "--goal", "empty-nodes")
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[1].startswith("2 moves empty ")
+    assert result.stdout.splitlines()[1].startswith("2 moves empty ")
     assert "nothing better exists" in result.output
-    assert all(len(line) <= 80 for line in result.output.splitlines())
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
     assert "3 of 3" in result.output
     assert "1 of 3" in result.output
 
@@ -102,7 +102,7 @@ def test_who_is_pending_goes_first_and_that_is_told(cluster, tmp_path):
 @pytest.mark.parametrize("goal", ["place-pending", "free-shape"])
 def test_where_nobody_waits_for_room_there_is_nothing_to_do(cluster, goal):
     result = run("--cluster", cluster, "--goal", goal)
-    assert (result.exit_code, result.output.splitlines()[1:]) == (0, ["No pod waits for room: no moves are needed."])
+    assert (result.exit_code, result.stdout.splitlines()[1:]) == (0, ["No pod waits for room: no moves are needed."])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def run(tmp_path):
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [each.document for each in cluster]}))
         found = CliRunner().invoke(main, ["survive", "--cluster", str(file), *args])
         assert found.exit_code == code, found.output
-        return found.output
+        return found.stdout if code == 0 else found.output
 
     return go
 

@@ -28,7 +28,7 @@ def run(tmp_path):
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
         result = CliRunner().invoke(main, ["upgrade-plan", "--cluster", str(file), *args])
         assert result.exit_code == code, result.output
-        return result.output
+        return result.stdout if code == 0 else result.output
 
     return go
 

@@ -19,7 +19,7 @@ def run(tmp_path):
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
         found = CliRunner().invoke(main, ["wait", "--cluster", str(file), *args])
         assert found.exit_code == code, found.output
-        return found.output
+        return found.stdout if code == 0 else found.output
 
     return go
 

@@ -203,9 +203,9 @@ def test_a_gang_that_still_waits_or_is_stopped_is_told_in_the_verdict(run):
 
     gates = ("--feature-gates", "GenericWorkload=true,GangScheduling=true")
     cluster = [node("n0", cpu="4"), group, *map(member, range(3))]
-    said = " ".join(run("whatif", "--add-nodes", "1=n0", *gates, cluster=cluster).output.split())
+    said = " ".join(run("whatif", "--add-nodes", "1=n0", *gates, cluster=cluster).stdout.split())
     assert "Still pending: the 3 pods of PodGroup default/g, none of which is bound before 3 have a place." in said
-    assert "Still pending" not in run("whatif", "--add-nodes", "2=n0", *gates, cluster=cluster).output
+    assert "Still pending" not in run("whatif", "--add-nodes", "2=n0", *gates, cluster=cluster).stdout
     runs = [*(node(f"n{i}", cpu="4") for i in range(3)), group, *(member(i, f"n{i}") for i in range(3))]
     found = read(run("whatif", "--scale", "ReplicaSet/rs=2", "-o", "json", *gates, cluster=runs))
     assert [(each["reason"], each["name"]) for each in found["broken"]] == [("GangStopped", "default/g")]
@@ -225,7 +225,7 @@ def test_the_table_fits_80_columns_and_says_what_the_result_says(run):
     long = "a-deployment-with-a-name-that-is-as-long-as-names-of-people-who-like-names"
     cluster = [node(f"{long}-{n}") for n in range(3)] + [pod(f"{long}-{n}", f"{long}-0") for n in range(3)]
     result = run("whatif", "--drain", f"{long}-0", cluster=[*cluster, pod("bare", f"{long}-0", owner="")])
-    assert max(len(line) for line in result.output.splitlines() if long not in line) <= 80
+    assert max(len(line) for line in result.stdout.splitlines() if long not in line) <= 80
     assert f"default/{long}-2\n" in result.output, "a name is longer than the terminal is wide, and stands whole"
     assert "3 pods left their nodes: 3 with another" in result.output
     assert "1 broken" in result.output
@@ -240,7 +240,7 @@ def crowd():
 
 
 def test_those_who_were_drained_are_told_apart_from_those_who_were_pending(run):
-    lines = run("whatif", "--drain", "n0", cluster=crowd()).output.splitlines()
+    lines = run("whatif", "--drain", "n0", cluster=crowd()).stdout.splitlines()
     assert lines[0] == "Assumed: the default configuration; --config names another."
     assert " ".join(" ".join(lines[1:3]).split()) == (
         "No: default/web-5, default/web-6, default/web-7 and 2 more have no place. 100 more pods had none before."
@@ -258,13 +258,13 @@ def test_those_who_were_drained_are_told_apart_from_those_who_were_pending(run):
 
 
 def test_what_breaks_for_one_reason_is_one_row_with_a_few_names(run):
-    lines = run("whatif", "--drain", "n0", cluster=crowd()).output.splitlines()
+    lines = run("whatif", "--drain", "n0", cluster=crowd()).stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("Broken"))
     told = " ".join(" ".join(lines[at : lines.index("", at)]).split())
     assert told.count("NoLongerRuns") == 1
     assert told.count("default/web-") == 3
     assert "and 2 more" in told
-    wide = run("whatif", "--drain", "n0", "-o", "wide", cluster=crowd()).output
+    wide = run("whatif", "--drain", "n0", "-o", "wide", cluster=crowd()).stdout
     assert "and 2 more" not in wide[wide.index("Broken") :]
 
 

@@ -1,8 +1,10 @@
 """Makes the command of a question: options of its request, an answer, and the answer's sections on the terminal."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -21,6 +23,7 @@ from berth_workbench.cli.progress import EndedEarly, for_option, found_by_then, 
 if TYPE_CHECKING:
     from berth_workbench.questions.question import Question, RequestField
     from berth_workbench.simulation.situation import Situation
+    from berth_workbench.simulation.steps import Step
 
 ROWS_SHOWN = 20
 """How many rows each table has; `-o wide` and the structured outputs have all of them."""
@@ -142,7 +145,7 @@ def _ask(question: "Question[Any, Any]", typed: dict[str, Any]) -> None:
     )
     situation = Situation(snapshot, setup, tuple(steps), namespace, typed["seed"])
     found = answered(question, situation, request)
-    tell(question, found, typed["output"], typed["plot"], assumed)
+    tell(question, request, found, typed["output"], typed["plot"], assumed, steps)
     if question.fails is not None and typed["fails"] and question.fails.when(found):
         sys.exit(1)
 
@@ -158,8 +161,21 @@ def answered(question: "Question[Any, Any]", situation: "Situation | None", requ
             raise EndedEarly(nothing_by_then()) from None
 
 
-def tell(question: "Question[Any, Any]", found: Any, output: Output, plot: str = "", assumed: str = "") -> None:
-    """Print an answer as `-o` says, and draw it. Raises `EndedEarly` if it was stopped before the end."""
+def tell(
+    question: "Question[Any, Any]",
+    request: Any,
+    found: Any,
+    output: Output,
+    plot: str = "",
+    assumed: str = "",
+    steps: "Sequence[Step]" = (),
+) -> None:
+    """Print an answer as `-o` says, below the sentence in which it was asked for, and draw it.
+
+    Raises `EndedEarly` if it was stopped before the end.
+    """
+    from berth.runtime.observing.logs import legible
+    from berth_workbench.questions.sentence import asked_in_words
     from berth_workbench.showing.sections import NoteSection
     from berth_workbench.showing.terminal import print_sections
 
@@ -175,6 +191,9 @@ def tell(question: "Question[Any, Any]", found: Any, output: Output, plot: str =
         tell_assumed(assumed)
         notes = (NoteSection(each) for each in found.notes)
         first, *others = sections
+        said, width = legible(asked_in_words(question, request, steps)), get_terminal_size().columns
+        if said:
+            click.echo(fill(said, width, break_long_words=False, break_on_hyphens=False), err=True)
         print_sections([first, *notes, *others], console_for(output), None if output == "wide" else ROWS_SHOWN)
     if not found.is_complete:
         raise EndedEarly(found_by_then())

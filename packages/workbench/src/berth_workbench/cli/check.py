@@ -101,7 +101,7 @@ def command(
     if output in FORMATS:
         click.echo(_printed(output, question, found, checks), nl=False)
     else:
-        tell(question, found, output, assumed=words)
+        tell(question, request, found, output, assumed=words)
     if fail_on is not None and is_at_least(found, fail_on):
         sys.exit(1)
 

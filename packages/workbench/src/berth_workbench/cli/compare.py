@@ -58,5 +58,5 @@ def command(
         custom = [each for source in sources for each in followed_by(source.load())]
         snapshot = read_cluster_given(cluster, kubeconfig, context, custom=custom)
         load = load_on(snapshot, manifests, replaces_all=replace_all)
-    found = answered(QUESTION, None, CompareRequest(sources[0], sources[1], load, **values))
-    tell(QUESTION, found, output, plot)
+    request = CompareRequest(sources[0], sources[1], load, **values)
+    tell(QUESTION, request, answered(QUESTION, None, request), output, plot)

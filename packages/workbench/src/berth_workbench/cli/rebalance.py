@@ -77,7 +77,7 @@ def command(
         if not pictured.is_complete:
             raise EndedEarly(found_by_then())
     else:
-        tell(QUESTION, pictured, output, plot, assumed)
+        tell(QUESTION, request, pictured, output, plot, assumed)
 
 
 def _selected(snapshot: "Snapshot", names: str, selector: str) -> frozenset[str] | None:

@@ -49,7 +49,8 @@ def command(
     usage = read_usage(usage_files) if usage_files else take_usage(kubeconfig, context)
     snapshot, _, setup, assumed = read_asked(cluster, kubeconfig, context, config_file, plugins, feature_gates)
     request = ShrinkRequest(usage, **request_values(QUESTION, typed))
-    tell(QUESTION, answered(QUESTION, Situation(snapshot, setup), request), output, assumed=assumed)
+    found = answered(QUESTION, Situation(snapshot, setup), request)
+    tell(QUESTION, request, found, output, assumed=assumed)
 
 
 def take_usage(kubeconfig: str, context: str) -> Usage:

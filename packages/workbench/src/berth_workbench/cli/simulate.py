@@ -62,4 +62,4 @@ def command(
                 csv.writer(file).writerows([TimedBinding._fields, *lived.placements])
         except OSError as error:
             raise click.ClickException(f"--placements {placements}: cannot be written: {error.strerror}") from None
-    tell(QUESTION, lived, output, plot)
+    tell(QUESTION, request, lived, output, plot)

@@ -68,6 +68,6 @@ def command(
             Path(write).write_text(as_yaml(found.document))
         except OSError as error:
             raise click.ClickException(f"--write {write}: {error.strerror or error}") from None
-    tell(QUESTION, found, output, plot, assumed)
+    tell(QUESTION, request, found, output, plot, assumed)
     if not write and not is_structured(output):
         click.echo(f"---\n{as_yaml(found.document)}", nl=False)

@@ -10,10 +10,10 @@ from berth_workbench.planning.more_nodes import MoreNodes, nodes_in_words
 from berth_workbench.planning.node_groups import NodeGroupSpec, read_groups
 from berth_workbench.planning.survival import who
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked, NodePrices
-from berth_workbench.showing.numbers import number
+from berth_workbench.showing.ask import HowAsked, HowSaid, NodePrices
+from berth_workbench.showing.numbers import number, percent
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
-from berth_workbench.showing.words import counted
+from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -28,13 +28,21 @@ class AutoscaleRequest(msgspec.Struct, frozen=True):
             metavar="FILE",
             reads=read_groups,
         ),
+        HowSaid(
+            words=lambda groups: listed([each.name for each in groups], shown=4),
+            example="groups:\n- {name: general, max: 20, price: 0.4}\n- {name: gpu, max: 4, price: 3.2, spot: true}\n",
+        ),
     ]
     prices: NodePrices = None
     used: Annotated[
-        float, HowAsked("Try to remove nodes of which no more is requested.", metavar="SHARE", least=0, most=1)
+        float,
+        HowAsked("Try to remove nodes of which no more is requested.", metavar="SHARE", least=0, most=1),
+        HowSaid(words=percent),
     ] = 0.5
     at_most: Annotated[
-        int, HowAsked("Try to remove so many nodes, the least used first.", metavar="N", least=0, most=1_000_000)
+        int,
+        HowAsked("Try to remove so many nodes, the least used first.", metavar="N", least=0, most=1_000_000),
+        HowSaid("Try to remove at most {} nodes.", "Try to remove no node."),
     ] = 200
 
 
@@ -154,6 +162,8 @@ QUESTION = Question(
     The backlog is what has no place in the cluster, after the changes and with the manifests of -f. Of spot groups it
     is said who is lost when all of their nodes are taken away at once.
     """,
+    asks="What could an autoscaler do with the groups {groups}, taking nodes away of which at most {used} is "
+    "requested, after {changes}?",
     doing="placing pods",
     request=AutoscaleRequest,
     answer=answer,

@@ -1,38 +1,55 @@
 """`berth capacity`: how many more of a pod or workload fit, what limits them, pool by pool."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
 
 from berth_workbench.planning.capacity import Capacity, LimitedBy, capacity_after
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked, PoolLabel
+from berth_workbench.showing.ask import HowAsked, HowSaid, PoolLabel
 from berth_workbench.showing.numbers import quantity
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
-from berth_workbench.showing.words import counted
+from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 
 POOLS_DRAWN = 20
+SHAPE = "shape"
+"""The name of a pod that stands for what it requests."""
 
 
 class CapacityRequest(msgspec.Struct, frozen=True):
     """What is to fit, and up to how many."""
 
-    documents: tuple[Document, ...]
-    pending_first: Annotated[bool, HowAsked("Place what is pending in the cluster before anything is counted.")] = False
+    documents: Annotated[tuple[Document, ...], HowSaid(words=lambda documents: shapes_in_words(documents))]
+    pending_first: Annotated[
+        bool,
+        HowAsked("Place what is pending in the cluster before anything is counted."),
+        HowSaid("once what is pending has its place", "beside what is there"),
+    ] = False
     pool_label: PoolLabel = ""
     at_most: Annotated[
         int,
         HowAsked("Stop after so many, where pods have to be placed one by one.", metavar="N", least=1, most=1_000_000),
+        HowSaid("Stop after {} where pods have to be placed one by one."),
     ] = 1_000_000
 
     def __post_init__(self) -> None:
         """Raise ValueError where nothing is to fit."""
         if not self.documents:
             raise ValueError("-f: what is to fit? give the manifest of a pod or of a workload")
+
+
+def shapes_in_words(documents: Sequence[Document]) -> str:
+    """Return what is to fit: the requests of a shape, or the names of pods and workloads."""
+    shape = documents[0].manifest if len(documents) == 1 else {}
+    if shape.get("metadata", {}).get("name") != SHAPE:
+        return listed([f"{each.kind} {each.name}" for each in documents], shown=3)
+    requests = shape["spec"]["containers"][0]["resources"]["requests"]
+    names = {"cpu": "CPU", "memory": "memory"}
+    return "pods of " + listed([f"{requested} {names.get(name, name)}" for name, requested in requests.items()])
 
 
 def answer(situation: Situation, request: CapacityRequest, watch: WorkWatch) -> Capacity:
@@ -127,6 +144,7 @@ QUESTION = Question(
     workload as many as it has replicas. The number is that which the scheduler would place one after the other,
     preempting nobody. Changes are carried out first.
     """,
+    asks="How many more {documents} fit {pending_first}, after {changes}?",
     doing="placing pods",
     request=CapacityRequest,
     answer=answer,

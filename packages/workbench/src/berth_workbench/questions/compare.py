@@ -11,10 +11,10 @@ import msgspec
 from berth.agreement.report import FigureCompared
 from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.comparison.loads import Load, notes_of
+from berth_workbench.comparison.loads import ClusterLoad, Load, notes_of
 from berth_workbench.comparison.two_configurations import ConfigurationsCompared, compare
 from berth_workbench.questions.question import NamedThings, Question
-from berth_workbench.showing.ask import HowAsked, NodePrices
+from berth_workbench.showing.ask import HowAsked, HowSaid, NodePrices
 from berth_workbench.showing.figures import SHARES, in_words, shown_figure
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import because, counted, listed
@@ -25,13 +25,20 @@ TOLD_BETTER = 3
 """So many measures of each configuration are named in the verdict."""
 
 
+def load_in_words(load: Load) -> str:
+    """Return whose places are looked for."""
+    return counted(len(load.pods), "pod") if isinstance(load, ClusterLoad) else "the workload over time"
+
+
 class CompareRequest(msgspec.Struct, frozen=True):
     """Two configurations, the pods that both place, and how often."""
 
-    a: ConfigurationSource
-    b: ConfigurationSource
-    load: Load
-    seeds: Annotated[int, HowAsked("How often each one runs.", least=1, most=1000)] = 3
+    a: Annotated[ConfigurationSource, HowSaid("configuration A ({})", words=lambda given: given.name)]
+    b: Annotated[ConfigurationSource, HowSaid("configuration B ({})", words=lambda given: given.name)]
+    load: Annotated[Load, HowSaid(words=load_in_words)]
+    seeds: Annotated[
+        int, HowAsked("How often each one runs.", least=1, most=1000), HowSaid("{} times each", one="once each")
+    ] = 3
     prices: NodePrices = None
 
 
@@ -128,6 +135,7 @@ QUESTION = Question(
     now, and the plugin that, taken from B, makes A decide like it. Then each places everything on its own, once for
     each seed, and the measures stand side by side. With --trace, each lives through the workload in virtual time.
     """,
+    asks="Place {load} by {a} and by {b}, {seeds}.",
     doing="comparing",
     request=CompareRequest,
     answer=answer,

@@ -8,10 +8,13 @@ name in `berth_workbench.questions.table`.
 An answer that was cut short has no verdict, however it is presented (`Question.sections`): it could still turn into its
 opposite. Only what is already certain is shown, as each question's `so_far`.
 
-A request is a frozen struct; each of its fields says by a `HowAsked` how people are asked for it:
+A request is a frozen struct; each of its fields says by a `HowAsked` how people are asked for it, and by a `HowSaid`
+how its value is said in the sentence that stands above the answer (`berth_workbench.questions.sentence`):
 
     class SurviveRequest(msgspec.Struct, frozen=True):
-        pairs: Annotated[bool, HowAsked("Lose two of a kind at once, too.")] = False
+        pairs: Annotated[
+            bool, HowAsked("Lose two of a kind at once, too."), HowSaid("also two at once", "one at a time")
+        ] = False
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +22,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_typ
 
 import msgspec
 
-from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.ask import HowAsked, HowSaid
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
@@ -33,6 +36,8 @@ class RequestField(NamedTuple):
     default: Any
     """`msgspec.NODEFAULT` where it has to be given."""
     ask: HowAsked
+    said: HowSaid | None = None
+    """How it is said; None where nothing is said of it."""
 
     @property
     def flag(self) -> str:
@@ -84,6 +89,10 @@ class Question(NamedTuple, Generic[RequestT, AnswerT]):
     """May raise `UserError`, and `StoppedError` where nothing can be kept."""
     told: Callable[[AnswerT], Iterator[Section]]
     """The answer in words, tables and pictures; the verdict comes first. Others ask for `sections`."""
+    asks: str = ""
+    """The sentence in which it is asked, with the names of fields, and `changes`, where their words stand."""
+    supposes: bool = False
+    """Whether changes are supposed in that sentence (`a were drained`), and not done before it (`draining a`)."""
     so_far: Callable[[AnswerT], str] = lambda _: ""
     """What is certain where it was cut short, in sentences: true of the finished answer as well."""
     takes_changes: bool = True
@@ -118,8 +127,17 @@ class Question(NamedTuple, Generic[RequestT, AnswerT]):
 
     def fields(self) -> Iterator[RequestField]:
         """Yield the fields of the request that people are asked for, in their order."""
+        return (each for each in self._annotated() if each.ask.help)
+
+    def said(self) -> Iterator[RequestField]:
+        """Yield the fields of the request that its sentence says something of, in their order."""
+        return (each for each in self._annotated() if each.said is not None)
+
+    def _annotated(self) -> Iterator[RequestField]:
         hints = get_type_hints(self.request, include_extras=True)
         for each in msgspec.structs.fields(self.request):
-            for ask in getattr(hints[each.name], "__metadata__", ()):
-                if isinstance(ask, HowAsked):
-                    yield RequestField(each.name, hints[each.name].__origin__, each.default, ask)
+            notes = getattr(hints[each.name], "__metadata__", ())
+            ask = next((note for note in notes if isinstance(note, HowAsked)), HowAsked(""))
+            said = next((note for note in notes if isinstance(note, HowSaid)), None)
+            if notes:
+                yield RequestField(each.name, hints[each.name].__origin__, each.default, ask, said)

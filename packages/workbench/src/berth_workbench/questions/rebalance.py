@@ -178,6 +178,7 @@ QUESTION = Question(
     Every move is proven with the scheduler's own plugins in the order given, keeps the disruption budgets, and waits
     for the one before. Nodes are cordoned where the scheduler would choose others than the plan; the plan says so.
     """,
+    asks="Move running pods {goal}, evicting {max_moves} at most.",
     doing="rebalancing",
     request=RebalanceRequest,
     answer=answer,

@@ -8,7 +8,7 @@ import msgspec
 from berth_workbench.planning.shrink import MARGIN_PERCENT, Amounts, Shrinking, shrinking
 from berth_workbench.planning.usage import Usage
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.ask import HowAsked, HowSaid
 from berth_workbench.showing.numbers import amount
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
@@ -24,6 +24,7 @@ class ShrinkRequest(msgspec.Struct, frozen=True):
         float,
         HowAsked("How much more than its highest usage a container is to request.", metavar="PERCENT",
             least=0, most=1000),
+        HowSaid("{}% more than", "no more than"),
     ] = MARGIN_PERCENT  # fmt: skip
 
 
@@ -74,6 +75,7 @@ QUESTION = Question(
     Usage is held against requests with a margin, the highest of a workload's pods. Tells what would be freed, a command
     for each workload, and how many of the pending pods would then fit. Nothing is changed.
     """,
+    asks="What would be free if containers requested {margin} the most that they use, after {changes}?",
     doing="placing what is pending",
     request=ShrinkRequest,
     answer=answer,

@@ -7,7 +7,7 @@ import msgspec
 
 from berth.framework.setup import Setup
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.ask import HowAsked, HowSaid
 from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import Lines, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
@@ -23,12 +23,13 @@ from berth_workbench.traces.trace import TimedWorkload
 class SimulateRequest(msgspec.Struct, frozen=True):
     """A workload over time, and its scheduler."""
 
-    workload: TimedWorkload
+    workload: Annotated[TimedWorkload, HowSaid(words=lambda given: given.source)]
     setup: Setup
     seed: Annotated[int, HowAsked("How ties between equally good nodes are broken.")] = 0
     sample_s: Annotated[
         float,
         HowAsked("How often the cluster is measured, in its own time.", flag="--sample", metavar="SECONDS", least=1),
+        HowSaid("{} seconds", one="second"),
     ] = 300.0
 
 
@@ -117,6 +118,7 @@ QUESTION = Question(
     Pods start, run, fail, are scaled and preempted in virtual time, thousands of times faster than they would in a
     cluster. The same trace, configuration and seed give the same result. Ctrl-C ends it early and tells what there is.
     """,
+    asks="Live through {workload}, and look at the cluster every {sample_s}.",
     doing="simulating",
     request=SimulateRequest,
     answer=answer,

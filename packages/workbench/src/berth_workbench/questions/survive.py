@@ -21,7 +21,7 @@ from berth_workbench.planning.survival import (
     who,
 )
 from berth_workbench.questions.question import Fails, Question
-from berth_workbench.showing.ask import HowAsked, NodePrices, PoolLabel
+from berth_workbench.showing.ask import HowAsked, HowSaid, NodePrices, PoolLabel
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
@@ -34,14 +34,19 @@ class SurviveRequest(msgspec.Struct, frozen=True):
     """Which failures to examine, and how many of them may be simulated."""
 
     kinds: Annotated[
-        tuple[Kind, ...], HowAsked("What is lost; may be repeated. By default all three.", flag="--of")
+        tuple[Kind, ...],
+        HowAsked("What is lost; may be repeated. By default all three.", flag="--of"),
+        HowSaid("each {}", "each zone, node and pool"),
     ] = ()
-    pairs: Annotated[bool, HowAsked("Lose two of a kind at once, too.")] = False
+    pairs: Annotated[
+        bool, HowAsked("Lose two of a kind at once, too."), HowSaid("one or two at a time", "one at a time")
+    ] = False
     at_most: Annotated[
         int,
         HowAsked(
             "Simulate at most this many failures; give a bound for others without a proof.", least=0, most=1_000_000
         ),
+        HowSaid("Simulate at most {} failures.", "Simulate no failure."),
     ] = 200
     prices: NodePrices = None
     pool_label: PoolLabel = ""
@@ -206,6 +211,7 @@ QUESTION = Question(
     For each: who has no place then, which budgets have fewer healthy pods than they demand, and how many more nodes it
     would take. Most nodes are answered by proof; the others are lost in a simulation. Changes are carried out first.
     """,
+    asks="Lose {kinds} in turn, {pairs}, after {changes}.",
     doing="losing nodes",
     request=SurviveRequest,
     answer=answer,

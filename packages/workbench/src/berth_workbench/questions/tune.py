@@ -14,9 +14,9 @@ from berth_workbench.comparison.objectives import Objective
 from berth_workbench.comparison.results import ResultsDirectory
 from berth_workbench.comparison.settings import SettingSpace
 from berth_workbench.comparison.tune import Tuner, TuningResult, tune
-from berth_workbench.questions.compare import measured
+from berth_workbench.questions.compare import load_in_words, measured
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked, NodePrices
+from berth_workbench.showing.ask import HowAsked, HowSaid, NodePrices
 from berth_workbench.showing.figures import in_words, shown_figure
 from berth_workbench.showing.sections import Points, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
@@ -32,17 +32,33 @@ class TuneRequest(msgspec.Struct, frozen=True):
         HowAsked("What to improve: a measure of `berth compare`, such as cost, packing.cpu or min:nodesUsed, or a sum "
             "such as cost:2,waiting.p99:1. Given twice, the trade-off between both is searched.", flag="--objective",
             metavar="MEASURE"),
+        HowSaid(),
     ]  # fmt: skip
-    base: ConfigurationSource
-    load: Load
+    base: Annotated[ConfigurationSource, HowSaid("the configuration {}", words=lambda given: given.name)]
+    load: Annotated[Load, HowSaid(words=load_in_words)]
     tuned: tuple[str, ...] = ()
     """Plugins; all that score without any."""
-    budget: Annotated[int, HowAsked("How many runs.", least=1, most=100_000)] = 100
-    seeds: Annotated[int, HowAsked("How often each one runs.", least=1, most=100)] = 3
-    seed: Annotated[int, HowAsked("The first of the seeds, and of the search.")] = 0
+    budget: Annotated[int, HowAsked("How many runs.", least=1, most=100_000), HowSaid("{} runs", one="1 run")] = 100
+    seeds: Annotated[
+        int,
+        HowAsked("How often each one runs.", least=1, most=100),
+        HowSaid("Each runs {} times.", one="Each runs once."),
+    ] = 3
+    seed: Annotated[
+        int,
+        HowAsked("The first of the seeds, and of the search."),
+        HowSaid("The first seed is {}.", "The first seed is 0."),
+    ] = 0
     prices: NodePrices = None
     dask: Annotated[
-        str, HowAsked("Run on this Dask cluster, such as tcp://10.0.0.1:8786.", metavar="ADDRESS", is_of_machine=True)
+        str,
+        HowAsked(
+            "Run on this Dask cluster, such as tcp://10.0.0.1:8786.",
+            metavar="ADDRESS",
+            on_page=False,
+            is_of_machine=True,
+        ),
+        HowSaid("Run on the Dask cluster {}."),
     ] = ""
 
 
@@ -155,6 +171,7 @@ QUESTION = Question(
     configuration of --config or the default one. The best is run again with seeds that the search has not seen, and
     what is told of it comes from there. A configuration that leaves more pods without a node is never the best.
     """,
+    asks="Search weights that are best for {objectives}, from {base} and for {load}, in {budget}.",
     doing="tuning",
     request=TuneRequest,
     answer=answer,

@@ -113,6 +113,7 @@ QUESTION = Question(
 
     NODE is a name, a pattern (`gpu-*`) or a label selector (`pool=gpu`).
     """,
+    asks="Upgrade {nodes} of {pools}, {at_once}, with {max_surge}, after {changes}.",
     doing="trying drains",
     request=UpgradeRequest,
     answer=plan_upgrade,

@@ -8,7 +8,7 @@ import msgspec
 from berth_workbench.planning.ends import read_durations
 from berth_workbench.planning.waiting import Waits, for_what, how_long, waits_of
 from berth_workbench.questions.question import Question
-from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.ask import HowAsked, HowSaid
 from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted
@@ -23,18 +23,26 @@ class WaitRequest(msgspec.Struct, frozen=True):
     """Which pods to answer for, and what is known about how long others run."""
 
     pods: Annotated[
-        tuple[str, ...], HowAsked("The pods, as POD or NAMESPACE/POD; all that are pending without.", flag="POD")
+        tuple[str, ...],
+        HowAsked("The pods, as POD or NAMESPACE/POD; all that are pending without.", flag="POD"),
+        HowSaid("{}", "all pending pods", picks="pods"),
     ] = ()
     durations: Annotated[
         dict[str, float] | None,
         HowAsked("How long pods run: seconds by workload, as namespace/name.", metavar="FILE", reads=read_durations),
+        HowSaid("Pods run as long as is given.", example="default/nightly: 5400\nml/train: 86400\n"),
     ] = None
     trace: Annotated[
         str,
         HowAsked("The same, from a workload over time of `berth trace`.", metavar="FILE", on_page=False,
             is_of_machine=True),
+        HowSaid("Pods run as long as those of {}."),
     ] = ""  # fmt: skip
-    within: Annotated[float, HowAsked("How far to look ahead.", metavar="DAYS", least=0, most=10_000)] = 7.0
+    within: Annotated[
+        float,
+        HowAsked("How far to look ahead.", metavar="DAYS", least=0, most=10_000),
+        HowSaid("the next {} days", one="the next day"),
+    ] = 7.0
 
 
 def answer(situation: Situation, request: WaitRequest, watch: WorkWatch) -> Waits:
@@ -94,6 +102,7 @@ QUESTION = Question(
     Running pods end by their deadlines, by those of their Jobs, or when such pods usually do (--durations, --trace).
     Nobody new comes meanwhile, but for the pods of -f, which wait as well.
     """,
+    asks="When will {pods} get their places in {within}, after {changes}?",
     doing="ending pods",
     request=WaitRequest,
     answer=answer,

@@ -199,6 +199,8 @@ QUESTION = Question(
 
     NODE is a name, a pattern (`gpu-*`) or a label selector (`pool=gpu`).
     """,
+    asks="What if {changes}?",
+    supposes=True,
     doing="placing pods",
     request=WhatIfRequest,
     answer=answer,

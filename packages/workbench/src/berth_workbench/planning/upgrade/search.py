@@ -31,7 +31,7 @@ from berth_workbench.planning.upgrade.plan import (
 from berth_workbench.planning.upgrade.remedies import Blocked, BudgetRemedies
 from berth_workbench.planning.upgrade.trial import DrainTrial, TriedStep
 from berth_workbench.planning.whatif import natural
-from berth_workbench.showing.ask import HowAsked, PoolLabel
+from berth_workbench.showing.ask import HowAsked, HowSaid, PoolLabel
 from berth_workbench.simulation.changes import ChangeError, Drain
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import pending_pods
@@ -49,24 +49,32 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
     """Which nodes are to be upgraded, and how."""
 
     nodes: Annotated[
-        tuple[str, ...], HowAsked("Nodes by name, pattern or selector; may be repeated. Default: all.", metavar="NODE")
+        tuple[str, ...],
+        HowAsked("Nodes by name, pattern or selector; may be repeated. Default: all.", metavar="NODE"),
+        HowSaid("{}", "all nodes", picks="nodes"),
     ] = ()
     pools: Annotated[
-        tuple[str, ...], HowAsked("Only nodes of this pool; may be repeated.", flag="--pool", metavar="NAME")
+        tuple[str, ...],
+        HowAsked("Only nodes of this pool; may be repeated.", flag="--pool", metavar="NAME"),
+        HowSaid("pool {}", "every pool", picks="pools"),
     ] = ()
     pool_label: PoolLabel = ""
     at_once: Annotated[
         int | None,
         HowAsked("Drain so many nodes together; by default as many as budgets and room allow.", metavar="N",
             least=1, most=1000),
+        HowSaid("at most {} nodes at once", "as many at once as budgets and room allow", one="one node at a time"),
     ] = None  # fmt: skip
     max_surge: Annotated[
-        int, HowAsked("How many nodes may be added for the upgrade of a pool.", metavar="N", least=0, most=1000)
+        int,
+        HowAsked("How many nodes may be added for the upgrade of a pool.", metavar="N", least=0, most=1000),
+        HowSaid("at most {} surge nodes in a pool", "no surge", one="at most one surge node in a pool"),
     ] = 100
     effort: Annotated[
         int,
         HowAsked("After so many evictions tried in memory the plan is only finished, and not made better.", metavar="N",
             least=0),
+        HowSaid("Stop making it better after {} evictions tried in memory.", "Do not try to make it better."),
     ] = 400_000  # fmt: skip
 
 
