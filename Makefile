@@ -119,6 +119,7 @@ release-check: setup
 	$(BIN)/python deploy/release.py build $(RELEASE)
 	$(BIN)/python deploy/release.py try $(RELEASE)
 	$(BIN)/python deploy/release.py chart $(RELEASE) $(STRICT)
+	$(BIN)/python deploy/release.py krew $(RELEASE)
 	$(if $(SBOM),$(MAKE) $(SBOM))
 	$(if $(SBOM),$(BIN)/python deploy/release.py parts build/sbom.cdx.json && cp build/sbom.cdx.json $(RELEASE)/)
 	$(BIN)/python deploy/release.py sums $(RELEASE)

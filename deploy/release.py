@@ -7,6 +7,7 @@ What is published is a list of commands here, so that `--dry-run` can show them 
     release.py build DIR                    wheel and sdist of each house under packages/, the same bytes each time
     release.py try DIR [--here]             install them in an empty environment, and run what is installed
     release.py chart DIR [--strict]         pack the chart, where Helm is
+    release.py krew DIR                     the plugin manifest for krew and its archive, by krew's rules
     release.py parts SBOM                   the list of parts is valid CycloneDX and names all that ships
     release.py sums DIR                     SHA256SUMS of the files
     release.py notes [--tag vX.Y.Z]         what CHANGELOG.md says about the version
@@ -65,6 +66,7 @@ def main(words: Sequence[str]) -> int:
     packing = steps.add_parser("chart")
     packing.add_argument("directory", type=Path)
     packing.add_argument("--strict", action="store_true", help="fail where Helm is missing")
+    steps.add_parser("krew").add_argument("directory", type=Path)
     steps.add_parser("parts").add_argument("sbom", type=Path)
     steps.add_parser("sums").add_argument("directory", type=Path)
     publishing = steps.add_parser("publish")
@@ -92,6 +94,8 @@ def run_step(given: argparse.Namespace) -> None:
         try_out(given.directory, is_offline=given.here)
     elif given.step == "chart":
         pack_chart(given.directory, is_strict=given.strict)
+    elif given.step == "krew":
+        write_krew(given.directory)
     elif given.step == "parts":
         check_parts(json.loads(given.sbom.read_text()))
     elif given.step == "sums":
@@ -314,6 +318,23 @@ def pack_chart(directory: Path, *, is_strict: bool) -> None:
     monitored = run(program, "template", "berth", packed, "--set", "monitoring.dashboard=true,ui.enabled=true")
     expect("berth.json" in monitored and "berth-page-viewer" in monitored, "the packed chart lacks something")
     print(packed.name)
+
+
+def write_krew(directory: Path) -> None:
+    """Write krew's manifest of the plugin and the archive that it names. Raises `Wrong`."""
+    import yaml
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    import krew
+
+    packed = krew.archive(ROOT)
+    document = krew.manifest(version(), packed)
+    wrong = list(krew.problems(krew.NAME, document))
+    expect(not wrong, f"krew would not take the plugin: {'; '.join(wrong)}")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / krew.ARCHIVE).write_bytes(packed)
+    (directory / f"{krew.NAME}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    print(f"{krew.NAME}.yaml and {krew.ARCHIVE}")
 
 
 def check_parts(document: Mapping[str, Any]) -> None:

@@ -3,10 +3,12 @@
 The list of parts is made and looked at by `tests/soak/test_shipping.py`, which needs the network.
 """
 
+import hashlib
 import importlib.util
 import json
 import re
 import shlex
+import subprocess
 import sys
 import zipfile
 
@@ -292,3 +294,54 @@ def test_nothing_is_published_before_all_is_tested():
     assert jobs["test"]["uses"] == "./.github/workflows/ci.yml"
     runs = [step.get("run", "") for step in jobs["make"]["steps"]]
     assert any("release-check" in run and "--strict" in run and "TAG=" in run for run in runs)
+
+
+# -- krew -------------------------------------------------------------------------------------------------------------
+
+
+def test_krew_takes_the_plugin_and_its_archive_runs_what_is_installed(release, tmp_path):
+    """The rules are krew's own, `ValidatePlugin`; krew unpacks the archive and links `bin`."""
+    assert release.main(["krew", str(tmp_path)]) == 0
+    document = yaml.safe_load((tmp_path / "berth.yaml").read_text())
+    packed = tmp_path / "kubectl-berth.tar.gz"
+    (digest,) = {each["sha256"] for each in document["spec"]["platforms"]}
+    assert digest == hashlib.sha256(packed.read_bytes()).hexdigest()
+    subprocess.run(["tar", "-xzf", packed, "-C", tmp_path], check=True)
+    there = {each["from"] for platform in document["spec"]["platforms"] for each in platform["files"]}
+    assert there <= {path.name for path in tmp_path.iterdir()}
+    for name in ("berth", "kubectl-berth"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    launcher = [tmp_path / document["spec"]["platforms"][0]["bin"], "explain", "web 1"]
+    ran = subprocess.run(
+        launcher, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "kubectl-berth explain web 1\n"
+    lost = subprocess.run(launcher, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    assert (lost.returncode, "says how to install it" in lost.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("metadata", "name"), "other", "should be named 'berth'"),
+        (("spec", "version"), "0.1.0", "version"),
+        (("spec", "shortDescription"), "a\nb", "one line"),
+        (("spec", "platforms"), [], "a platform"),
+        (("spec", "platforms", 0, "sha256"), "abc", "64 hexadecimal"),
+        (("spec", "platforms", 0, "selector"), {"matchLabels": {"libc": "musl"}}, "os and arch"),
+        (("spec", "platforms", 0, "files"), [], "files"),
+    ],
+)
+def test_what_krew_refuses_is_noticed(release, tmp_path, path, value, said):
+    assert release.main(["krew", str(tmp_path)]) == 0
+    import krew
+
+    document = yaml.safe_load((tmp_path / "berth.yaml").read_text())
+    assert list(krew.problems("berth", document)) == []
+    at = document
+    for part in path[:-1]:
+        at = at[part]
+    at[path[-1]] = value
+    assert any(said in each for each in krew.problems("berth", document))

@@ -11,14 +11,37 @@ import _signal as signal  # type: ignore[import-not-found] # typeshed has none
 
 def main() -> None:
     """Run the command that was typed."""
-    # Where it is ignored, as in the background of a script, it stays ignored.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from berth.cli import main as command
+    with _ended_by_the_kernel():
+        from berth.cli import main as command
 
-    try:
         command(prog_name="berth")
-    finally:
+
+
+def kubectl_plugin() -> None:
+    """Run the command that was typed behind `kubectl berth`: the program `kubectl-berth`."""
+    with _ended_by_the_kernel():
+        from berth.cli.kubectl import run
+
+        run()
+
+
+def kubectl_completion() -> None:
+    """Say what could come next behind `kubectl berth`: the program `kubectl_complete-berth`."""
+    with _ended_by_the_kernel():
+        from berth.cli.kubectl import complete
+
+        complete()
+
+
+class _ended_by_the_kernel:  # noqa: N801 - a context manager; `contextlib` would be an import before Ctrl-C is seen to
+    """Let SIGINT end the process without a word, but where the command's own code hears it."""
+
+    def __enter__(self) -> None:
+        # Where it is ignored, as in the background of a script, it stays ignored.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def __exit__(self, *_: object) -> None:
         # Also while Python waits for threads and takes everything down.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -26,13 +26,15 @@ YOUNG_OBJECTS = 20_000
 """How many new objects there may be before cycles are looked for. A scheduler keeps most of what it makes, and makes no
 cycles on its main path: at Python's own 700 the search takes a tenth of the time of a scheduling cycle."""
 
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
 """Asked by numpy when it is imported. Nobody multiplies matrices here, and its threads spin for a while."""
 
 
-class _LazyGroup(click.Group):
+class LazyGroup(click.Group):
     """A group that imports a command's module when the command is named."""
 
     context_class = UnbrokenContext
@@ -125,7 +127,7 @@ def print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
     ctx.exit()
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=LazyGroup, context_settings=CONTEXT_SETTINGS)
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=print_version, help="Show the version."
 )

@@ -137,6 +137,7 @@ def command(
     if pods and all_namespaces:
         raise click.UsageError("a name is looked for in one namespace: leave -A out, or give -l instead of names")
     _check(selector)
+    namespace = "" if all_namespaces else namespace
     chosen = chosen_by(pods, namespace, selector, everywhere=all_namespaces)
     if not chosen.is_anything and (nodes or all_nodes):
         raise click.UsageError("--node and --all-nodes are about a pod; name one")

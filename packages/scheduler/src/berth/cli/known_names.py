@@ -16,9 +16,12 @@ from berth.api.user_error import UserError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from berth.cli.scheduler_in_use import SchedulerInUse
+    from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse
 
 SHOWN = 3
+LISTED = 500
+"""So many names are asked of an API server at most, and for so long:"""
+PATIENCE_S = 3.0
 Json = dict[str, Any]
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
@@ -80,18 +83,22 @@ def _asked(scheduler: "SchedulerInUse", *paths: str) -> list[Json]:
 
 def complete_pod(context: click.Context, _option: click.Parameter, begun: str) -> "list[CompletionItem]":
     """Complete the name of a pod in the namespace that was typed, or NAMESPACE/NAME."""
-    namespace = context.params.get("namespace") or "default"
+    from berth.cli.kubectl import is_plugin, namespace_in_use, typed_for
+
+    namespace = (
+        typed_for(context, "namespace") or (namespace_in_use(context) if is_plugin(context) else "") or "default"
+    )
 
     def names(scheduler: "SchedulerInUse") -> Iterator[str]:
         for key in pods_known_to(scheduler).keys:
             yield key if "/" in begun else key.removeprefix(f"{namespace}/")
 
-    return _completed(context, begun, names)
+    return _completed(context, begun, names, ("Pod", namespace))
 
 
 def complete_node(context: click.Context, _option: click.Parameter, begun: str) -> "list[CompletionItem]":
     """Complete the name of a node."""
-    return _completed(context, begun, nodes_known_to)
+    return _completed(context, begun, nodes_known_to, ("Node", ""))
 
 
 def complete_zone(context: click.Context, _option: click.Parameter, begun: str) -> "list[CompletionItem]":
@@ -104,17 +111,50 @@ def complete_zone(context: click.Context, _option: click.Parameter, begun: str) 
 
 
 def _completed(
-    context: click.Context, begun: str, names: "Callable[[SchedulerInUse], Iterable[str]]"
+    context: click.Context,
+    begun: str,
+    names: "Callable[[SchedulerInUse], Iterable[str]]",
+    listed: tuple[str, str] | None = None,
 ) -> "list[CompletionItem]":
+    """Return the names that begin so; kubectl's users have those of the API server, of a kind in a namespace."""
     from click.shell_completion import CompletionItem
 
+    from berth.cli.kubectl import is_plugin, typed_for
     from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse
 
     if context.params.get("cluster"):
         return []  # a cluster in files, which it would take too long to read
     found: list[str] = []
     with contextlib.suppress(click.ClickException, UserError):
-        typed = {name: context.params.get(name) or "" for name in SchedulerAddress._fields}
-        scheduler = SchedulerInUse(SchedulerAddress(**typed), is_here=True)
-        found = [name for name in names(scheduler) if name.startswith(begun)]
+        typed = SchedulerAddress(**{name: typed_for(context, name) for name in SchedulerAddress._fields})
+        known = names(SchedulerInUse(typed, is_here=True))
+        if listed is not None and is_plugin(context):
+            known = [*known] or _listed(typed, *listed)
+        found = [name for name in known if name.startswith(begun)]
     return [CompletionItem(name) for name in sorted(set(found))]
+
+
+def _listed(address: "SchedulerAddress", kind: str, namespace: str) -> list[str]:
+    """Return the names of the first few hundred objects of a kind at the API server; none where it does not tell."""
+    import asyncio
+
+    import msgspec
+
+    from berth.api.errors import TransportError
+    from berth.api.resources import RESOURCES
+    from berth.cli.scheduler_in_use import load
+    from berth.kube.http.client import HttpTransport
+
+    async def ask() -> bytes:
+        transport = HttpTransport(load(address))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return bytes(await transport.list(RESOURCES[kind], namespace=namespace, limit=LISTED))
+        finally:
+            await transport.close()
+
+    try:
+        items = msgspec.json.decode(asyncio.run(ask())).get("items") or ()
+        return [each["metadata"]["name"] for each in items]
+    except (TransportError, TimeoutError, msgspec.DecodeError, KeyError):
+        return []

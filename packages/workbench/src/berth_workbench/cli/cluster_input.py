@@ -5,7 +5,7 @@ into a snapshot and into documents. What cannot be read ends the command with on
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from berth.framework.setup import Setup
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
+
+FORBIDDEN = 403
+"""To an API server: the caller is known, and may not."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -123,10 +126,33 @@ def _take(kubeconfig: str, context: str, custom: "Sequence[CustomResource]") -> 
     from berth_workbench.snapshot.header import MAY_NOT
 
     snapshot = take_cluster(kubeconfig, context, custom)
-    for missing in snapshot.header.missing if snapshot.header is not None else ():
-        if missing.reason == MAY_NOT:
-            warn(f"{missing.kind} may not be listed, and counts as none: the decisions may be others")
+    missing = () if snapshot.header is None else snapshot.header.missing
+    kinds = [each.kind for each in missing if each.reason == MAY_NOT]
+    if kinds:
+        count = "count" if len(kinds) > 1 else "counts"
+        warn(f"{', '.join(kinds)} may not be listed, and {count} as none: the decisions may be others")
+        warn(f"this grants the right to list them: {reader_role(kinds)}")
     return snapshot
+
+
+def reader_role(kinds: Iterable[str] | None = None) -> str:
+    """Return a line for a shell that grants the right to list objects of some kinds, or of all that a snapshot has."""
+    import json
+
+    from berth_workbench.snapshot.kept_fields import TAKEN
+
+    by_group: dict[str, list[str]] = {}
+    for kind in TAKEN if kinds is None else kinds:
+        if kind in TAKEN:
+            by_group.setdefault(TAKEN[kind].group, []).append(TAKEN[kind].plural)
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "berth-reader"},
+        "rules": [{"apiGroups": [of], "resources": plurals, "verbs": ["list"]} for of, plurals in by_group.items()],
+    }
+    binding = "kubectl create clusterrolebinding berth-reader --clusterrole=berth-reader --user=WHO"
+    return f"echo '{json.dumps(role)}' | kubectl apply -f - && {binding}"
 
 
 def followed_by(setup: "Setup | None") -> "Sequence[CustomResource]":
@@ -142,7 +168,7 @@ def take_cluster(kubeconfig: str, context: str, custom: "Sequence[CustomResource
     Raises `click.ClickException`, `UserError`."""
     import asyncio
 
-    from berth.api.errors import TransportError
+    from berth.api.errors import ApiError, TransportError
     from berth.kube.credentials.access import load_access
     from berth.kube.credentials.kubeconfig import KubeconfigError
     from berth_workbench.cli.progress import working
@@ -160,7 +186,9 @@ def take_cluster(kubeconfig: str, context: str, custom: "Sequence[CustomResource
     except KubeconfigError as error:
         raise click.ClickException(f"{error}; --cluster takes a snapshot instead") from None
     except TransportError as error:
-        raise click.ClickException(f"the cluster cannot be read: {error}") from None
+        is_refused = isinstance(error, ApiError) and error.status == FORBIDDEN
+        grant = f"; this grants the right to list all that is read: {reader_role()}" if is_refused else ""
+        raise click.ClickException(f"the cluster cannot be read: {error}{grant}") from None
 
 
 async def _taken(access: Any, told: Callable[[str, int], None], custom: "Sequence[CustomResource]") -> "Snapshot":

@@ -5,7 +5,8 @@ workloads of the cluster, what a manifest makes, or without a name all that is p
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,9 +16,11 @@ from berth.api.user_error import UserError
 from berth.cli.chosen_pods import CLAIM, PODGROUP, NamedWhole, chosen_by, whole_named
 from berth.cli.explain import REFUSED, REMEDIES
 from berth.cli.known_names import KnownPods
+from berth.cli.kubectl import is_plugin
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
 from berth.cli.setup import warn
+from berth.runtime.observing.logs import legible
 from berth_workbench.cli.asked import AskedCluster, read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import read_manifests
 from berth_workbench.cli.progress import EndedEarly, for_option, found_by_then, jobs_option, nothing_by_then, working
@@ -91,12 +94,49 @@ def extend(explain: click.Command) -> click.Command:
             remedies = Remedies(given.get("kubeconfig", ""), given.get("context", ""), given.get("namespace") or "")
             click.get_current_context().meta[REMEDIES] = remedies
             click.get_current_context().meta[REFUSED] = remedies.refused
+            if is_plugin(click.get_current_context()) and not any(given.get(each) for each in ASKED_OF_SCHEDULERS[1:]):
+                _for_kubectl(partial(asks_the_scheduler, output=output, **given), remedies, output, given)
+                return
         asks_the_scheduler(output=output, **given)
 
     extended = copy.copy(explain)
     extended.callback = either
     extended.params = [*explain.params, *_options()]
     return for_option(jobs_option(extended))
+
+
+def _for_kubectl(
+    ask_the_scheduler: Callable[[], Any], remedies: "Remedies", output: Output, given: Mapping[str, Any]
+) -> None:
+    """Have a scheduler of ours tell, where one is at work, and what would help; else read the cluster, and decide here.
+
+    Raises `click.ClickException`.
+    """
+    from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse, UnknownPodError
+
+    where = given["kubeconfig"], given["context"]
+    pods, namespace = given["pods"], "" if given["all_namespaces"] else given["namespace"]
+    try:
+        queue = SchedulerInUse(SchedulerAddress(kubeconfig=where[0], context=where[1])).ask("/debug/queue", "its queue")
+        ask_the_scheduler()
+    except UnknownPodError:
+        pass
+    except click.ClickException as error:
+        if not isinstance(error, click.UsageError) and not given["as_json"] and not is_structured(output):
+            click.echo(
+                "No scheduler of Berth's is at work here: the cluster is read, and decided about anew.", err=True
+            )
+        elif isinstance(error, click.UsageError):
+            raise
+    else:
+        pending = {each["pod"] for each in queue.get("pods") or ()}
+        if not given["as_json"] and not is_structured(output):
+            for pod in chosen_by(pods, namespace).names:
+                for line in remedies([pod.key]) if pod.key in pending else ():
+                    click.echo(legible(line))
+        return
+    printed = "json" if given["as_json"] else output
+    tell(pods, namespace, (), ((), *where), "", (), "", printed)
 
 
 def _options() -> list[click.Option]:

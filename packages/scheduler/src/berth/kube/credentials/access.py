@@ -91,6 +91,20 @@ def load_access(
     )
 
 
+def context_namespace(kubeconfig: str = "", *, context: str = "", environ: Mapping[str, str] = os.environ) -> str:
+    """Return the namespace that a context of the kubeconfig in use names; empty where it names none.
+
+    It is empty as well where no kubeconfig can be used: whoever needs the cluster hears why.
+    """
+    listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    home = Path(environ.get("HOME", "") or "~").expanduser() / ".kube" / "config"
+    try:
+        found = load([Path(kubeconfig)] if kubeconfig else listed or [home], ignore_missing=not kubeconfig)
+        return select(found, context).namespace
+    except KubeconfigError:
+        return ""
+
+
 def kubeconfig_access(
     paths: list[Path],
     *,
