@@ -75,7 +75,9 @@ def every_command(names=()):
         command = Commands(tables()).load(name)
         yield name, command
         if isinstance(command, click.Group):
-            yield from ((f"{name} {inner}", each) for inner, each in command.commands.items())
+            with click.Context(command) as context:
+                inner = command.list_commands(context)
+                yield from ((f"{name} {each}", command.get_command(context, each)) for each in inner)
 
 
 def test_every_command_that_has_it_has_the_same_one():

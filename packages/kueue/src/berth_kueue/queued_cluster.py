@@ -1,0 +1,154 @@
+"""A snapshot's queues in memory, and how Kueue is configured there.
+
+Kueue's own configuration is a file that no snapshot has: `--kueue-config` names it, and without it Kueue's defaults
+count. A time is needed, too: that at which the snapshot was taken, or the newest that an object names.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from berth.api.user_error import UserError
+from berth_kueue.lives import KINDS, Queues
+from berth_kueue.resources import GROUP, VERSION
+from berth_workbench.showing.ask import HowAsked
+from berth_workbench.snapshot.snapshot import Snapshot
+
+_OF_KUEUE = frozenset(KINDS) - {"Namespace", "Node", "Pod"}
+
+
+class NoQueuesError(UserError):
+    """A cluster without Kueue's objects."""
+
+
+class KueueSettings(msgspec.Struct, frozen=True):
+    """What of Kueue's configuration decides: fair sharing with its strategies, and feature gates."""
+
+    fair_sharing: tuple[str, ...] | None = None
+    """The preemption strategies, empty for Kueue's own; None where fair sharing is off."""
+    gates: Mapping[str, bool] = {}
+
+    def config(self, now: str) -> dict[str, Any]:
+        """The same as `Queues` takes it."""
+        strategies = {
+            "fairSharing": self.fair_sharing is not None,
+            "preemptionStrategies": list(self.fair_sharing or ()),
+        }
+        return {"start": now, "featureGates": dict(self.gates), **(strategies if strategies["fairSharing"] else {})}
+
+
+def read_settings(document: Any) -> KueueSettings:
+    """Read a Configuration of `config.kueue.x-k8s.io`, or the ConfigMap that it is kept in. Raises ValueError."""
+    if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
+        import yaml
+
+        texts = [text for text in (document.get("data") or {}).values() if "config.kueue.x-k8s.io" in text]
+        if len(texts) != 1:
+            raise ValueError("the ConfigMap holds no Configuration of config.kueue.x-k8s.io")
+        document = yaml.safe_load(texts[0])
+    if not isinstance(document, Mapping) or document.get("kind") != "Configuration":
+        raise ValueError("expected a Configuration of config.kueue.x-k8s.io")
+    fair, gates = document.get("fairSharing"), document.get("featureGates") or {}
+    if not isinstance(gates, Mapping) or not all(isinstance(each, bool) for each in gates.values()):
+        raise ValueError("featureGates: must be true or false by name")
+    is_on = isinstance(fair, Mapping) and fair.get("enable", True)
+    strategies = tuple(fair.get("preemptionStrategies") or ()) if isinstance(fair, Mapping) else ()
+    return KueueSettings(strategies if is_on else None, gates)
+
+
+KueueConfig = Annotated[
+    KueueSettings | None,
+    HowAsked(
+        "Kueue's Configuration, or the ConfigMap kueue-manager-config; without it, Kueue's defaults.",
+        metavar="FILE",
+        reads=read_settings,
+    ),
+]
+
+
+class QueuedCluster:
+    """The documents that Kueue decides by, by kind and key, and the queues that they make."""
+
+    __slots__ = ("classes", "documents", "now", "settings")
+
+    def __init__(self, snapshot: Snapshot, settings: KueueSettings | None = None) -> None:
+        """Read a snapshot's documents. Raises `NoQueuesError`, `UnreadableObject`."""
+        self.settings = settings or KueueSettings()
+        self.documents: dict[tuple[str, str], dict[str, Any]] = {}
+        self.classes: dict[str, int] = {}
+        """The values of priority classes, as `jobs_of` takes them."""
+        newest, served = "", set()
+        for document in snapshot.of(*KINDS, "PriorityClass", "WorkloadPriorityClass"):
+            group, _, version = document.api_version.rpartition("/")
+            if document.kind in _OF_KUEUE and (group, version) != (GROUP, VERSION):
+                served |= {version} if group == GROUP else set()
+                continue
+            manifest = document.manifest
+            metadata = manifest.get("metadata") or {}
+            newest = max(newest, str(metadata.get("creationTimestamp") or ""))
+            if document.kind in ("PriorityClass", "WorkloadPriorityClass"):
+                self._note_class(document.kind, metadata.get("name", ""), manifest)
+            else:
+                self.documents[document.kind, key_of(manifest)] = manifest
+        if not any(kind == "ClusterQueue" for kind, _ in self.documents):
+            other = f"; its objects are {GROUP}/{', '.join(sorted(served))}, and {VERSION} is read" if served else ""
+            raise NoQueuesError(f"there are no ClusterQueues in this cluster ({GROUP}/{VERSION}){other}")
+        taken = snapshot.header.taken if snapshot.header is not None else ""
+        self.now = taken or newest or "1970-01-01T00:00:00Z"
+
+    def _note_class(self, kind: str, name: str, manifest: Mapping[str, Any]) -> None:
+        value = int(manifest.get("value") or 0)
+        self.classes[f"kueue/{name}" if kind == "WorkloadPriorityClass" else name] = value
+        if kind == "PriorityClass" and manifest.get("globalDefault"):
+            self.classes[""] = value
+
+    def queues(self) -> Queues:
+        """The queues as they are. Raises `ObjectError`."""
+        queues = Queues(self.documents.values(), self.settings.config(self.now))
+        for key, workload in queues.workloads.items():
+            if workload.holds_quota:
+                # Whoever runs has come through its LocalQueue, and when it ends, those who wait there are tried again.
+                queues.pending.line_of.setdefault(key, f"{workload.namespace}/{workload.spec.queue_name}")
+        return queues
+
+    def of(self, kind: str) -> dict[str, dict[str, Any]]:
+        """The documents of a kind, by `namespace/name` or name."""
+        return {key: document for (of_kind, key), document in self.documents.items() if of_kind == kind}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be known to read an answer about these queues."""
+        notes = []
+        if self.settings == KueueSettings():
+            notes.append(
+                "Kueue's default configuration is assumed, without fair sharing; --kueue-config names another."
+            )
+        with_checks = sorted(
+            name
+            for name, queue in self.of("ClusterQueue").items()
+            if queue["spec"].get("admissionChecks") or queue["spec"].get("admissionChecksStrategy")
+        )
+        if with_checks:
+            notes.append(f"AdmissionChecks are not known here, and taken to be passed: {', '.join(with_checks)}.")
+        return tuple(notes)
+
+
+def key_of(manifest: Mapping[str, Any]) -> str:
+    """`namespace/name` of an object, or its name where it has no namespace."""
+    metadata = manifest.get("metadata") or {}
+    names = (metadata.get("namespace"), metadata.get("name"))
+    if manifest.get("kind") in ("Workload", "LocalQueue", "Pod"):
+        names = (names[0] or "default", names[1])
+    return "/".join(str(name) for name in names if name)
+
+
+def timestamp_of(seconds: float) -> str:
+    """A time as the API writes it."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def in_namespace(names: Iterable[str], namespace: str) -> list[str]:
+    """Names as `namespace/name`, those without a namespace in this one."""
+    return [name if "/" in name else f"{namespace}/{name}" for name in names]
