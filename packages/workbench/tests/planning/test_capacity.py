@@ -303,3 +303,20 @@ def test_a_gang_counts_as_a_whole_where_the_configuration_looks_at_groups():
     assert (found.fits, found.is_of_sets) == (8, False)
     found = asked([node("a"), node("b")], deployment(), config=looks)
     assert (found.fits, found.shapes[0].is_counted) == (8, True)
+
+
+def test_gangs_that_keep_together_are_counted_rack_by_rack():
+    """Racks of eight, six and three cores, gangs of three pods of one core: two, two and one, and no rest is shared."""
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    group = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    gang = deployment(replicas=3, schedulingGroup={"podGroupName": "g"})
+    gates = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+    looks = load_config(document_enabling({}), "test", feature_gates(gates))
+    cores = {"a": ("4", "4"), "b": ("5", "1"), "c": ("2", "1")}
+    nodes = [node(f"{rack}{i}", cpu=cpu).label("rack", rack) for rack, of in cores.items() for i, cpu in enumerate(of)]
+    found = asked([*nodes, node("x", cpu="9")], group, gang, config=looks)
+    assert (found.fits, found.pods, found.together_in) == (5, 15, "rack"), "nobody goes to the node without the label"
+    assert {rack: (each.nodes, each.fits) for rack, each in found.by_part.items()} == {
+        "a": (2, 2), "b": (2, 2), "c": (2, 1)}  # fmt: skip
+    assert {each.reason for part in found.by_part.values() for each in part.limited_by} == {"Insufficient cpu"}
+    assert asked([*nodes, node("x", cpu="9")], group, gang).fits == 26, "without the gates each pod counts"

@@ -3,8 +3,8 @@
 Partitions with shared counters, taints and what tolerates them, administrators' access, lists of alternatives, shared
 devices with capacity, devices of several nodes, all devices that match. What is taken is what the scheduler has
 allocated before. Expectations are arithmetic over the slices as they were written (KEP-4381, -4815, -5055, -5018,
--4816, -5075), in the order in which k8s.io/dynamic-resource-allocation v1.36 checks; where a claim has devices is asked
-of the scheduler.
+-4816, -5075), in the order in which k8s.io/dynamic-resource-allocation v1.36 checks, but that what is taken comes after
+what is not selected; where a claim has devices is asked of the scheduler.
 """
 
 import itertools
@@ -17,6 +17,7 @@ import pytest
 from berth.config.feature_gates import feature_gates
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
+from berth_workbench.planning.free_devices import free_devices
 from berth_workbench.planning.help.claims import explain_claim, sentences
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import parse_documents
@@ -171,13 +172,13 @@ class Arithmetic:
 
     def why_not(self, ask, node, at):
         device = self.devices[at][1]
-        if at in self.taken and not ask.get("adminAccess"):
-            return "taken", ""
         for text in [*self.selectors, *(each["cel"]["expression"] for each in ask.get("selectors", ()))]:
             if device["attributes"]["mem"]["int"] < int(text.removeprefix(MEMORY)):
                 return "selector", text
         if not self.reaches(node, at):
             return "node", ""
+        if at in self.taken and not ask.get("adminAccess"):
+            return "taken", ""
         wanted = (ask.get("capacity") or {}).get("requests", {}).get("band")
         if "capacity" not in device:
             if wanted is not None:
@@ -236,11 +237,33 @@ def check_world(seed):
                 assert (told.most, told.fits_on) == (max(most.values()), fits_on), most
             assert not told.most or most[told.node] >= told.most
         seen |= {each.check for each in told.refused} | {told.mode, "admin" if told.admin_access else ""}
+    check_free_devices(known, cluster)
     cluster.settle()
     node = cluster.placements["default/x"]
     assert bool(node) == bool(report.fits_on) and (not node or node in report.fits_on), "as the scheduler decides"
     assert all(map(str.strip, sentences(report)))
     return seen | {"list"} if len(asks) > 1 else seen
+
+
+def check_free_devices(known, cluster):
+    """What is free of the class, on each node at once, and what counters and shared devices have left."""
+    found, everything = free_devices(cluster), {"count": 32}
+    (of_class,) = found.classes
+    usual = {node: {at: known.why_not(everything, node, at) for at in known.listed_on(node)} for node in NODES}
+    free = {at for said in usual.values() for at, why in said.items() if why is None}
+    there = {
+        at for said in usual.values() for at, why in said.items() if why is None or why[0] not in ("selector", "node")
+    }
+    assert (of_class.devices, of_class.free) == (len(there), len(free))
+    for each in of_class.by_node:
+        assert each.at_once <= known.on_one_node(everything, each.node)
+        if not known.leaves_traces(everything, each.node):
+            assert each.at_once == known.on_one_node(everything, each.node)
+    assert {each.of: each.left for each in found.counters} == {
+        f"{DRIVER}/{pool}/card": left for pool, left in known.left.items()}  # fmt: skip
+    shared = {f"{DRIVER}/{at[0]}/{at[1]}": 10 - known.consumed[at]
+              for at, (_, device) in known.devices.items() if "capacity" in device}  # fmt: skip
+    assert {each.of: each.left for each in found.shared} == shared
 
 
 @pytest.mark.parametrize("seed", FEW)

@@ -209,9 +209,9 @@ class FilterOutcome:
         return sorted(self.decision.names[row] for row in self.rows.tolist())
 
 
-def judge(core: Core, pod: Pod | PodInfo) -> FilterOutcome:
-    """Run a pod's filters."""
-    return FilterOutcome(core, find(core, pod))
+def judge(core: Core, pod: Pod | PodInfo, within: Mask | None = None) -> FilterOutcome:
+    """Run a pod's filters; `within` has the only rows to look at."""
+    return FilterOutcome(core, find(core, pod, within=within))
 
 
 class Trial(Reservations):

@@ -263,7 +263,11 @@ class Reservations:
 
     def undo(self) -> None:
         """Take all of them back: the last first, since a later reservation may build on an earlier one."""
-        while self._made:
+        self.undo_to(0)
+
+    def undo_to(self, count: int) -> None:
+        """Take all but the first so many of them back."""
+        while len(self._made) > count:
             self._undo_last()
 
     def _undo_last(self) -> None:

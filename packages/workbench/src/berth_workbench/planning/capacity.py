@@ -9,6 +9,7 @@ with ties broken by the seed of the cluster.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,12 +30,13 @@ from berth.state.objects import key_of
 from berth.state.pod_groups import POD_GROUP
 from berth.state.pod_info import PodInfo
 from berth_workbench.planning.dynamic_admission import unasked
+from berth_workbench.planning.free_devices import FreeDevices, free_devices
 from berth_workbench.planning.requested_pods import RequestedShape, requested_pods
 from berth_workbench.simulation.admission import AdmissionGate
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.gangs import declared_gang
-from berth_workbench.simulation.measures import rows_by_pool
+from berth_workbench.simulation.measures import rows_by_label, rows_by_pool
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import note_manifests, refuse_awaited
 from berth_workbench.simulation.situation import Situation
@@ -66,6 +68,15 @@ class PoolHeadroom(msgspec.Struct, frozen=True, rename="camel"):
     nodes: int
     fits: int
     """How many of the pods are on its nodes."""
+    limited_by: tuple[LimitedBy, ...]
+
+
+class PartHeadroom(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of the cluster in which a gang has to keep together."""
+
+    nodes: int
+    fits: int
+    """How many gangs have a place there."""
     limited_by: tuple[LimitedBy, ...]
 
 
@@ -119,6 +130,12 @@ class Capacity(msgspec.Struct, frozen=True, rename="camel"):
     """Whether sets were counted: of several shapes, or of a gang."""
     refused: str = ""
     """Why the API server refuses the next one, in its words; empty where the room ends before."""
+    together_in: str = ""
+    """Of a gang that keeps to one part of the cluster, the label whose value its nodes share."""
+    by_part: dict[str, PartHeadroom] = {}
+    """With `together_in`, the same for each value of the label."""
+    devices: FreeDevices | None = None
+    """Where devices were asked about, which are free; without manifests nothing else is said."""
 
 
 def capacity(
@@ -133,22 +150,25 @@ def capacity(
     """Return how many more pods of one shape fit, or how many sets of several; the cluster is left as it was.
 
     A set has `per_set` pods of each shape, placed in this order; a set that does not fit completely does not count. A
-    gang is a set, too: all pods of its workload, and no fewer than the group demands. With `by_placing` nothing is
+    gang is a set, too: all pods of its workload, and no fewer than the group demands; where it has to keep together, it
+    is placed in one part of the cluster after the other. With `by_placing` nothing is
     counted in columns. Raises ValueError for a PriorityClass that is not there.
     """
     asker = _Asker(cluster, pool_label, at_most, watch)
     alone = tuple(asker.headroom(shape, by_placing=by_placing) for shape in shapes)
     notes = tuple(_notes(cluster, shapes))
     gang_size = _gang_size(cluster, shapes[0]) if len(shapes) == 1 else None
+    together_in = _together_in(cluster, shapes)
     if len(shapes) == 1 and gang_size is None:
         one = alone[0]
         return Capacity(
             one.fits, one.limited_by, one.by_pool, one.fragmentation, alone, one.fits, one.is_complete, notes,
             refused=one.refused,
         )  # fmt: skip
-    placed = asker.place_sets(shapes, gang_size)
+    of_set = gang_size or sum(shape.per_set for shape in shapes)
+    placed = asker.place_sets(shapes, gang_size, together_in)
     return Capacity(
-        fits=placed.placed // (gang_size or sum(shape.per_set for shape in shapes)),
+        fits=placed.placed // of_set,
         limited_by=placed.limited_by,
         by_pool=asker.by_pool(placed),
         fragmentation=asker.fragmentation(placed.taken),
@@ -158,6 +178,8 @@ def capacity(
         notes=notes,
         is_of_sets=True,
         refused=placed.refused,
+        together_in=together_in,
+        by_part=asker.by_part(placed, of_set),
     )
 
 
@@ -168,12 +190,14 @@ def capacity_after(
     pool_label: str = "",
     at_most: int = AT_MOST,
     pending_first: bool = False,
+    devices: bool = False,
     watch: WorkWatch = UNWATCHED,
 ) -> Capacity:
     """Return how many more pods of some manifests fit into a cluster, after the situation's steps.
 
-    Pending pods take no room, unless there are steps, or with `pending_first`. Raises `ObjectError`, `ManifestError`,
-    `ChangeError`, `StuckError`; `StoppedError` if it is stopped before the count.
+    With `devices`, also which devices are free; then there need be no manifests. Pending pods take no room, unless
+    there are steps, or with `pending_first`. Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`;
+    `StoppedError` if it is stopped before the count.
     """
     site, steps, namespace = situation.untouched(watch), situation.steps, situation.namespace
     cluster = site.cluster
@@ -181,6 +205,9 @@ def capacity_after(
         site.settle()
     for step in steps:
         take_step(site, step, namespace)
+    free = free_devices(cluster, watch) if devices else None
+    if not documents:
+        return Capacity(0, (), {}, {}, (), 0, free is None or free.is_complete, devices=free)
     given = cluster.admission.take(cluster.add_followed(documents, namespace), namespace)
     groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
     note_manifests(site, [WorkloadManifest(each, namespace) for each in given if each.kind in POD_MAKERS])
@@ -189,13 +216,25 @@ def capacity_after(
     cluster.create(obj for obj in asked.objects if _name_of(obj) not in cluster.objects)
     found = capacity(cluster, asked.shapes, pool_label=pool_label, at_most=at_most, watch=watch)
     circles = tuple(f"{pod} {AGAIN_AND_AGAIN.format(by=by)}" for pod, by in cluster.circles)
-    return msgspec.structs.replace(found, notes=(*found.notes, *circles, *unasked(situation, documents)))
+    return msgspec.structs.replace(
+        found,
+        notes=(*found.notes, *circles, *unasked(situation, documents)),
+        devices=free,
+        is_complete=found.is_complete and (free is None or free.is_complete),
+    )
 
 
 def _gang_size(cluster: SimulatedCluster, shape: RequestedShape) -> int | None:
     """How many pods of a shape are placed together or not at all; None if each is placed by itself."""
     gang = declared_gang(cluster, shape.template)
     return None if gang is None or gang.kind != POD_GROUP else max(shape.per_set, gang.needed)
+
+
+def _together_in(cluster: SimulatedCluster, shapes: Sequence[RequestedShape]) -> str:
+    """Return the label whose value the nodes of a set share; empty where it is no gang, or may be anywhere."""
+    gangs = {declared_gang(cluster, shape.template) for shape in shapes}
+    only = next(iter(gangs)) if len(gangs) == 1 else None
+    return "" if only is None else only.topology
 
 
 def _notes(cluster: SimulatedCluster, shapes: Sequence[RequestedShape]) -> Iterator[str]:
@@ -225,6 +264,8 @@ class _Filled(NamedTuple):
     is_counted: bool
     refused: str = ""
     """Why the API server refuses the next one."""
+    parts: Mapping[str, Rows] = MappingProxyType({})
+    """The rows of each part that was filled by itself."""
 
     @property
     def limited_by(self) -> tuple[LimitedBy, ...]:
@@ -247,10 +288,10 @@ def _limited_by(
 class _Asker:
     """Answers questions about one cluster."""
 
-    __slots__ = ("_at_most", "_cluster", "_core", "_pool_label", "_watch")
+    __slots__ = ("_at_most", "_core", "_pool_label", "_watch", "cluster")
 
     def __init__(self, cluster: SimulatedCluster, pool_label: str, at_most: int, watch: WorkWatch) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._core = cluster.core
         self._pool_label = pool_label
         self._at_most = at_most
@@ -260,8 +301,8 @@ class _Asker:
         """How many pods of one shape fit."""
         filled = None
         if not by_placing and not shape.has_own_claims:
-            first, _ = next(shape.pods(self._cluster.pods))
-            pod, why = self._cluster.admission.complete(first)
+            first, _ = next(shape.pods(self.cluster.pods))
+            pod, why = self.cluster.admission.complete(first)
             filled = None if why else count_by_node(self._core, self._core.intake.info(pod))
             if filled is not None and not self._is_let_in(pod, filled.placed):
                 filled = None  # where the fewer go that quotas let in is for the scheduler to say
@@ -281,80 +322,75 @@ class _Asker:
 
     def _is_let_in(self, pod: Pod, count: int) -> bool:
         """Whether quotas admit so many copies of a pod."""
-        quotas = self._cluster.admission.quotas
+        quotas = self.cluster.admission.quotas
         ledger = quotas.ledger(pod.metadata.namespace)
         room = None if ledger is None else ledger.room(quotas.charges(pod))
         return room is None or room >= count
 
     # -- one by one --------------------------------------------------------------------------------------------------
 
-    def place_sets(self, shapes: Sequence[RequestedShape], set_size: int | None = None) -> _Filled:
-        """Place sets of pods until one does not fit; a `set_size` is that of the only shape, 1 for single pods."""
+    def place_sets(
+        self, shapes: Sequence[RequestedShape], set_size: int | None = None, together_in: str = ""
+    ) -> _Filled:
+        """Place sets of pods until one does not fit; a `set_size` is that of the only shape, 1 for single pods.
+
+        With `together_in`, a set has its place on nodes that share the value of that label: the parts of the cluster
+        are filled one after the other, since what is placed in one takes no room in another.
+        """
         table = self._core.cache.table
-        taken_names = self._cluster.pods
-        sources = [(shape.pods(taken_names), shape.per_set if set_size is None else set_size) for shape in shapes]
-        gate = AdmissionGate(self._cluster.admission)
-        counts: Counts = np.zeros(table.capacity, dtype=np.int64)
-        templates = (self._cluster.admission.complete(shape.template)[0] for shape in shapes)
-        requested = {name for pod in templates for name in self._core.intake.info(pod).requests}
-        taken: dict[str, Counts] = {name: np.zeros(table.capacity, dtype=np.int64) for name in sorted(requested)}
-        before = set(self._cluster.objects)
-        placed = 0
+        parts = rows_by_label(table, together_in) if together_in else {"": None}
+        filling = _Filling(self, shapes, set_size)
+        before = set(self.cluster.objects)
         self._watch.begin("placing pods one by one")
-        refusals: list[tuple[Status, Rows]] = []
-        why = ""
+        is_complete = True
         try:
             with Trial(self._core) as trial:
-                while not refusals:
-                    of_set: list[tuple[int, PodInfo]] = []
-                    for source, count in sources:
-                        for _ in range(count):
-                            self._watch.advance()
-                            if self._watch.is_stopped or placed + len(of_set) >= self._at_most:
-                                return _Filled(placed, counts, taken, [], is_complete=False, is_counted=False)
-                            pod, claims = next(source)
-                            why = self._make(claims)
-                            pod, why = (pod, why) if why else gate.let_in(pod)
-                            if why:
-                                refusals = [(unschedulable(why), table.rows())]
-                                break
-                            info = self._core.intake.info(pod)
-                            node, message = trial.place(info)
-                            if node is None:
-                                refusals = refused(self._core, info, message)
-                                break
-                            of_set.append((table.row_of[node], info))
-                        if refusals:
-                            break
-                    else:
-                        placed += len(of_set)
-                        for row, info in of_set:
-                            counts[row] += 1
-                            for resource, amount in info.requests.items():
-                                taken[resource][row] += amount
+                for rows in parts.values():
+                    is_complete = filling.fill(trial, rows)
+                    if not is_complete or filling.why:
+                        break
         finally:
-            for kind, key in [name for name in self._cluster.objects if name not in before]:
-                self._cluster.delete(kind, key)
-        return _Filled(placed, counts, taken, refusals, is_complete=True, is_counted=False, refused=why)
+            for kind, key in [name for name in self.cluster.objects if name not in before]:
+                self.cluster.delete(kind, key)
+        filled = filling.refusals if is_complete else []
+        if is_complete and not parts:
+            filled = [(unschedulable(f"node(s) without the label {together_in}"), table.rows())]
+        return _Filled(
+            filling.placed,
+            filling.counts,
+            filling.taken,
+            filled,
+            is_complete=is_complete,
+            is_counted=False,
+            refused=filling.why,
+            parts={name: rows for name, rows in parts.items() if rows is not None},
+        )
 
-    def _make(self, claims: Iterable[Any]) -> str:
+    def make(self, claims: Iterable[Any]) -> str:
         """Make the claims of a pod; or say why the API server refuses one."""
-        new = (claim for claim in claims if _name_of(claim) not in self._cluster.objects)
-        return next(filter(None, map(self._cluster.make_claim, new)), "")
+        new = (claim for claim in claims if _name_of(claim) not in self.cluster.objects)
+        return next(filter(None, map(self.cluster.make_claim, new)), "")
+
+    def goes_on(self, placed: int) -> bool:
+        """Whether another pod may be placed, with so many before it."""
+        self._watch.advance()
+        return not self._watch.is_stopped and placed < self._at_most
 
     # -- what it comes to --------------------------------------------------------------------------------------------
 
     def by_pool(self, filled: _Filled) -> dict[str, PoolHeadroom]:
         """Return the same for each pool of nodes."""
-        table = self._core.cache.table
-        found = {}
-        for pool, rows in rows_by_pool(table, self._pool_label).items():
-            among = np.zeros(table.capacity, dtype=np.bool_)
-            among[rows] = True
-            found[pool] = PoolHeadroom(
-                nodes=len(rows), fits=int(filled.counts[rows].sum()), limited_by=_limited_by(filled.refusals, among)
-            )
-        return found
+        pools = rows_by_pool(self._core.cache.table, self._pool_label)
+        return {name: PoolHeadroom(*self._on(filled, rows, 1)) for name, rows in pools.items()}
+
+    def by_part(self, filled: _Filled, of_set: int) -> dict[str, PartHeadroom]:
+        """Return how many sets are in each part that was filled by itself."""
+        return {name: PartHeadroom(*self._on(filled, rows, of_set)) for name, rows in filled.parts.items()}
+
+    def _on(self, filled: _Filled, rows: Rows, of_set: int) -> tuple[int, int, tuple[LimitedBy, ...]]:
+        among = np.zeros(self._core.cache.table.capacity, dtype=np.bool_)
+        among[rows] = True
+        return len(rows), int(filled.counts[rows].sum()) // of_set, _limited_by(filled.refusals, among)
 
     def fragmentation(self, taken: Mapping[str, Counts]) -> dict[str, FreeResource]:
         """What is free of the resources that the pods take, and what of it they can use."""
@@ -379,19 +415,89 @@ class _Asker:
         return found
 
 
+class _Filling:
+    """A cluster that is being filled with sets of pods."""
+
+    __slots__ = ("_asker", "_gate", "_sources", "counts", "placed", "refusals", "taken", "why")
+
+    def __init__(self, asker: _Asker, shapes: Sequence[RequestedShape], set_size: int | None) -> None:
+        cluster = asker.cluster
+        capacity = cluster.core.cache.table.capacity
+        names = cluster.pods
+        self._asker = asker
+        self._gate = AdmissionGate(cluster.admission)
+        self._sources = [(shape.pods(names), shape.per_set if set_size is None else set_size) for shape in shapes]
+        templates = (cluster.admission.complete(shape.template)[0] for shape in shapes)
+        requested = {name for pod in templates for name in cluster.core.intake.info(pod).requests}
+        self.counts: Counts = np.zeros(capacity, dtype=np.int64)
+        self.taken: dict[str, Counts] = {name: np.zeros(capacity, dtype=np.int64) for name in sorted(requested)}
+        self.placed = 0
+        self.refusals: list[tuple[Status, Rows]] = []
+        self.why = ""
+        """Why the API server refuses the next pod; empty where it does not."""
+
+    def fill(self, trial: Trial, rows: Rows | None) -> bool:
+        """Place sets on some rows, or all, until one does not fit; say whether it came to that."""
+        table = self._asker.cluster.core.cache.table
+        within = None
+        if rows is not None:
+            within = np.zeros(table.capacity, dtype=np.bool_)
+            within[rows] = True
+        while True:
+            mark = len(trial)
+            of_set: list[PodInfo] = []
+            places: list[int] = []
+            for pod, claims in (next(source) for source, count in self._sources for _ in range(count)):
+                if not self._asker.goes_on(self.placed + len(of_set)):
+                    return False
+                placed = self._place(trial, pod, claims, within)
+                if placed is None:
+                    trial.undo_to(mark)
+                    return True
+                of_set.append(placed[0])
+                places.append(placed[1])
+            self.placed += len(of_set)
+            for row, info in zip(places, of_set, strict=True):
+                self.counts[row] += 1
+                for resource, amount in info.requests.items():
+                    self.taken[resource][row] += amount
+
+    def _place(
+        self, trial: Trial, pod: Pod, claims: Iterable[Any], within: NDArray[np.bool_] | None
+    ) -> tuple[PodInfo, int] | None:
+        """Place a pod and return its row; None, with the reason noted, where it has no place."""
+        core = self._asker.cluster.core
+        why = self._asker.make(claims)
+        pod, why = (pod, why) if why else self._gate.let_in(pod)
+        if why:
+            self.why, self.refusals = why, [(unschedulable(why), core.cache.table.rows())]
+            return None
+        info = core.intake.info(pod)
+        node, message = trial.place(info, within)
+        if node is not None:
+            return info, core.cache.table.row_of[node]
+        self.refusals += refused(core, info, message, within)
+        return None
+
+
 def _name_of(obj: object) -> tuple[str, str]:
     return type(obj).__name__, key_of(obj)
 
 
-def refused(core: Core, pod: PodInfo, message: str) -> list[tuple[Status, Rows]]:
-    """Return why each node refuses a pod, by row; or the message for all nodes if it is not refused node by node."""
+def refused(
+    core: Core, pod: PodInfo, message: str, within: NDArray[np.bool_] | None = None
+) -> list[tuple[Status, Rows]]:
+    """Return why each node refuses a pod, by row; or the message for all nodes if it is not refused node by node.
+
+    `within` has the only rows that count.
+    """
     table = core.cache.table
-    judgement = judge(core, pod)
+    judgement = judge(core, pod, within)
     if not judgement.fits.any():
         found = [(status, np.asarray(rows, dtype=np.intp)) for status, rows in judgement.decision.rejected]
         if found:
             return found
-    return [(unschedulable(message), table.rows())]
+    return [(unschedulable(message), table.rows() if within is None else np.flatnonzero(within))]
 
 
 # -- in columns ------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from berth_workbench.planning.capacity import Capacity, LimitedBy, capacity_after
+from berth_workbench.planning.free_devices import DevicesOfClass, FreeDevices
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked, HowSaid, PoolLabel
 from berth_workbench.showing.numbers import quantity
@@ -18,6 +19,8 @@ from berth_workbench.snapshot.documents import Document
 POOLS_DRAWN = 20
 SHAPE = "shape"
 """The name of a pod that stands for what it requests."""
+PARTS_NAMED = 3
+CLASSES_NAMED = 4
 
 
 class CapacityRequest(msgspec.Struct, frozen=True):
@@ -35,11 +38,16 @@ class CapacityRequest(msgspec.Struct, frozen=True):
         HowAsked("Stop after so many, where pods have to be placed one by one.", metavar="N", least=1, most=1_000_000),
         HowSaid("Stop after {} where pods have to be placed one by one."),
     ] = 1_000_000
+    devices: Annotated[
+        bool,
+        HowAsked("Say which devices are free, by class and node; -f may be left out then.", on_page=False),
+        HowSaid("Say which devices are free, too."),
+    ] = False
 
     def __post_init__(self) -> None:
         """Raise ValueError where nothing is to fit."""
-        if not self.documents:
-            raise ValueError("-f: what is to fit? give the manifest of a pod or of a workload")
+        if not self.documents and not self.devices:
+            raise ValueError("-f: what is to fit? give the manifest of a pod or of a workload, or ask for --devices")
 
 
 def shapes_in_words(documents: Sequence[Document]) -> str:
@@ -60,18 +68,32 @@ def answer(situation: Situation, request: CapacityRequest, watch: WorkWatch) -> 
         pool_label=request.pool_label,
         at_most=request.at_most,
         pending_first=request.pending_first,
+        devices=request.devices,
         watch=watch,
     )
 
 
 def told(found: Capacity) -> Iterator[Section]:
-    """Tell the number, what keeps the next one away, and where the room is."""
+    """Tell the number, what keeps the next one away, and where the room is; then which devices are free."""
     yield _verdict(found)
+    if found.shapes:
+        yield from _told_of_room(found)
+    if found.devices is not None:
+        yield from _told_of_devices(found.devices)
+
+
+def _told_of_room(found: Capacity) -> Iterator[Section]:
     if any(not shape.is_counted for shape in found.shapes) or found.is_of_sets:
         yield Sentence("Placed one by one as the scheduler would; another order may give another number.")
     if found.is_of_sets:
         rows = ((each.shape, each.fits, first_limits(each.limited_by)) for each in found.shapes)
         yield table("", ("Each on its own", ("Fit", "number"), ("Limited by", "text")), rows)
+    if found.together_in:
+        yield table(
+            "",
+            (found.together_in, ("Nodes", "number"), ("Fit", "number"), ("Limited by", "text")),
+            ((name, each.nodes, each.fits, first_limits(each.limited_by)) for name, each in found.by_part.items()),
+        )
     limits = tuple((each.nodes, each.reason) for each in found.limited_by)
     yield table("What keeps the next one away", (("Nodes", "number"), ("Reason", "text")), limits)
     pools = found.by_pool.items()
@@ -115,18 +137,61 @@ def told(found: Capacity) -> Iterator[Section]:
     )
 
 
+def _told_of_devices(found: FreeDevices) -> Iterator[Section]:
+    """Tell what is free by class, how it is scattered, and what is left of what devices share."""
+    number = "number"
+    yield table(
+        "Devices",
+        ("Class", ("Devices", number), ("Free", number), ("Most on one node", number), "On", "Nodes that would give"),
+        ((each.device_class, each.devices, each.free, *_most(each), _scattered(each)) for each in found.classes),
+    )
+    rows = ((of.device_class, each.node, each.devices, each.at_once) for of in found.classes for each in of.by_node)
+    yield table("", ("Class", "Node", ("Devices", number), ("Free at once", number)), rows)
+    for title, amounts in (("Shared counters", found.counters), ("Shared devices", found.shared)):
+        told = (
+            (each.of, each.name, quantity(each.name, each.total), quantity(each.name, each.left), each.users)
+            for each in amounts
+        )
+        yield table(title, ("Of", "Name", ("Total", number), ("Left", number), ("Taken by", number)), told)
+
+
+def _most(found: DevicesOfClass) -> tuple[int, str]:
+    best = found.by_node[0] if found.by_node else None
+    return (0, "") if best is None or not best.at_once else (best.at_once, best.node)
+
+
+def _scattered(found: DevicesOfClass) -> str:
+    return ", ".join(f"{size}: {counted(nodes, 'node')}" for size, nodes in found.sizes.items())
+
+
+def _device_verdict(found: FreeDevices) -> VerdictSection:
+    if not found.classes:
+        return VerdictSection("The cluster has no device class, and so no devices to claim.", is_good=False)
+    told = [f"{each.free:,} of {each.devices:,} {each.device_class}" for each in found.classes[:CLASSES_NAMED]]
+    more = f" and more of {len(found.classes) - CLASSES_NAMED} classes" if len(found.classes) > CLASSES_NAMED else ""
+    return VerdictSection(f"Free: {', '.join(told)}{more}.", is_good=any(each.free for each in found.classes))
+
+
 def _verdict(found: Capacity) -> VerdictSection:
+    if not found.shapes and found.devices is not None:
+        return _device_verdict(found.devices)
     then = f"; the API server refuses the next one: {found.refused}" if found.refused else ""
     if found.is_of_sets:
         parts = " + ".join(f"{each.per_set} {each.shape}" for each in found.shapes)
         pods = counted(found.pods, "pod")
-        return VerdictSection(f"{found.fits:,} more sets of {parts} fit, {pods}{then}.", found.fits > 0)
+        most = sorted(((each.fits, name) for name, each in found.by_part.items() if each.fits), reverse=True)
+        where = f", each in one {found.together_in}" if found.together_in else ""
+        where += ": " + ", ".join(f"{fits:,} in {name}" for fits, name in most[:PARTS_NAMED]) if most else ""
+        where += f" and {len(most) - PARTS_NAMED} more" if len(most) > PARTS_NAMED else ""
+        return VerdictSection(f"{found.fits:,} more sets of {parts} fit, {pods}{where}{then}.", found.fits > 0)
     shape = found.shapes[0].shape
     why = f": {first_limits(found.limited_by)}" if found.limited_by and not found.fits else ""
     return VerdictSection(f"{shape}: {found.fits:,} more fit{then or why}.", is_good=found.fits > 0)
 
 
 def _so_far(found: Capacity) -> str:
+    if not found.shapes:
+        return ""
     return f"At least {found.fits:,} more{' sets' if found.is_of_sets else ''} fit."
 
 

@@ -184,6 +184,13 @@ def rows_by_pool(table: NodeTable, label: str = "") -> dict[str, Rows]:
     return _grouped(table, lambda labels: pool_of(labels, label))
 
 
+def rows_by_label(table: NodeTable, label: str) -> dict[str, Rows]:
+    """Return the nodes of each value of a label; those without it are left out."""
+    found = _grouped(table, lambda labels: labels.get(label) or "")
+    found.pop("", None)
+    return found
+
+
 def _grouped(table: NodeTable, name_of: NameOf) -> dict[str, Rows]:
     found: defaultdict[str, list[int]] = defaultdict(list)
     for row in table.rows().tolist():

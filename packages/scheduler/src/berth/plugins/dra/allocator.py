@@ -416,20 +416,32 @@ class _Search:
         return sum(not self._is_in_use(0, ask, device) for device in accepted), len(accepted)
 
     def why_not(self, ask: Ask, pool: Pool, device: PublishedDevice) -> Refusal | None:
-        """Return the first check that a device fails for an ask, in the order of the search; None where it would do.
+        """Return the first check that a device fails for an ask; None where it would do.
 
-        These are the checks of `_is_candidate` and `_take`. The search has taken nothing, and takes nothing by it.
+        These are the checks of `_is_candidate` and `_take`, in their order but for one: what a request does not select
+        is not told to be taken. The search has taken nothing, and takes nothing by it.
         """
         self._spend(1)
-        if self._is_in_use(0, ask, device):
-            return Refusal("taken")
+        is_taken = self._is_in_use(0, ask, device)
+        try:
+            refusal = self._unselected(ask, device)
+        except AllocationError:
+            if not is_taken:  # of one that is taken the search would not have asked
+                raise
+            refusal = None
+        if refusal is not None or is_taken:
+            return refusal or Refusal("taken")
+        return self._refused(ask, pool, device)
+
+    def _unselected(self, ask: Ask, device: PublishedDevice) -> Refusal | None:
         if device.spec.binding_conditions and not self._gates.binding_conditions:
             return Refusal("bindingConditions")
         for where, text in ask.selectors:
             if not self._selects(where, text, device):
                 return Refusal("selector", text)
-        if not device.is_reachable(self._node):
-            return Refusal("node")
+        return None if device.is_reachable(self._node) else Refusal("node")
+
+    def _refused(self, ask: Ask, pool: Pool, device: PublishedDevice) -> Refusal | None:
         if not self._has_capacity(ask, device):
             return Refusal("capacity")
         shared = device.is_shared and self._gates.consumable_capacity

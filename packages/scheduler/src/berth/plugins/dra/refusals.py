@@ -16,7 +16,7 @@ from berth.api.node import Node
 from berth.plugins.dra.requests import ALL, Ask
 
 Check = Literal[
-    "taken", "bindingConditions", "selector", "node", "capacity", "partitions", "counters", "taint", "constraint"
+    "bindingConditions", "selector", "node", "taken", "capacity", "partitions", "counters", "taint", "constraint"
 ]
 
 NAMED = 3
