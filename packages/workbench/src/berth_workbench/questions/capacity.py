@@ -21,6 +21,8 @@ SHAPE = "shape"
 """The name of a pod that stands for what it requests."""
 PARTS_NAMED = 3
 CLASSES_NAMED = 4
+BYTES_FROM = 1 << 20
+"""Counters and capacities from here on are told in binary units, as memory is."""
 
 
 class CapacityRequest(msgspec.Struct, frozen=True):
@@ -52,6 +54,8 @@ class CapacityRequest(msgspec.Struct, frozen=True):
 
 def shapes_in_words(documents: Sequence[Document]) -> str:
     """Return what is to fit: the requests of a shape, or the names of pods and workloads."""
+    if not documents:
+        return "pods"
     shape = documents[0].manifest if len(documents) == 1 else {}
     if shape.get("metadata", {}).get("name") != SHAPE:
         return listed([f"{each.kind} {each.name}" for each in documents], shown=3)
@@ -148,10 +152,8 @@ def _told_of_devices(found: FreeDevices) -> Iterator[Section]:
     rows = ((of.device_class, each.node, each.devices, each.at_once) for of in found.classes for each in of.by_node)
     yield table("", ("Class", "Node", ("Devices", number), ("Free at once", number)), rows)
     for title, amounts in (("Shared counters", found.counters), ("Shared devices", found.shared)):
-        told = (
-            (each.of, each.name, quantity(each.name, each.total), quantity(each.name, each.left), each.users)
-            for each in amounts
-        )
+        kinds = ((each, "memory" if each.total >= BYTES_FROM else each.name) for each in amounts)
+        told = ((e.of, e.name, quantity(kind, e.total), quantity(kind, e.left), e.users) for e, kind in kinds)
         yield table(title, ("Of", "Name", ("Total", number), ("Left", number), ("Taken by", number)), told)
 
 
