@@ -209,7 +209,15 @@ def test_a_gang_that_still_waits_or_is_stopped_is_told_in_the_verdict(run):
     runs = [*(node(f"n{i}", cpu="4") for i in range(3)), group, *(member(i, f"n{i}") for i in range(3))]
     found = read(run("whatif", "--scale", "ReplicaSet/rs=2", "-o", "json", *gates, cluster=runs))
     assert [(each["reason"], each["name"]) for each in found["broken"]] == [("GangStopped", "default/g")]
-    assert found["gangs"] == [{"name": "default/g", "needed": 3, "pods": 2, "placed": 2}]
+    assert found["gangs"] == [
+        {"name": "default/g", "needed": 3, "pods": 2, "placed": 2, "isStopped": True, "holds": {"cpu": "6"}}
+    ]
+    said = " ".join(run("whatif", "--drain", "n0", *gates, cluster=runs).stdout.split())
+    assert "have no place" in said or "has no place" in said
+    assert (
+        "PodGroup default/g is stopped: 2 of the 3 pods that it needs have a node, which hold 6 cpu for nothing."
+        in said
+    )
     assert "GangStopped" not in run("whatif", "--scale", "ReplicaSet/rs=2", cluster=runs).output
 
 

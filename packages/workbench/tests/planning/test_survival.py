@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from berth.config.feature_gates import feature_gates
+from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.survival import survival
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -45,7 +47,7 @@ def snapshot_of(objects):
 def asked(objects, **options):
     """What is survived, on a cluster that must be the same afterwards."""
     snapshot = snapshot_of(objects)
-    cluster = SimulatedCluster(snapshot.structs())
+    cluster = SimulatedCluster(snapshot.structs(), config=options.pop("config", None))
     site = Site(cluster, snapshot.documents)
     site.settle()
     before = {name: obj for name, obj in cluster.objects.items() if name[0] != "PodDisruptionBudget"}
@@ -263,3 +265,48 @@ def test_room_that_a_new_node_makes_usable_counts_when_it_is_said_how_many_are_n
     objects.append(pod("y", "n3", owner="y"))
     found = one(asked(objects, kinds=("node",)), "n1")
     assert (found.unplaced, found.more.at_least, found.more.placed, found.more.left) == (2, 1, 2, 0)
+
+
+GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+LOOKS_AT_GROUPS = load_config(
+    {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}, "test", feature_gates(GATES)
+)
+
+
+def gang(needed, topology=""):
+    spec = {"schedulingPolicy": {"gang": {"minCount": needed}}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    return {"kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"}, "spec": spec}
+
+
+def members(*names, owner="web"):
+    return [pod(f"m{name}", name, cpu="3", owner=owner).group("g") for name in names]
+
+
+def stopped(found):
+    return {each.names[0]: [(gang.name, gang.placed, gang.holds) for gang in each.gangs] for each in found.failures}
+
+
+def test_a_failure_that_leaves_a_gang_too_few_pods_stops_it():
+    """Three nodes with a member of three cores each, and one to spare: losing one is survived where zones do not count.
+
+    In zone a there is no room for a third member, and the two that still run there hold the others to it.
+    """
+    nodes = [node("n1"), node("n2"), node("n3", cpu="9"), node("spare", zone="b")]
+    found = asked([*nodes, gang(3), *members("n1", "n2", "n3")], kinds=("node",), config=LOOKS_AT_GROUPS)
+    assert not any(stopped(found).values())
+    held = [*nodes[:2], node("n3"), nodes[3], gang(3, ZONE), *members("n1", "n2", "n3")]
+    found = asked(held, kinds=("node",), config=LOOKS_AT_GROUPS)
+    assert stopped(found) == {
+        **{name: [("default/g", 2, {"cpu": "6"})] for name in ("n1", "n2", "n3")}, "spare": []}  # fmt: skip
+    assert not any(each.survives for each in found.failures if each.names != ("spare",))
+
+
+def test_a_gang_of_bare_pods_stops_with_one_of_them_unless_it_needs_fewer():
+    nodes = [node(f"n{i}", cpu="9") for i in range(3)]
+    bare = members("n0", "n1", "n2", owner="")
+    found = asked([*nodes, gang(3), *bare], kinds=("node",), config=LOOKS_AT_GROUPS)
+    assert all(each == [("default/g", 2, {"cpu": "6"})] for each in stopped(found).values())
+    assert not any(stopped(asked([*nodes, gang(2), *bare], kinds=("node",), config=LOOKS_AT_GROUPS)).values())
+    assert not any(stopped(asked([*nodes, gang(3), *bare], kinds=("node",))).values()), "nothing looks at groups"

@@ -30,9 +30,10 @@ from berth.plugins.volumes.claims import claim_names
 from berth.state.pod_info import PodInfo, PodShape
 from berth_workbench.planning.certain_room import CertainRoom, LeavingPods
 from berth_workbench.planning.more_nodes import MoreNodes, add_until_placed, content_of, kinds_of, nodes_in_words
-from berth_workbench.planning.whatif import natural
+from berth_workbench.planning.whatif import GangOutcome, natural, outcome_of
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, owner_of, workload_of
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
+from berth_workbench.simulation.gangs import gang_again, gangs_of, group_keys
 from berth_workbench.simulation.measures import is_pending, pending_pods, rows_by_pool, rows_by_zone
 from berth_workbench.simulation.node_changes import remove_nodes
 from berth_workbench.simulation.prices import Prices
@@ -102,6 +103,8 @@ class Failure(msgspec.Struct, frozen=True, rename="camel"):
     lost: tuple[LostPods, ...] = ()
     """Who has no place or is gone, by workload; the most pods first."""
     budgets: tuple[ShortBudget, ...] = ()
+    gangs: tuple[GangOutcome, ...] = ()
+    """The gangs that ran and have fewer pods with a node in the end than they need."""
     more: MoreNodes | None = None
     """What it takes so that those without a place have one; null where everybody has, or it was not looked for."""
 
@@ -217,8 +220,8 @@ class _Asker:
     """Asks one cluster."""
 
     __slots__ = ("_budgets", "_examples", "_hopeful", "_hopeless", "_leaving", "_left_over", "_lone", "_on_row",
-                 "_pool_label", "_prices", "_priorities", "_proves", "_refusable", "_room", "_simulations", "_site",
-                 "_stopped", "_strained", "_watch", "pending")  # fmt: skip
+                 "_pool_label", "_prices", "_priorities", "_proves", "_ran", "_refusable", "_room", "_simulations",
+                 "_site", "_stopped", "_strained", "_watch", "pending")  # fmt: skip
 
     def __init__(
         self, site: Site, pool_label: str, prices: Prices | None, simulated_at_most: int, watch: WorkWatch
@@ -248,6 +251,7 @@ class _Asker:
         """How many healthy pods of each budget are on each row."""
         self._refusable: set[PodShape] = set()
         """Of whose pods the API server might refuse some that are made again."""
+        self._ran = {gang.key: gang for gang in gangs_of(cluster) if gang.placed >= gang.needed}
         self._note_pods()
         self._room = CertainRoom(cluster.core, self._examples, beside=self._hopeful)
         self._proves = not any(self._weaker_than(shape) for shape in self._hopeful)
@@ -424,7 +428,7 @@ class _Asker:
             refusable = (shape for shape in case.leaving.pods if shape in self._refusable)
             case.unproven = list(dict.fromkeys((*case.unproven, *refusable)))
         # A pending pod may preempt once the node it was nominated to is lost, even if no pod loses its place there.
-        case.is_proven = self._proves and not case.unproven
+        case.is_proven = self._proves and not case.unproven and not self._loses_members_for_good(case)
 
     def _any_nodes(self, rows: Mapping[str, Sequence[int]]) -> tuple[int, tuple[set[PodShape], set[PodShape]]]:
         """Return how many nodes, whichever they are, can be lost, and the shapes for which one, and two, may be too
@@ -542,6 +546,19 @@ class _Asker:
         lone = (pod for row in case.leaving.rows.tolist() for pod in self._lone[row])
         return any(True for pod in lone for _ in self._site.cluster.budgets.counting_as_healthy(pod))
 
+    def _loses_members_for_good(self, case: _Case) -> bool:
+        """Whether a gang that runs has pods there that nothing replaces; the simulation says what becomes of it."""
+        lone = (pod for row in case.leaving.rows.tolist() for pod in self._lone[row]) if self._ran else ()
+        return any(key in self._ran for pod in lone for key in group_keys(pod))
+
+    def _stopped_gangs(self, changed: Iterable[Pod]) -> Iterator[GangOutcome]:
+        """Yield what has become of the gangs of pods that have lost their nodes, where too few are left."""
+        for key in sorted({key for pod in changed for key in group_keys(pod) if key in self._ran}):
+            was = self._ran[key]
+            now = gang_again(self._site.cluster, was)
+            if now.placed < now.needed:
+                yield outcome_of(self._site.cluster, now, is_stopped=True)
+
     def _failure(self, case: _Case, answered: Answered, unplaced: int = 0) -> Failure:
         """An answer without a simulation."""
         return Failure(
@@ -641,6 +658,7 @@ class _Asker:
                 for key, status in cluster.budgets.violated()
                 if key not in self._strained
             ]
+            gangs = tuple(self._stopped_gangs(pod for pod, _ in losses)) if self._ran else ()
             more = self._more(unplaced_pods, moved) if unplaced and with_more else None
         short = {each.name: each for each in (*at_once, *lasting)}
         return Failure(
@@ -654,6 +672,7 @@ class _Asker:
             answered="simulated",
             lost=self._by_workload(losses),
             budgets=tuple(short.values()),
+            gangs=gangs,
             more=more,
         )
 

@@ -18,7 +18,7 @@ from berth_workbench.planning.dynamic_admission import unasked
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
-from berth_workbench.simulation.gangs import gangs_of
+from berth_workbench.simulation.gangs import Gang, gangs_of, held_by, held_in_words
 from berth_workbench.simulation.measures import Measures, is_pending, measure, pending_pods
 from berth_workbench.simulation.missing_resources import missing_resources
 from berth_workbench.simulation.scale import refuse_awaited
@@ -74,6 +74,18 @@ class GangOutcome(msgspec.Struct, frozen=True, rename="camel"):
     """So many have to have a node."""
     pods: int
     placed: int
+    is_stopped: bool = False
+    """Whether enough of them had one before."""
+    holds: dict[str, str] = {}
+    """What those that have a node hold there, by resource: for nothing, as long as the others have none."""
+
+    @property
+    def stopped_in_words(self) -> str:
+        """Say that it has stopped, and what that costs, without a full stop."""
+        held = f", which hold {held_in_words(self.holds)} for nothing" if self.holds else ""
+        return (
+            f"PodGroup {self.name} is stopped: {self.placed} of the {self.needed} pods that it needs have a node{held}"
+        )
 
     @property
     def in_words(self) -> str:
@@ -162,7 +174,7 @@ class WhatIfRun:
         self._measured = measure(cluster, pool_label=pool_label)
         cluster.publish_budgets()
         self._strained = {key for key, _ in cluster.budgets.violated()}
-        self._ran = {gang.key for gang in gangs_of(cluster) if gang.placed >= gang.needed}
+        self._ran = {gang.key: gang.needed for gang in gangs_of(cluster) if gang.placed >= gang.needed}
         self._left: list[LeftNode] = []
         self._seen = (0, 0)
         self._steps: list[StepOutcome] = []
@@ -226,10 +238,13 @@ class WhatIfRun:
     def _result(self, is_complete: bool, notes: tuple[str, ...]) -> WhatIfResult:
         outcomes = tuple(sorted(self._outcomes(), key=lambda each: natural(each.pod)))
         gangs = tuple(
-            GangOutcome(each.key, each.needed, len(each.members), each.placed)
+            outcome_of(self._cluster, each, is_stopped=each.key in self._ran)
             for each in gangs_of(self._cluster)
             if each.placed < each.needed
         )
+        known = {each.name for each in gangs}
+        gone = self._ran.keys() - known - {each.key for each in gangs_of(self._cluster)}
+        gangs += tuple(GangOutcome(key, self._ran[key], 0, 0, is_stopped=True) for key in sorted(gone))
         self._cluster.publish_budgets()
         broken = self._site.broken
         if is_complete:  # else whoever has no node yet may still get one
@@ -318,8 +333,9 @@ class WhatIfRun:
 
     def _broken_gangs(self, gangs: Iterable[GangOutcome]) -> Iterator[Broken]:
         for each in gangs:
-            if each.name in self._ran:
-                message = f"needs {each.needed} pods with a node and has {each.placed}"
+            if each.is_stopped:
+                held = f"; they hold {held_in_words(each.holds)} for nothing" if each.holds else ""
+                message = f"needs {each.needed} pods with a node and has {each.placed}{held}"
                 yield Broken("PodGroup", each.name, GANG_STOPPED, message)
 
     def _broken_budgets(self) -> Iterator[Broken]:
@@ -327,6 +343,11 @@ class WhatIfRun:
             if key not in self._strained:
                 message = f"needs {status.desired_healthy} healthy pods and has {status.current_healthy}"
                 yield Broken("PodDisruptionBudget", key, BUDGET_VIOLATED, message)
+
+
+def outcome_of(cluster: SimulatedCluster, gang: Gang, *, is_stopped: bool) -> GangOutcome:
+    """Return how a gang ends that has too few pods with a node."""
+    return GangOutcome(gang.key, gang.needed, len(gang.members), gang.placed, is_stopped, held_by(cluster, gang))
 
 
 def why_pending(cluster: SimulatedCluster, pod: Pod) -> str:

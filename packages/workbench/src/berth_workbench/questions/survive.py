@@ -24,6 +24,7 @@ from berth_workbench.questions.question import Fails, Question
 from berth_workbench.showing.ask import HowAsked, HowSaid, NodePrices, PoolLabel
 from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
+from berth_workbench.simulation.gangs import held_in_words
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -97,6 +98,15 @@ def told(found: Survival) -> Iterator[Section]:
          ("What it takes", "text")),
         ((named(each), each.pods, _unplaced(each), each.gone, who(each), takes(each)) for each in bad),
     )  # fmt: skip
+    yield table(
+        "",
+        ("Lost", "Gang that stops", ("With a node", "number"), ("Needs", "number"), ("Holds for nothing", "text")),
+        (
+            (named(failure), each.name, each.placed, each.needed, held_in_words(each.holds))
+            for failure in found.failures
+            for each in failure.gangs
+        ),
+    )
     yield table(
         "",
         ("Lost", "Budget", ("Healthy", "number"), ("Demands", "number"), ("For how long", "text")),

@@ -134,13 +134,14 @@ def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
         also = f" {waited:,} more {'pod' if waited == 1 else 'pods'} had none before." if waited else ""
         names = listed([each.pod for each in without], shown=NAMES_SHOWN)
         have = "has" if len(without) == 1 else "have"
-        return VerdictSection(f"No: {names} {have} no place.{also}", is_good=False)
+        stopped = "".join(f" {each.stopped_in_words}." for each in found.gangs if each.is_stopped)
+        return VerdictSection(f"No: {names} {have} no place.{stopped}{also}", is_good=False)
     if found.broken:
         first = found.broken[0]
         others = len(found.broken) - 1
         more = f", and {counted(others, 'other thing')} {'breaks' if others == 1 else 'break'}" if others else ""
         return VerdictSection(f"No: {first.kind} {first.name} {in_our_words(first.message)}{more}.", is_good=False)
-    waiting = "".join(f" Still pending: {each.in_words}." for each in found.gangs)
+    waiting = "".join(f" Still pending: {each.in_words}." for each in found.gangs if not each.is_stopped)
     said = "Yes: every pod that moves or is new has a place, and nothing breaks."
     return VerdictSection(f"{said}{waiting}", is_good=True)
 

@@ -6,11 +6,13 @@ one of several of a Workload, and its pods those of a Job: `groups_named` finds 
 v1.37 declares groups of groups and claims for groups; they are found here, too, once their decisions can be recorded.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from berth.api.pod import Pod
 from berth.core.questions import profile_of
+from berth.decisions.shortfall import amount
 from berth.plugins.topology_placement import topology_key
 from berth.state.pod_groups import POD_GROUP
 from berth_workbench.simulation.budgets import is_active
@@ -55,7 +57,12 @@ def gang_of(cluster: SimulatedCluster, pod: Pod) -> Gang | None:
     found = declared_gang(cluster, pod)
     if found is None:
         return None
-    return found._replace(members=tuple(each for each in cluster.of(Pod) if is_active(each) and found.has(each)))
+    return gang_again(cluster, found)
+
+
+def gang_again(cluster: SimulatedCluster, gang: Gang) -> Gang:
+    """Return a gang with the members that it has by now."""
+    return gang._replace(members=tuple(each for each in cluster.of(Pod) if is_active(each) and gang.has(each)))
 
 
 def gangs_of(cluster: SimulatedCluster) -> list[Gang]:
@@ -98,6 +105,24 @@ def _name_in(kind: str, pod: Pod) -> str:
     if kind == POD_GROUP:
         return "" if pod.spec.scheduling_group is None else pod.spec.scheduling_group.pod_group_name
     return pod.metadata.labels.get(COSCHEDULING_LABEL, "")
+
+
+def held_by(cluster: SimulatedCluster, gang: Gang) -> dict[str, str]:
+    """Return what the members of a gang that have a node hold there, as quantities by resource.
+
+    Of a gang with too few of them that is held for nothing.
+    """
+    held: Counter[str] = Counter()
+    for pod in gang.members:
+        if pod.spec.node_name:
+            held.update(cluster.core.intake.info(pod).requests)
+    return {name: amount(name, count) for name, count in sorted(held.items()) if count}
+
+
+def held_in_words(held: Mapping[str, str]) -> str:
+    """Return what is held, the scarce first: what Kubernetes does not define itself, else CPU and memory."""
+    scarce = {name: count for name, count in held.items() if "/" in name} or held
+    return ", ".join(f"{count} {name}" for name, count in scarce.items())
 
 
 # --- by name ----------------------------------------------------------------------------------------------------------
