@@ -8,6 +8,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -27,7 +28,7 @@ from berth_workbench.cli.progress import EndedEarly, for_option, found_by_then, 
 
 if TYPE_CHECKING:
     from berth.api.pod import Pod
-    from berth_workbench.planning.help.result import Help
+    from berth_workbench.planning.help.result import HeldAtPermit, Help
     from berth_workbench.simulation.cluster import SimulatedCluster
     from berth_workbench.simulation.site import Site
     from berth_workbench.simulation.watch import WorkWatch
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from berth_workbench.snapshot.documents import Document
     from berth_workbench.snapshot.snapshot import Snapshot
 
+MEMBERS_ASKED = 64
+"""Of so many members of a gang the scheduler is asked whether it holds them at Permit."""
 ASKED_OF_SCHEDULERS = (
     "all_namespaces",
     "selector",
@@ -239,6 +242,34 @@ class Remedies:
         return help_for_all(Situation(asked.snapshot, asked.setup), watch, namespace)
 
 
+class PermitAsked:
+    """Asks the scheduler of a live cluster which members of a gang it holds at Permit."""
+
+    __slots__ = ("_scheduler",)
+
+    def __init__(self, kubeconfig: str, context: str) -> None:
+        from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse
+
+        self._scheduler = SchedulerInUse(SchedulerAddress(kubeconfig=kubeconfig, context=context))
+
+    def __call__(self, cluster: "SimulatedCluster", pods: Sequence[str]) -> "HeldAtPermit | None":
+        """Return who of some pods is held; None where nobody is, or no scheduler tells."""
+        from berth.cli.scheduler_in_use import SchedulerQuestion
+        from berth_workbench.planning.help.result import HeldAtPermit
+        from berth_workbench.simulation.gangs import requested_by
+
+        questions = [SchedulerQuestion(f"/debug/decisions/{quote(pod)}", pod) for pod in pods[:MEMBERS_ASKED]]
+        try:
+            answers = self._scheduler.ask_all(questions)
+        except click.ClickException:
+            return None
+        said = [(pod, each["permit"]) for pod, each in zip(pods, answers, strict=False)
+                if isinstance(each, dict) and each.get("permit")]  # fmt: skip
+        until = min((held["until"] for _, permit in said for held in permit["heldBy"]), default="")
+        held = tuple(pod for pod, _ in said)
+        return HeldAtPermit(held, requested_by(cluster, held), until) if held else None
+
+
 def tell(
     pods: Sequence[str],
     namespace: str,
@@ -257,7 +288,8 @@ def tell(
     asked_cluster = read_asked(*where, config_file, plugins, feature_gates)
     with working("looking for what would help") as watch:
         try:
-            _tell(asked_cluster, pods, namespace, manifests, output, watch)
+            held = None if where[0] or manifests else PermitAsked(*where[1:])
+            _tell(asked_cluster, pods, namespace, manifests, output, watch, held)
         except StoppedError:
             raise EndedEarly(nothing_by_then()) from None
 
@@ -269,6 +301,7 @@ def _tell(
     manifests: Sequence[str],
     output: Output,
     watch: "WorkWatch",
+    permit: "PermitAsked | None",
 ) -> None:
     from berth_workbench.planning.dynamic_admission import unasked_about
     from berth_workbench.planning.ends import KnownEnds
@@ -316,6 +349,8 @@ def _tell(
     answers: dict[int, Help] = {}
     told = 0
     for number, answer in spread(search, len(asked), watch):
+        if permit is not None and answer.group and pods:
+            answer = msgspec.structs.replace(answer, held=permit(cluster, answer.pods))
         answers[number] = answer
         watch.advance()
         while told in answers and not is_structured(output):

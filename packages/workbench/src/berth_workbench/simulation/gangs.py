@@ -112,11 +112,15 @@ def held_by(cluster: SimulatedCluster, gang: Gang) -> dict[str, str]:
 
     Of a gang with too few of them that is held for nothing.
     """
-    held: Counter[str] = Counter()
-    for pod in gang.members:
-        if pod.spec.node_name:
-            held.update(cluster.core.intake.info(pod).requests)
-    return {name: amount(name, count) for name, count in sorted(held.items()) if count}
+    return requested_by(cluster, (pod.key for pod in gang.members if pod.spec.node_name))
+
+
+def requested_by(cluster: SimulatedCluster, pods: Iterable[str]) -> dict[str, str]:
+    """Return what pods request together, as quantities by resource."""
+    requested: Counter[str] = Counter()
+    for pod in pods:
+        requested.update(cluster.core.intake.info(cluster.objects["Pod", pod]).requests)
+    return {name: amount(name, count) for name, count in sorted(requested.items()) if count}
 
 
 def held_in_words(held: Mapping[str, str]) -> str:

@@ -99,6 +99,17 @@ class PartPlaces(msgspec.Struct, frozen=True, rename="camel"):
     """For how many of the gang there is room, those that run among them."""
 
 
+class HeldAtPermit(msgspec.Struct, frozen=True, rename="camel"):
+    """Members of a gang that have a node and wait there for the others."""
+
+    pods: tuple[str, ...]
+    """As `namespace/name`."""
+    holds: dict[str, str]
+    """What they hold meanwhile, by resource."""
+    until: str
+    """When the first of them is turned away unless it is let go."""
+
+
 State = Literal["pending", "fits", "runs", "waits"]
 
 
@@ -149,6 +160,8 @@ class Help(msgspec.Struct, frozen=True, rename="camel"):
     """With `together_in`, the parts of the cluster, that with most places first."""
     lacks: tuple[Lack, ...] = ()
     """Of a gang below the number that it needs, why the next member has no place beside the others, node by node."""
+    held: HeldAtPermit | None = None
+    """Of a gang of a live cluster, the members that the scheduler holds at Permit."""
     since: str = ""
     """When the oldest of the gang's pending members was created; empty where that is not known."""
     missing: tuple[str, ...] = ()

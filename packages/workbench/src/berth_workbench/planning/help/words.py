@@ -15,6 +15,7 @@ from berth.api.pod import Pod
 from berth.decisions.named_in_vain import in_sentences
 from berth_workbench.planning.help.group import Group
 from berth_workbench.planning.help.result import SMALLER, Change, Help, Lack
+from berth_workbench.simulation.gangs import held_in_words
 
 GATE = "schedulingGate"
 IN_PLACE = frozenset({"toleration", GATE})
@@ -176,8 +177,13 @@ def _gang_lines(found: Help, width: int) -> Iterable[str]:
     if len(found.parts) > 1:
         told = [f"{each.have_place} in {each.part}" for each in found.parts]
         yield from wrapped(f"By {found.together_in}: {names_in_words(told)} have a place.", width, "", "  ")
-    if found.since:
-        yield f"Waits since {found.since}."
+    waits = [f"Waits since {found.since}."] if found.since else []
+    if found.held is not None:
+        count = len(found.held.pods)
+        who = "1 member" if count == 1 else f"{count} members"
+        hold = f"hold{'s' if count == 1 else ''} {held_in_words(found.held.holds)} until {found.held.until}"
+        waits.append(f"{who} at Permit {hold}.")
+    yield from wrapped(" ".join(waits), width, "", "  ") if waits else ()
 
 
 def lack_in_words(lack: Lack, found: Help) -> str:
