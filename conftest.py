@@ -6,6 +6,7 @@ have fresh seeds there alone: `BERTH_FAULTS_SEED` repeats those of another run, 
 Random what-ifs are the same in each run; `--questions 1000` asks more of them, and `--seed` asks one alone.
 """
 
+import gc
 import os
 import random
 import tempfile
@@ -53,6 +54,16 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if str(item.path).startswith(places):
             item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(autouse=True)
+def _garbage_as_before():
+    """Collect garbage as before a test: after a command that it runs in this process, it would pile up."""
+    thresholds = gc.get_threshold()
+    yield
+    if gc.get_threshold() != thresholds or gc.get_freeze_count():
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 @pytest.fixture(params=["libcurl", "aiohttp"])
