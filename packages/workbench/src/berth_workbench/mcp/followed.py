@@ -6,6 +6,8 @@ stay as the server sent them, and are made documents of when somebody asks and s
 """
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -20,11 +22,13 @@ from berth.api.resources import RESOURCES, Resource, versions_of
 from berth.kube.informers import Informer, InformerSet
 from berth.kube.read_only import ReadOnlyTransport
 from berth.kube.transport import Transport
+from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.watched_resources import stale_among
 from berth_workbench.comparison.configurations import WhoDecides
 from berth_workbench.mcp.refusals import CallRefused
 from berth_workbench.mcp.state import StateAsked
 from berth_workbench.planning.usage import Usage, UsageError, of_metrics
+from berth_workbench.showing.words import counted
 from berth_workbench.snapshot.documents import Document, parse_documents
 from berth_workbench.snapshot.header import MAY_NOT, Header, Missing
 from berth_workbench.snapshot.kept_fields import TAKEN
@@ -38,6 +42,8 @@ SAME_S = 60.0
 METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True)
 EVERY_POD = "metadata.name!="
 """Informers leave out pods that have ended, unless a selector is given; a snapshot has them."""
+
+_log = logging.getLogger("berth_workbench.mcp")
 
 
 class _Named(Struct, frozen=True):
@@ -59,11 +65,12 @@ class FollowedCluster:
         decides: WhoDecides,
         ask_decides: Callable[[], WhoDecides],
         custom: Iterable[CustomResource] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`ask_decides` asks anew whose decisions count, on a thread; `custom` resources are followed as well."""
         self._transport, self._server = ReadOnlyTransport(transport), server
         self._decides, self._ask_decides = decides, ask_decides
-        self._informers = InformerSet(self._transport)
+        self._informers = InformerSet(self._transport, report=GroupedReport(_log.warning), clock=clock)
         self._changed: set[str] = set()
         """The kinds of which something has changed since documents were made of them."""
         self._documents: dict[str, Sequence[Document]] = {}
@@ -93,7 +100,9 @@ class FollowedCluster:
         async with self._turn:
             await self._settled()
             if stale := stale_among(self._informers.reflectors.values()):
-                raise CallRefused("stale", "; ".join(f"{plural}: {why}" for plural, why in stale.items()))
+                (plural, why), others = next(iter(stale.items())), len(stale) - 1
+                more = f"; and {counted(others, 'other kind')}" if others else ""
+                raise CallRefused("stale", f"{plural}: {why}{more}")
             now = datetime.now(UTC)
             missing = tuple(self._informers.unsettled())
             if self._changed or (now - self._when).total_seconds() > SAME_S:
@@ -107,8 +116,7 @@ class FollowedCluster:
     async def close(self) -> None:
         """Follow it no more."""
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.gather(self._task, return_exceptions=True)
         await self._transport.close()
 
     async def _settled(self) -> None:

@@ -83,7 +83,7 @@ def _fitted(value: Any, name: str, path: Path, begin: int = 0) -> AnswerPage:
     for length in LENGTHS:
         pages: dict[str, Any] = {}
         cut = _cut(value, name, path, begin, length, pages)
-        if len(msgspec.json.encode(cut)) <= PAGE_BYTES:
+        if len(msgspec.json.encode((cut, pages))) <= PAGE_BYTES:
             break
     return AnswerPage(cut, pages)
 

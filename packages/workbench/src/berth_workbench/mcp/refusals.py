@@ -16,11 +16,15 @@ WHAT_TO_DO: Final = {
 """What to do, by the code of a refusal."""
 
 
+MAX_MESSAGE: Final = 1000
+"""A message may quote what was given, which may be anything."""
+
+
 class CallRefused(Exception):  # noqa: N818 - it says what is the case
     """There is no answer to a call."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…")
         self.code = code
 
     def document(self) -> dict[str, Any]:

@@ -47,7 +47,10 @@ class StateAsked(NamedTuple):
     def in_words(self, now: datetime) -> str:
         """Say the same to people."""
         told = self.document(now)
-        age = "of unknown age" if self.taken is None else f"{told['ageSeconds']:,.0f} seconds old ({told['taken']})"
+        age = "of unknown age"
+        if self.taken is not None:
+            most = "at most " if self.is_live else ""
+            age = f"{most}{told['ageSeconds']:,.0f} seconds old ({told['taken']})"
         lacks = f" May not be listed, and count as none: {', '.join(self.missing)}." if self.missing else ""
         return f"State: {self.source}, {age}.{lacks}"
 
