@@ -33,6 +33,7 @@ from berth_workbench.traces.trace import TimedWorkload
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 MOST_SECONDS = 3600.0
 NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+MANIFESTS: Final = frozenset({tuple[Document, ...], tuple[Document, ...] | None})
 ManifestsGiven = str | list[dict[str, Any]]
 MANIFESTS_HINT = "Pods, workloads and what goes with them: YAML or JSON as text, or a list of objects."
 
@@ -57,11 +58,16 @@ class Given(NamedTuple):
     read: Callable[[str, Any, StateAsked], Any]
     """Makes the field's value of the name of the argument, what was given, and the cluster that is asked about."""
     default: Any = msgspec.NODEFAULT
+    """What is taken where nothing is given; without one, a field that has to be given is an argument that has to be."""
 
 
 def _documents(name: str, given: ManifestsGiven, namespace: str = "default") -> list[Document]:
     content = given.encode() if isinstance(given, str) else b"\n".join(map(msgspec.json.encode, given))
     return list(parse_manifests(content, name, namespace)) if content.strip() else []
+
+
+def _manifests(name: str, given: ManifestsGiven | None, _state: StateAsked) -> tuple[Document, ...] | None:
+    return None if given is None else tuple(_documents(name, given))
 
 
 def _configuration(name: str, given: str | dict[str, Any], state: StateAsked) -> ConfigurationSource:
@@ -98,9 +104,8 @@ def _usage(name: str, given: dict[str, Any] | None, state: StateAsked) -> Usage:
 
 GIVEN: Final[Mapping[Any, Given]] = MappingProxyType(
     {
-        tuple[Document, ...]: Given(
-            ManifestsGiven, MANIFESTS_HINT, lambda name, given, _: tuple(_documents(name, given)), ""
-        ),
+        tuple[Document, ...]: Given(ManifestsGiven, MANIFESTS_HINT, _manifests),
+        tuple[Document, ...] | None: Given(ManifestsGiven | None, MANIFESTS_HINT, _manifests),
         ConfigurationSource: Given(
             Literal["default", "current"] | dict[str, Any],
             "A KubeSchedulerConfiguration as an object; `default`, or `current` for the one that the cluster has.",
@@ -214,7 +219,7 @@ def _of_request(question: Question[Any, Any]) -> Iterator[Argument]:
                 yield _of_flag(field.name, kind, default, ask)
         elif kind in GIVEN and not (field.name == "documents" and question.manifests == "asked"):
             given = GIVEN[kind]
-            value = given.default if default is msgspec.NODEFAULT or given.default is not msgspec.NODEFAULT else default
+            value = default if given.default is msgspec.NODEFAULT else given.default
             yield Argument(
                 field.name, Annotated[given.wire, Meta(description=given.help)], value, partial(given.read, field.name)
             )
@@ -249,7 +254,7 @@ def _of_all(question: Question[Any, Any]) -> Iterator[Argument]:
         what = "What is asked about" if is_asked else "Applied after the changes"
         wire = Annotated[ManifestsGiven, Meta(description=f"{what}. {MANIFESTS_HINT}")]
         yield Argument("manifests", wire, msgspec.NODEFAULT if is_asked else "", is_field=False)
-    if question.manifests or question.takes_changes or "namespace" in of_request:
+    if question.takes_changes or not MANIFESTS.isdisjoint(of_request.values()):
         described = Meta(description="That of manifests and names which do not say.", pattern=NAMESPACE)
         yield Argument("namespace", Annotated[str, described], "default", is_field=False)
     if not {"seed", "seeds"} & of_request.keys():
