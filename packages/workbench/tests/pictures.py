@@ -25,7 +25,7 @@ VIEWS = {
     "overview": ("/", ".finding[href^='/autoscale']"),
     "map": ("/map?node=general-eu-a-002", ".node-details table.pods"),
     "what-if": ("/what-if?changes=lose-zone+eu-a", "section[aria-label='The cluster']"),
-    "rebalance": ("/rebalance?moves=30", "section[aria-label='The cluster']"),
+    "rebalance": ("/rebalance?max_moves=30", "section[aria-label='The cluster']"),
     "compare": (COMPARED, "section[aria-label=Answer]"),
     "time-line": ("/time-line", ".chart"),
 }

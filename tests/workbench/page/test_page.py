@@ -7,17 +7,20 @@ in the test's temporary directory.
 import asyncio
 import json
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
 
 import aiohttp
 import numpy as np
 import pytest
 
 from berth.api.resources import RESOURCES
+from berth_workbench.showing import numbers
 from berth_workbench.simulation.measures import waiting_times
 from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
 from packages.workbench.tests.page.browser import browsing, chromium_path
-from tests.e2e.processes import Api, Process, free_port
+from tests.e2e.processes import BERTH, Api, Process, free_port
 
 pytestmark = pytest.mark.long
 
@@ -76,7 +79,7 @@ def result():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """The address of a page, and the link that opens it."""
+    """The link that opens a page, its address, and the file with its cluster."""
     chromium_path()
     directory = tmp_path_factory.mktemp("served")
     file = directory / "cluster.json"
@@ -86,7 +89,8 @@ def served(tmp_path_factory):
     process = Process(directory / "log", "ui", "--cluster", file, "--timeline", line)
     try:
         process.wait_until_it_says("Ctrl-C")
-        yield re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said())
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said())
+        yield found[0], found[1], file
     finally:
         code = process.end()
     assert code == 0, process.said()
@@ -104,11 +108,16 @@ def test_every_view(served, tmp_path):
         the_map_by_keyboard(visitor)
         the_scores_of_a_pod(visitor, tmp_path)
         the_table_of_nodes(visitor, tmp_path)
-        pending_pods(visitor, tmp_path)
+        workloads_and_what_is_pending(visitor, tmp_path)
         pods_and_a_story(visitor, tmp_path)
+        the_side_bar(visitor, tmp_path)
         what_would_help(visitor, tmp_path)
         what_if(visitor, tmp_path)
-        a_question_that_was_left(visitor)
+        a_question_by_keyboard(visitor)
+        a_new_question_ends_the_old(visitor)
+        an_answer_is_kept(visitor)
+        the_answer_is_the_commands(visitor, served[2])
+        numbers_are_the_same_everywhere(visitor)
         how_many_more_fit(visitor, tmp_path)
         what_quotas_guarantee(visitor, tmp_path)
         what_can_be_lost(visitor, tmp_path)
@@ -157,22 +166,24 @@ def test_a_scheduler_at_work(tmp_path):
 
 
 def what_goes_on_is_shown(visitor, api, tmp_path):
-    visitor.open("/pending")
+    visitor.open("/workloads")
     visitor.until("document.querySelector('main').innerText.includes('Needs 9 CPU on one node')")
     visitor.open("/pods/default/web")
     assert "default/web goes to node-" in visitor.text() and "arrived" in visitor.text()
     visitor.check(tmp_path / "story")
     visitor.open("/queue")
+    visitor.until("document.querySelector('.tiles').innerText.replace(/\\s+/g, ' ').includes('unschedulable 1')")
     told = "[...document.querySelectorAll('.plot')].map((each) => each.getAttribute('aria-label'))"
     visitor.until(f"{told}[0].includes('unschedulable now 1')")
     visitor.until(f"{told}[1].includes('scheduled now 0')")
     visitor.page.locator(".plot").first.focus()
     visitor.page.keyboard.press("End")
     assert "unschedulable 1" in visitor.page.locator(".chart [aria-live=polite]").first.text_content()
+    visitor.open("/last-hour")
     painted(visitor)
     visitor.until("/each of 3 nodes, /.test(document.querySelector('canvas.map').getAttribute('aria-label'))")
     visitor.check(tmp_path / "queue")
-    visitor.open("/pods")
+    visitor.open("/decisions")
     made = RESOURCES["Pod"]
     with ThreadPoolExecutor(1) as elsewhere:  # the browser's own loop runs in this thread
         elsewhere.submit(api.create, made, pod("later", cpu="1"), "default").result()
@@ -183,6 +194,7 @@ def what_goes_on_is_shown(visitor, api, tmp_path):
     assert re.search(r"\d attempts? at 100% of the pods", shadow.inner_text())
     visitor.check(tmp_path / "plugins")
     visitor.open("/nodes")
+    visitor.page.wait_for_selector("tbody tr")
     before = visitor.text("tbody")
     with ThreadPoolExecutor(1) as elsewhere:
         elsewhere.submit(api.create, made, pod("even-later", cpu="1"), "default").result()
@@ -193,7 +205,7 @@ async def strangers_are_refused(url):
     async with aiohttp.ClientSession() as session:
         for path in (
             "/",
-            "/pending",
+            "/workloads",
             "/data/nodes",
             "/assets/page.css",
             "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
@@ -213,7 +225,7 @@ async def strangers_are_refused(url):
 
 def signing_in(visitor, link):
     with visitor.complaining_of("401"):
-        visitor.page.goto(visitor.url + "/pending")
+        visitor.page.goto(visitor.url + "/workloads")
     assert visitor.page.get_by_label("Token").is_visible()
     visitor.page.goto(link)
     visitor.page.wait_for_url(visitor.url + "/")
@@ -233,7 +245,7 @@ def the_overview(visitor, tmp_path):
     assert "Nodes 60 1 cordoned" in tiles and "Pods on nodes 51" in tiles
     assert "Over 100% 1 node with too much on" in tiles
     full = " ".join(page.get_by_role("region", name="How full").inner_text().split())
-    assert "CPU 59 of 480" in full, "51 pods of one CPU, but for one of nine, on 60 nodes of eight"
+    assert "CPU 12% 59 of 480" in full, "51 pods of one CPU, but for one of nine, on 60 nodes of eight"
     fullest = page.get_by_role("region", name="Fullest nodes").locator("tbody tr").first
     assert fullest.inner_text().split()[0] == "node-59" and "113%" in fullest.inner_text()
     assert fullest.locator(".bar.over").count() == 1, "what is over 100% does not look like what is full"
@@ -243,6 +255,7 @@ def the_overview(visitor, tmp_path):
     assert "6 pods pending, of 4 workloads" in said and "cannot be lost: " in said and "could go, of " in said, said
     asked = {link.inner_text().splitlines()[-1]: link.get_attribute("href") for link in attention.locator("a").all()}
     assert asked["Survive"] == "/survive?kinds=node%2C+zone" and "/autoscale?groups=" in asked["Autoscale"]
+    assert asked["Workloads"] == "/workloads"
     assert "unknown" not in visitor.text()
     visitor.check(tmp_path / "overview")
     fullest.get_by_role("link").click()
@@ -284,11 +297,12 @@ def a_node_on_the_map(visitor, tmp_path):
     assert re.search(r"cpu\s+3\s+8\s+38%", panel.inner_text())
     visitor.check(tmp_path / "node")
     visitor.open("/nodes?find=node-00")
+    page.wait_for_selector("tbody tr")
     assert "38%" in visitor.text("tbody"), "table and map say the same"
     visitor.open("/map?node=node-00")
     page.get_by_role("link", name="Drain this").click()
     page.wait_for_selector("section[aria-label=Answer]")
-    assert page.get_by_label("Changes of the cluster").input_value() == "drain node-00"
+    assert visitor.text(".sentence") == "What if node-00 were drained?"
 
 
 def the_map_by_keyboard(visitor):
@@ -331,42 +345,48 @@ def the_scores_of_a_pod(visitor, tmp_path):
 
 
 def the_table_of_nodes(visitor, tmp_path):
-    visitor.open("/nodes?by=cpu")
+    visitor.open("/nodes")
     rows = visitor.page.locator("tbody tr")
-    assert rows.count() == 50
+    rows.first.wait_for()
+    assert rows.count() == 25
     assert "113%" in rows.first.inner_text() and rows.first.locator(".bar.over").count() == 1
     assert "38%" in rows.nth(1).inner_text()
     assert HOSTILE in visitor.text()
     visitor.check(tmp_path / "nodes")
-    visitor.page.get_by_role("link", name="Next").click()
-    visitor.until("document.querySelectorAll('tbody tr').length === 10")
-    visitor.page.get_by_label("Find node").fill("node-07")
-    visitor.page.get_by_role("button", name="Show").click()
+    visitor.page.get_by_role("button", name="Show 35 more").click()
+    visitor.until("document.querySelectorAll('tbody tr').length === 60")
+    visitor.page.get_by_role("button", name="Node", exact=True).click()
+    assert rows.first.inner_text().split()[0] == "node-00"
+    visitor.page.get_by_label("Find in").fill("node-07")
     visitor.until("document.querySelectorAll('tbody tr').length === 1")
     assert "cordoned" in visitor.text("tbody")
+    visitor.page.get_by_label("Find in").fill("nothing like it")
+    visitor.page.get_by_text("No row has that in it.").wait_for()
 
 
-def pending_pods(visitor, tmp_path):
-    visitor.open("/pending")
+def workloads_and_what_is_pending(visitor, tmp_path):
+    visitor.open("/workloads")
+    page = visitor.page
     text = visitor.text()
     assert "6 pods pending, of 4 workloads." in text
     assert "Needs 99 CPU on one node, and node-" in text
     visitor.until("document.querySelector('main').innerText.includes('Request at most')")
-    for summary in visitor.page.locator("summary").all():
+    for summary in page.locator("summary").all():
         summary.click()
     assert HOSTILE in visitor.text()
     assert "0/60 nodes are available: 1 node(s) were unschedulable, 59 Insufficient cpu." in visitor.text()
-    visitor.check(tmp_path / "pending")
+    visitor.check(tmp_path / "workloads")
+    table = page.get_by_role("region", name="All workloads")
+    table.locator("tbody tr").first.wait_for()
+    assert table.locator("tbody tr").count() == 10, "the first ten, and a button for more"
+    table.get_by_label("Find in").fill("web-19")
+    visitor.until("document.querySelectorAll('[aria-label=\\'All workloads\\'] tbody tr').length === 1")
+    table.get_by_role("link", name="default/web-19").click()
+    page.wait_for_url(lambda url: url.endswith("/pods/default/web-19"))
 
 
 def pods_and_a_story(visitor, tmp_path):
-    visitor.open("/pods")
-    assert HOSTILE in visitor.text()
-    visitor.check(tmp_path / "pods")
-    visitor.page.get_by_label("Find pod").fill("default/small")
-    visitor.page.get_by_role("button", name="Show").click()
-    visitor.page.get_by_role("link", name="default/small").click()
-    visitor.page.wait_for_selector("h1:text('default/small')")
+    visitor.open("/pods/default/small")
     assert "58 of 60 nodes fit" in visitor.text()
     matrix = visitor.page.get_by_role("region", name="Decision matrix")
     assert matrix.locator("tbody tr").count() == 10
@@ -374,10 +394,9 @@ def pods_and_a_story(visitor, tmp_path):
     visitor.check(tmp_path / "story")
     visitor.page.get_by_role("link", name="On the map").click()
     visitor.until("document.querySelector('[name=pod]')?.value === 'default/small'")
-    visitor.open("/pods?find=default/web-1")
-    assert "Pods on nodes, 11 of 11" in visitor.text(), "web-1 and web-10 to web-19"
     for path, problem in (
         ("/pods/nobody/here", "Nothing is known of a pod nobody/here"),
+        ("/workloads/Deployment/nobody/here", "There is no Deployment nobody/here with pods."),
         ("/nosuch", "There is no page /nosuch."),
         ("/nodes/nosuch", "There is no node nosuch."),
     ):
@@ -388,25 +407,80 @@ def pods_and_a_story(visitor, tmp_path):
     visitor.until("location.pathname + location.search === '/map?node=node-00'")
 
 
+def the_side_bar(visitor, tmp_path):
+    """Groups of views, that fold to icons, and on a narrow screen are a sheet."""
+    page = visitor.page
+    visitor.open("/survive")
+    bar = page.get_by_role("navigation", name="Views")
+    assert [each.get_attribute("aria-label") for each in bar.get_by_role("group").all()] == [
+        "Cluster", "Questions", "Simulation",
+    ], "there is no scheduler at work"  # fmt: skip
+    assert page.locator("header").bounding_box()["height"] < 60, "one line"
+    page.get_by_role("button", name="Fold the side bar to icons").click()
+    visitor.until("document.querySelector('.q-drawer').getBoundingClientRect().width < 60")
+    assert bar.get_by_role("link", name="Survive").get_attribute("aria-current") == "page"
+    visitor.open("/map")
+    visitor.until("document.querySelector('.q-drawer').getBoundingClientRect().width < 60")
+    page.get_by_role("button", name="Unfold the side bar").click()
+    size = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 844})
+    visitor.open("/survive")
+    assert not page.get_by_role("link", name="Overview").is_visible()
+    page.get_by_role("button", name="Views").click()
+    page.get_by_role("link", name="Overview").click()
+    page.wait_for_url(visitor.url + "/")
+    for path in ("/", "/workloads", "/nodes", "/survive", "/what-if?changes=drain+node-00"):
+        visitor.open(path)
+        visitor.until("document.querySelector('.rows, .verdict')")
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), path
+        assert page.locator("header").bounding_box()["height"] < 60
+    page.set_viewport_size(size)
+
+
 def what_would_help(visitor, tmp_path):
     visitor.open("/pods/default/picky")
     page = visitor.page
     found = page.get_by_role("region", name="What would help")
-    found.locator("summary").first.click()
+    found.locator(".command").first.wait_for()
     assert f"disk={HOSTILE}" in found.inner_text() and "kubectl" in found.inner_text()
     visitor.check(tmp_path / "help")
+
+
+def changed(visitor, part, fill):
+    """Open a part of the sentence, have `fill` change what is in it, and ask."""
+    page = visitor.page
+    page.locator("button.part").filter(has_text=part).first.click()
+    editor = page.get_by_role("dialog")
+    editor.wait_for()
+    fill(editor)
+    editor.get_by_role("button", name="Ask", exact=True).click()
+    editor.wait_for(state="detached")
+
+
+def verdict(visitor):
+    visitor.page.locator(".verdict .figure, .problem").first.wait_for()
+    return visitor.text(".verdict, .problem")
 
 
 def what_if(visitor, tmp_path):
     visitor.open("/what-if")
     page = visitor.page
-    page.get_by_label("Changes of the cluster").fill("drain node-00\n\n# and more room\nadd-nodes 2=node-01\n")
-    page.get_by_label("Manifests to apply").fill(json.dumps(pod("added", cpu="2")))
-    page.get_by_role("button", name="Ask").click()
+    offers = page.get_by_role("region", name="To begin with")
+    assert "What if zone zone-0 were lost?" in offers.inner_text()
+    visitor.check(tmp_path / "what-if-begin")
+
+    def type_both(editor):
+        editor.get_by_text("As text").click()
+        editor.get_by_label("Changes of the cluster").fill("drain node-00\n\n# and more room\nadd-nodes 2=node-01\n")
+        editor.get_by_label("Manifests").fill(json.dumps(pod("added", cpu="2")))
+
+    changed(visitor, "nothing were changed", type_both)
     page.wait_for_selector("section[aria-label='The cluster']")
+    sentence = "What if node-00 were drained, 2 nodes like node-01 were added and the manifests were applied?"
+    assert visitor.text(".sentence") == sentence
     outcome = page.get_by_role("region", name="Answer")
     assert "1 new pod: 1 placed." in outcome.inner_text()
-    assert outcome.locator("canvas").count() == 2, "the cluster before and after"
+    assert outcome.locator("canvas.map").count() == 2, "the cluster before and after"
     visitor.until("performance.getEntriesByName('berth-moves-painted').length > 0")
     assert "default/added" in page.get_by_role("region", name="New pods").inner_text()
     assert re.search(r"nodes\s+60\s+62", page.get_by_role("region", name="The cluster").inner_text())
@@ -414,76 +488,141 @@ def what_if(visitor, tmp_path):
     assert broken.locator("tbody tr").count() == 1, "three pods without a controller, for one reason"
     assert "default/web-0, default/web-20 and default/web-40" in broken.inner_text()
     visitor.check(tmp_path / "what-if")
-    typed = page.get_by_label("Changes of the cluster").input_value()
     page.reload()
     page.wait_for_selector("section[aria-label='The cluster']")
-    assert page.get_by_label("Changes of the cluster").input_value() == typed, "a trial is in the address"
-    lost_by_hand(visitor)
-    visitor.open("/what-if")
-    page.get_by_label("Changes of the cluster").fill(f"{HOSTILE} x")
-    page.get_by_role("button", name="Ask").click()
+    assert visitor.text(".sentence") == sentence, "a trial is in the address"
+    page.get_by_text("How it was worked out").click()
+    command = visitor.text(".worked-out .command")
+    assert command == "berth whatif -f manifests.yaml --drain node-00 --add-nodes 2=node-01"
+    a_lost_zone(visitor)
+    visitor.open("/what-if?" + urlencode({"changes": f"{HOSTILE} x"}))
     page.wait_for_selector("[role=alert]")
     assert "changes, line 1: no change is called '<script>alert(1)" in page.inner_text("[role=alert]")
     visitor.open("/nodes?find=node-00")
+    page.wait_for_selector("tbody tr")
     assert "38%" in visitor.text("tbody")  # the cluster itself is as before
 
 
-def a_question_that_was_left(visitor):
-    """Nothing of it shows up under another question, and that one need not wait for it."""
-    page = visitor.page
-    visitor.open("/autoscale")
-    page.get_by_role("button", name="Ask").click()
-    page.wait_for_selector("[role=alert]")
-    assert page.inner_text("[role=alert]").startswith("Groups: this has to be given.")
-    for _ in range(2):
-        visitor.open("/upgrade")
-        page.get_by_role("button", name="Ask").click()
-        # Where the plan is made sooner than a browser looks, its answer is there instead.
-        page.get_by_role("button", name="Stop").or_(page.get_by_role("region", name="Answer")).first.wait_for()
-        visitor.open("/survive")
-        page.get_by_role("button", name="Ask").click()
-        page.get_by_role("region", name="Answer").wait_for()
-        assert page.locator("[role=alert]").count() == 0
-
-
-def lost_by_hand(visitor):
-    """A zone is chosen, and a node clicked; the answer is a picture, and not a page of equal rows."""
+def a_lost_zone(visitor):
+    """What is picked is what is tried; the answer is a picture, and not a page of equal rows."""
     visitor.open("/what-if")
     page = visitor.page
-    changes = page.get_by_label("Changes of the cluster")
-    changes.fill("")
-    page.get_by_label("Manifests to apply").fill("")
-    page.get_by_label("Lose a zone").select_option("zone-1")
-    visitor.until("document.querySelector('[name=changes]').value === 'lose-zone zone-1'")
-    canvas = page.locator(".trial-map canvas")
-    canvas.focus()
-    for key in ("End", "Enter"):
-        page.keyboard.press(key)
-    visitor.until("/^lose-zone zone-1\\ndrain node-\\d\\d$/.test(document.querySelector('[name=changes]').value)")
-    page.keyboard.press("Enter")
-    visitor.until("document.querySelector('[name=changes]').value === 'lose-zone zone-1'")
-    page.get_by_role("button", name="Ask").click()
+
+    def pick(editor):
+        editor.get_by_label("What is changed").select_option("lose-zone")
+        editor.get_by_label("Which one").fill("zone-1")
+        editor.get_by_role("button", name="Add").click()
+        visitor.until("document.querySelector('.part-form .chip')?.innerText.includes('lose-zone zone-1')")
+
+    changed(visitor, "nothing were changed", pick)
+    page.wait_for_url(lambda url: url.endswith("?changes=lose-zone+zone-1"))
     page.wait_for_selector("section[aria-label='The cluster']")
     assert page.get_by_role("region", name="What breaks").locator("tbody tr").count() == 1
     assert page.evaluate("document.body.scrollHeight") < 4000
 
 
+def a_question_by_keyboard(visitor):
+    """From the side bar to another answer without a mouse, told by roles alone."""
+    visitor.open("/")
+    page = visitor.page
+    page.keyboard.press("5")
+    page.wait_for_url(lambda url: url.endswith("/what-if"))
+    page.wait_for_selector("button.part")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('part')"):
+            break
+    page.keyboard.press("Enter")
+    visitor.until("document.activeElement.closest('.part-form')")
+    page.keyboard.press("Tab")
+    page.keyboard.type("node-03")
+    page.keyboard.press("Enter")
+    visitor.until("document.querySelector('.part-form .chip')?.innerText.includes('drain node-03')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("section[aria-label='The cluster']")
+    assert visitor.text(".sentence") == "What if node-03 were drained?"
+    assert page.evaluate("document.activeElement.classList.contains('part')"), "the focus comes back"
+
+
+def a_new_question_ends_the_old(visitor):
+    """Of one person one question is under way at a time, and nothing of one shows up under another."""
+    page = visitor.page
+    for _ in range(2):
+        page.goto(visitor.url + "/upgrade")
+        page.wait_for_selector(".sentence")
+        visitor.open("/survive")
+        assert "cannot be lost" in verdict(visitor) or "is lost" in verdict(visitor)
+        assert page.locator("[role=alert]").count() == 0
+    visitor.open("/tune")
+    page.get_by_role("button", name="Begin the search").click()
+    page.get_by_role("button", name="Stop").click()
+    page.locator(".verdict, .problem").first.wait_for()
+    said = visitor.text(".verdict, .problem")
+    assert "Not known: stopped while" in said or "stopped before there was anything to tell" in said
+
+
+def an_answer_is_kept(visitor):
+    """What was answered is there again at once, with no progress in between."""
+    page = visitor.page
+    visitor.open("/survive")
+    page.locator(".verdict").wait_for()
+    page.reload()
+    page.locator(".verdict").wait_for()
+    assert page.locator(".under-way").count() == 0
+
+
+def the_answer_is_the_commands(visitor, file):
+    """What the page says of questions is what their commands print of the same cluster."""
+    for path, command in (
+        ("/survive", ["survive"]),
+        ("/wait", ["wait"]),
+        ("/upgrade", ["upgrade-plan"]),
+        ("/what-if?changes=lose-zone+zone-2", ["whatif", "--lose-zone", "zone-2"]),
+        ("/rebalance", ["rebalance", "--goal", "empty-nodes"]),
+    ):
+        visitor.open(path)
+        visitor.page.locator(".verdict .summary").wait_for()
+        done = subprocess.run([BERTH, *command, "--cluster", file], capture_output=True, text=True, check=True)
+        printed = " ".join(done.stdout.split())
+        assert " ".join(visitor.text(".verdict .summary").split()) in printed, command
+        said = " ".join(visitor.text(".sentence").split())
+        assert said in " ".join(done.stderr.split()), "the sentence of the page stands above the printed answer"
+
+
+def numbers_are_the_same_everywhere(visitor):
+    """The scripts of the page have the rules of the server."""
+    values = [0, 7, 14713.925, 104000, 12.34, 0.25, 99.96, 99.94, -1.5, 0.001234, 1e7 + 0.5, 1 / 3]
+    amounts = [("cpu", 250), ("cpu", 14713925), ("memory", 3 << 30), ("memory", (1 << 30) - 1), ("x.y/z", 12000)]
+    shares = [0, 0.384, 1, 1.13, 0.001, 0.999]
+    told = visitor.page.evaluate(
+        """async ([values, amounts, shares]) => {
+          const said = await import("/assets/numbers.js");
+          const told = amounts.map(([name, value]) => said.amount(name, value));
+          return [values.map(said.number), told, shares.map(said.percent)];
+        }""",
+        [values, amounts, shares],
+    )
+    assert told == [
+        [*map(numbers.number, values)],
+        [numbers.amount(*each) for each in amounts],
+        [*map(numbers.percent, shares)],
+    ]
+
+
 def how_many_more_fit(visitor, tmp_path):
     visitor.open("/capacity")
     page = visitor.page
-    page.get_by_label("CPU of a pod").fill("4")
-    page.get_by_role("button", name="Ask").click()
-    answer = page.get_by_role("region", name="Answer")
-    answer.get_by_text("more fit").wait_for()
+    assert "more fit" in verdict(visitor), "the question opens with an answer"
+    changed(visitor, "pods of 1 CPU", lambda editor: editor.get_by_label("CPU of a pod").fill("4"))
+    visitor.until("document.querySelector('.sentence').innerText.includes('pods of 4 CPU and 2Gi memory')")
     # Of 60 nodes with 8 CPUs 1 is cordoned and 1 is over; 10 have 3 of them taken and 10 have 2: these take 1 pod each.
-    assert "97 more fit." in answer.inner_text() or "98 more fit." in answer.inner_text()
+    visitor.until("/(97|98) more fit/.test(document.querySelector('.verdict .summary')?.innerText)")
     pools = page.get_by_role("region", name="How many fit, by pool")
     bars = pools.locator(".plot").get_attribute("aria-label")
     assert bars.startswith("How many fit, by pool: ") and "(20 nodes)" in bars
-    assert "Insufficient cpu" in page.get_by_role("region", name="What keeps the next one away").inner_text()
+    assert "lack cpu" in page.get_by_role("region", name="What keeps the next one away").inner_text()
     visitor.check(tmp_path / "capacity")
-    page.get_by_label("Other resources").fill("gpu.example/x")
-    page.get_by_role("button", name="Ask").click()
+    changed(visitor, "pods of 4 CPU", lambda editor: editor.get_by_label("Other resources").fill("gpu.example/x"))
     page.wait_for_selector("[role=alert]")
     assert "NAME=AMOUNT is expected, not 'gpu.example/x'" in page.inner_text("[role=alert]")
 
@@ -494,7 +633,7 @@ def what_quotas_guarantee(visitor, tmp_path):
     page = visitor.page
     bars = page.get_by_role("region", name="Guaranteed and borrowed cpu").locator(".plot").get_attribute("aria-label")
     assert bars.startswith("cpu, by namespace: default 40 and 19 and 0")
-    row = page.get_by_role("region", name="All quotas").locator("tbody tr").first.inner_text().split("\t")
+    row = page.get_by_role("region", name="All quotas").locator("tbody tr").first.locator("th, td").all_inner_texts()
     assert row[0] == "default" and row[2:] == ["cpu", "40", "59", "19", "100"]
     visitor.check(tmp_path / "quotas")
 
@@ -502,20 +641,22 @@ def what_quotas_guarantee(visitor, tmp_path):
 def what_can_be_lost(visitor, tmp_path):
     visitor.open("/survive")
     page = visitor.page
-    page.get_by_label("Of", exact=True).fill("zone")
-    page.get_by_role("button", name="Ask").click()
-    answer = page.get_by_role("region", name="Answer")
-    answer.locator(".summary").wait_for()
-    assert "of zone" in answer.inner_text() or "if zone" in answer.inner_text()
+
+    def only_zones(editor):
+        for kind in ("node", "pool"):
+            editor.get_by_label(kind).uncheck()
+
+    changed(visitor, "each zone, node and pool", only_zones)
+    visitor.until("document.querySelector('.sentence').innerText.startsWith('Lose each zone in turn')")
+    assert "zone" in verdict(visitor)
     visitor.check(tmp_path / "survive")
-    page.get_by_label("Of", exact=True).fill("rack")
-    page.get_by_role("button", name="Ask").click()
+    visitor.open("/survive?kinds=rack")
     page.wait_for_selector("[role=alert]")
     assert "not 'rack'" in page.inner_text("[role=alert]")
 
 
 def moves_step_by_step(visitor, tmp_path):
-    visitor.open("/rebalance?moves=3")
+    visitor.open("/rebalance?max_moves=3")
     page = visitor.page
     page.wait_for_selector("section[aria-label='The cluster']")
     plan = page.get_by_role("region", name="Answer").inner_text()
@@ -524,26 +665,21 @@ def moves_step_by_step(visitor, tmp_path):
 
 
 def weights_are_searched(visitor, tmp_path):
-    visitor.open("/tune")
+    visitor.open("/tune?" + urlencode({"objectives": "packing.cpu fragmentation.cpu", "budget": "24", "all": ""}))
     page = visitor.page
-    page.get_by_role("textbox", name="Objectives").fill("packing.cpu\nfragmentation.cpu")
-    page.get_by_label("Runs").fill("24")
-    page.get_by_label("Place running pods anew, too").uncheck()
-    page.get_by_role("button", name="Ask").click()
-    page.wait_for_selector("section[aria-label=Answer]")
+    page.wait_for_selector("section[aria-label='What was tried']")
     assert "configurations tried in" in page.get_by_role("region", name="Answer").inner_text()
     assert "What was tried: " in page.get_by_role("region", name="What was tried").locator(".plot").get_attribute(
         "aria-label"
     )
     visitor.check(tmp_path / "tune")
-    page.get_by_role("textbox", name="Objectives").fill("nonsense")
-    page.get_by_role("button", name="Ask").click()
+    visitor.open("/tune?objectives=nonsense")
     page.wait_for_selector("[role=alert]")
     assert "nonsense" in page.inner_text("[role=alert]")
 
 
 def everything_is_searched(visitor):
-    visitor.open("/pending")
+    visitor.open("/workloads")
     page = visitor.page
     page.keyboard.press("/")
     page.keyboard.type("node-1")
@@ -552,13 +688,13 @@ def everything_is_searched(visitor):
     for key in ("ArrowDown", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url(lambda url: url.endswith("/map?node=node-11"))
-    visitor.open("/pending")
+    visitor.open("/workloads")
     page.keyboard.press("/")
     page.keyboard.type("img src")
     page.get_by_role("option").first.wait_for()
     assert HOSTILE in " ".join(page.get_by_role("option").all_inner_texts())
     page.keyboard.press("Escape")
-    visitor.open("/pending")
+    visitor.open("/workloads")
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keys").wait_for()
     page.keyboard.press("2")
@@ -568,16 +704,14 @@ def everything_is_searched(visitor):
 def two_configurations(visitor, tmp_path):
     visitor.open("/compare")
     page = visitor.page
-    page.get_by_role("button", name="Ask").click()
-    page.wait_for_selector("section[aria-label='Pods that are decided differently']")
-    assert "of 6 pods decided differently" in page.get_by_role("region", name="Answer").inner_text()
+    visitor.until("document.querySelector('.verdict')?.innerText.includes('of 6 pods decided differently')")
     decided = page.get_by_role("region", name="Pods that are decided differently").inner_text()
     assert "default/small" in decided and "NodeResourcesFit" in decided
     assert "CPU requested on used nodes" in page.get_by_role("region", name="Each on its own").inner_text()
     visitor.check(tmp_path / "compare")
     typed = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-    page.get_by_label("Configuration A").fill(f"{typed}'<img src=x onerror=alert(3)>': 5")
-    page.get_by_role("button", name="Ask").click()
+    wrong = f"{typed}'<img src=x onerror=alert(3)>': 5"
+    changed(visitor, "the configuration in use", lambda editor: editor.get_by_label("Configuration A").last.fill(wrong))
     page.wait_for_selector("[role=alert]")
     assert "<img src=x onerror=alert(3)>" in page.inner_text("[role=alert]")
 
@@ -605,11 +739,12 @@ def the_time_line(visitor, tmp_path):
 
 
 def the_theme_is_kept(visitor):
-    visitor.page.get_by_label("Theme").select_option("dark")
+    visitor.page.get_by_role("button", name="Theme: as the system has it").click()
+    visitor.page.get_by_role("button", name="Theme: light").click()
     visitor.page.wait_for_selector("body.body--dark")
-    visitor.open("/pending")
+    visitor.open("/workloads")
     visitor.page.wait_for_selector("body.body--dark")
-    visitor.page.get_by_label("Theme").select_option("auto")
+    visitor.page.get_by_role("button", name="Theme: dark").click()
     visitor.page.wait_for_selector("body.body--light")
 
 
@@ -617,5 +752,5 @@ def signing_out(visitor):
     assert visitor.problems == []
     visitor.page.get_by_role("button", name="Sign out").click()
     visitor.page.wait_for_selector("text=You have signed out.")
-    visitor.page.goto(visitor.url + "/pending")
+    visitor.page.goto(visitor.url + "/workloads")
     assert visitor.page.get_by_label("Token").is_visible()

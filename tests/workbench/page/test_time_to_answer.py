@@ -49,7 +49,7 @@ def answers(directory, nodes):
 
 def moves_one_by_one(visitor):
     """The moves of a plan, with the keyboard alone."""
-    visitor.open("/rebalance?moves=5")
+    visitor.open("/rebalance?max_moves=5")
     page = visitor.page
     page.wait_for_selector("section[aria-label='The cluster']")
     assert "empty" in page.get_by_role("region", name="Answer").inner_text()
@@ -93,20 +93,22 @@ def walked(visitor):
         page.keyboard.press("/")
         page.keyboard.type("general-eu-b")
 
-    visitor.open("/pending")
+    visitor.open("/nodes")
     took("search, typed", type_name, page.get_by_role("option").first.wait_for)
     took("the first hit", lambda: page.keyboard.press("Enter"), details.wait_for)
     visitor.open("/what-if")
-    visitor.until("document.querySelector('.trial-map canvas').getAttribute('aria-label').includes(',')")
-    picker = page.locator(".trial-map canvas")
-    visitor.choose(picker, ON_A_NODE, "document.querySelector('[name=changes]').value.startsWith('drain ')")
-    took("a drain", page.get_by_role("button", name="Ask").click, lambda: painted("berth-moves-painted"))
+    drain = page.get_by_role("link", name="were drained?")
+    took("a drain", drain.click, lambda: painted("berth-moves-painted"))
     took(
         "a lost zone",
         lambda: page.goto(f"{visitor.url}/what-if?changes=lose-zone+eu-a"),
         lambda: painted("berth-moves-painted"),
     )
-    took("capacity", lambda: page.goto(f"{visitor.url}/capacity?cpu=2"), page.get_by_text("more fit").wait_for)
+    took(
+        "capacity",
+        lambda: page.goto(f"{visitor.url}/capacity?cpu=2"),
+        page.locator(".verdict").get_by_text("more fit").first.wait_for,
+    )
     return times
 
 

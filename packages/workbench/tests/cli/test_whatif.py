@@ -236,7 +236,7 @@ def test_the_table_fits_80_columns_and_says_what_the_result_says(run):
     assert max(len(line) for line in result.stdout.splitlines() if long not in line) <= 80
     assert f"default/{long}-2\n" in result.output, "a name is longer than the terminal is wide, and stands whole"
     assert "3 pods left their nodes: 3 with another" in result.output
-    assert "1 broken" in result.output
+    assert "1 thing breaks." in result.output
     assert "PodLost" in result.output
 
 
@@ -256,7 +256,7 @@ def test_those_who_were_drained_are_told_apart_from_those_who_were_pending(run):
     assert lines[3:6] == [
         "20 pods left their nodes: 15 with another, 5 with none.",
         "100 pods were pending: 100 still pending.",
-        "5 broken.",
+        "5 things break.",
     ]
     at = lines.index("Pods that left their nodes")
     rows = lines[at + 2 : lines.index("", at)]

@@ -19,10 +19,10 @@ class Counted(ClusterFileSource):
     """A source that counts how often its documents were asked for, and may have none."""
 
     problem = ""
-    taken = 0
+    snapshots = 0
 
     async def snapshot(self):
-        self.taken += 1
+        self.snapshots += 1
         if self.problem:
             raise SourceError(self.problem)
         return await super().snapshot()
@@ -45,7 +45,7 @@ async def test_what_is_asked_for_is_known_a_little_later_and_worked_out_once(sou
     ahead.get("quotas", 1)
     await ended(ahead)
     assert ahead.get("help", 1)["default/big"].changes and ahead.get("quotas", 1) == []
-    assert source.taken == 1 and not ahead.is_at_work
+    assert source.snapshots == 1 and not ahead.is_at_work
 
 
 async def test_another_state_is_worked_out_a_minute_later_and_the_earlier_answer_shown_until_then(source):
@@ -58,7 +58,7 @@ async def test_another_state_is_worked_out_a_minute_later_and_the_earlier_answer
     now[0] += AGAIN_S
     assert ahead.get("help", 2) is earlier and ahead.is_at_work
     await ended(ahead)
-    assert ahead.get("help", 2) is not earlier and source.taken == 2
+    assert ahead.get("help", 2) is not earlier and source.snapshots == 2
 
 
 async def test_why_nothing_is_known_is_told_and_it_is_not_tried_again_and_again(source):
@@ -67,7 +67,10 @@ async def test_why_nothing_is_known_is_told_and_it_is_not_tried_again_and_again(
     ahead.get("help", 1)
     await ended(ahead)
     assert ahead.get("help", 1) is None and not ahead.is_at_work
-    assert (ahead.problem, source.taken) == ("What would help pending pods could not be worked out: no kubeconfig.", 1)
+    assert (ahead.problem, source.snapshots) == (
+        "What would help pending pods could not be worked out: no kubeconfig.",
+        1,
+    )
 
 
 async def test_what_fails_is_named_with_its_reason_and_the_rest_is_known(source, monkeypatch):

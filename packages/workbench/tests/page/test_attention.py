@@ -9,7 +9,7 @@ from berth.core.builders import make_node, make_pod
 from berth.decisions.pending import PendingReport
 from berth_workbench.page.attention import FINDINGS, WORKS, of_pending
 from berth_workbench.page.cluster_file import ClusterFileSource
-from berth_workbench.page.views.questions import value_of
+from berth_workbench.page.views.forms import value_of
 from berth_workbench.planning.node_groups import read_groups
 from berth_workbench.questions.survive import QUESTION as SURVIVE
 from berth_workbench.simulation.situation import Situation
@@ -79,7 +79,7 @@ async def test_pending_pods_are_told_with_the_first_workload():
     assert of_pending(PendingReport(0, ())) == []
     source = ClusterFileSource("test", snapshot_of([node("a"), pod("x", cpu="9"), pod("y", cpu="9")]))
     (found,) = of_pending(await source.pending())
-    assert found.figure == "2 pods" and found.asks == "/pending"
+    assert found.figure == "2 pods" and found.asks == "/workloads"
     assert (
         found.says == "pending, of 1 workload; ReplicaSet default/web: needs 9 CPU on one node, and a "
         "has the most free, 4 of 4."

@@ -21,7 +21,7 @@ async def found(text):
 
 async def test_nodes_pools_pods_and_workloads_are_found_the_whole_name_first():
     assert await found(" WEB ") == [
-        ("Deployment", "shop/web", "/pods?find=shop%2Fweb-"),
+        ("Deployment", "shop/web", "/workloads/Deployment/shop/web"),
         ("Pod", "shop/web", "/pods/shop/web"),
         ("Pool", "webbed", "/nodes?find=webbed"),
         ("Pod", "shop/web-1", "/pods/shop/web-1"),

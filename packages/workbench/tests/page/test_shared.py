@@ -9,7 +9,7 @@ from berth_workbench.page.source import SourceError
 
 
 class Counting:
-    title, is_live = "test", True
+    title, taken, is_live = "test", "", True
     node = story = fit = sample = snapshot = configuration = None  # asked as it comes
 
     def __init__(self):

@@ -6,7 +6,7 @@ from textual.widgets import DataTable, Input, Static, TabbedContent
 from berth.core.builders import make_node, make_pod
 from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.page.source import SourceError
-from berth_workbench.page.terminal import StoryScreen, Top, bar, sparks
+from berth_workbench.page.terminal import KeysScreen, StoryScreen, Top, bar, sparks
 from berth_workbench.snapshot.snapshot import Snapshot
 from packages.workbench.tests.page.test_cluster_file import document
 
@@ -52,9 +52,40 @@ async def test_nodes_come_by_load_and_every_key_is_shown(source):
         assert rows(app, "node-table")[0][2].endswith(" 100%")
         assert text(app, "summary").startswith("30 nodes · 6 pods · 5 pending · cpu 10%")
         seen = screen_text(app)
-        for key in ("1 Nodes", "2 Pending", "3 Pods", "4 Queue", "s Sort", "/ Find", "q Quit"):
+        for key in (
+            "Cluster: 1 Nodes",
+            "2 Workloads",
+            "Scheduler: 3 Decisions",
+            "4 Queue",
+            "s Sort",
+            "/ Find",
+            "? Keys",
+        ):
             assert key in seen, key
         assert all(len(line) <= 80 for line in seen.splitlines())
+
+
+async def test_all_keys_are_told_and_any_key_leaves(source):
+    app = Top(source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("question_mark")
+        said = text(app, "keys")
+        assert "/      Find" in said and "Esc    Leave the search" in said and "r      Ask again now" in said
+        await pilot.press("x")
+        await settled(pilot)
+        assert not isinstance(app.screen, KeysScreen)
+
+
+async def test_what_is_cut_says_so(source, monkeypatch):
+    monkeypatch.setattr("berth_workbench.page.terminal.ROWS", 7)
+    app = Top(source)
+    async with app.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        assert len(rows(app, "node-table")) == 7
+        assert text(app, "node-table-cut") == "7 of 30 nodes are shown, / finds the others"
+        await pilot.press("slash", *"node-29")
+        assert text(app, "node-table-cut") == "" and len(rows(app, "node-table")) == 1
 
 
 async def test_gpus_stand_beside_cpu_and_memory():

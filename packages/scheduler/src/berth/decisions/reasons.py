@@ -32,6 +32,23 @@ _WORDS: Final = {
     "Too many pods": "have as many pods as they take",
     _NO_DEVICES: "do not have free what its claims ask for",
 }
+_OF_VOLUMES: Final = (
+    "node(s) didn't match PersistentVolume's node affinity",
+    "node(s) had volume node affinity conflict",
+)
+_CAUSES: Final = {
+    "node(s) didn't match Pod's node affinity/selector": "no node has the labels that they ask for",
+    "node(s) had untolerated taint(s)": "all nodes have taints that they do not tolerate",
+    "node(s) were unschedulable": "all nodes are cordoned",
+    **dict.fromkeys(_OF_VOLUMES, "their volumes are where there is no node for them"),
+    "node(s) didn't match pod anti-affinity rules": "they keep away from pods that are everywhere",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "other pods keep them away",
+    "node(s) didn't match pod affinity rules": "the pods that they want to be beside are nowhere",
+    "node(s) didn't match pod topology spread constraints": "their workload would spread too unevenly",
+    "Too many pods": "the nodes have as many pods as they take",
+    _NO_DEVICES: "the devices that their claims ask for are taken",
+}
+"""What keeps several pods away, where one reason holds of all nodes that count."""
 _OF_ONE: Final = {"have": "has", "lack": "lacks", "are": "is", "do": "does", "say:": "says:"}
 _LOOKED_AT_BEFORE: Final = frozenset(
     each for each, words in _WORDS.items() if words.endswith(("asks for", "tolerate", "cordoned", "taken", "take"))
@@ -52,6 +69,35 @@ def in_our_words(message: str) -> str:
     told = [f"{first[0]:,} of {int(found[2]):,} nodes {_agreeing(*first)}"]
     told += [f"{count:,} {_agreeing(count, words)}" for count, words in others]
     return message[: found.start()] + ", ".join(told)
+
+
+def cause_of(message: str) -> str:
+    """Return the cause that a message comes down to, of several pods together: `their zone is full`.
+
+    That is what keeps away most of the nodes that the pods could use at all. Nodes that they could not, for their
+    labels, taints or being cordoned, count where there are no others. Any other text is returned as it is.
+    """
+    found = _MESSAGE.search(message)
+    parts = [(int(count), said) for count, said in _PART.findall(found[3])] if found is not None else []
+    if not parts:
+        return message
+    open_parts = [each for each in parts if each[1] not in _LOOKED_AT_BEFORE]
+    if not open_parts:
+        of_most = max(parts)[1]
+        return _CAUSES.get(of_most, f"all nodes {_reason(of_most)}")
+    lacking = [each for each in open_parts if each[1].startswith("Insufficient ")]
+    if lacking and any(said in _OF_VOLUMES for _, said in open_parts):
+        return "their volumes are in a zone that is full"
+    said = max(open_parts)[1]
+    if said.startswith("Insufficient "):
+        where = "nodes" if len(open_parts) == len(parts) else "nodes that they may use"
+        return f"the {where} have too little {said.removeprefix('Insufficient ')} left"
+    return _CAUSES.get(said, f"the nodes {_reason(said)}")
+
+
+def reason_in_words(reason: str, nodes: int) -> str:
+    """Return what so many nodes do for one reason of a message: `lack cpu`."""
+    return _agreeing(nodes, _reason(reason))
 
 
 def what_is_missing(message: str, shortfalls: Sequence[Shortfall] = ()) -> str:

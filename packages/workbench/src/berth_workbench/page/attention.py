@@ -52,7 +52,7 @@ def of_pending(report: PendingReport) -> list[Finding]:
     why = f"; {first.title}: {first.missing[:1].lower()}{first.missing[1:]}" if first is not None else "."
     longest = f", the longest{since}" if since else ""
     says = f"pending, of {counted(len(report.groups), 'workload')}{longest}{why}"
-    return [Finding(counted(report.pods, "pod"), says, "/pending", "Pending")]
+    return [Finding(counted(report.pods, "pod"), says, "/workloads", "Workloads")]
 
 
 def _helps(situation: Situation, watch: WorkWatch) -> Mapping[str, Help]:

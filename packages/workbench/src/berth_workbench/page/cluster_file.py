@@ -5,6 +5,7 @@ comes of it. A pod on a node is asked about as if it came anew, so that its node
 """
 
 import asyncio
+import sys
 import time
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from berth.decisions.fit_question import read_question
 from berth.decisions.named_in_vain import named_in_vain
 from berth.decisions.node_columns import NodeColumns, copy_columns
 from berth.decisions.pending import OnePending, PendingReport, group_in, reasons_of, report_of
-from berth.decisions.placements import NodeDetails, PodColumns, copy_pods, node_and_pods
+from berth.decisions.placements import MAX_PODS, NodeDetails, PodColumns, copy_pods, node_and_pods
 from berth.decisions.plugin_views import figure_reports
 from berth.decisions.pod_report import DecisionLine, PodReport
 from berth.decisions.shortfall import Shortfall, shortfalls
@@ -42,7 +43,17 @@ FITS_NOW = "fits now, and had not been placed yet"
 class ClusterFileSource:
     """Answers about a cluster in memory. Its core is asked by one at a time, on a thread."""
 
-    __slots__ = ("_asking", "_configuration", "_judged", "_snapshot", "_unplaced", "_with_place", "cluster", "title")
+    __slots__ = (
+        "_asking",
+        "_configuration",
+        "_judged",
+        "_snapshot",
+        "_unplaced",
+        "_with_place",
+        "cluster",
+        "taken",
+        "title",
+    )
 
     is_live = False
 
@@ -52,6 +63,7 @@ class ClusterFileSource:
         Raises `ObjectError`, and `ConfigError` for the configuration.
         """
         self.title = title
+        self.taken = snapshot.header.taken if snapshot.header is not None else ""
         self._snapshot = snapshot
         self._configuration = configuration or ConfigurationSource(DEFAULT)
         self.cluster = Site.of(snapshot, self._configuration.load()).cluster
@@ -81,7 +93,7 @@ class ClusterFileSource:
         """The pods that are on nodes; with `find`, those whose name or workload contains it."""
         async with self._asking:
             copied = copy_pods(self.cluster.core.cache.table)
-        return await asyncio.to_thread(copied.columns, find)
+        return await asyncio.to_thread(copied.columns, find, sys.maxsize if find else MAX_PODS)
 
     async def pending(self, namespace: str = "") -> PendingReport:
         """Pending pods by workload."""

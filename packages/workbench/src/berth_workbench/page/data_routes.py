@@ -4,20 +4,23 @@ A map of 5,000 nodes is some hundred kilobytes. They go to the browser as they a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
 
 from berth.decisions.fit_question import FitManifestError
 from berth.runtime.serving.server import MAX_BODY_BYTES
-from berth_workbench.page.model import NodeScores, node_scores
+from berth_workbench.page.model import NodeLine, NodeScores, WorkloadLine, node_lines, node_scores, workload_lines
 from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.search import search
+from berth_workbench.page.shared import EVERYTHING
 from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.time_line import SimulatedTimeLine
+from berth_workbench.showing.numbers import NOTHING, amount, number
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -28,6 +31,8 @@ SHARED_SCRIPTS = ("numbers.js", "colours.js", "map_layout.js", "node_panel.js")
 TIME_LINE, HISTORY = "/data/time-line", "/data/history"
 NODES, NODE, PODS = "/data/nodes", "/data/nodes/{name}", "/data/pods"
 SEARCH, FIT = "/data/search", "/data/fit"
+NAMES, NODE_ROWS, WORKLOAD_ROWS = "/data/names", "/data/rows/nodes", "/data/rows/workloads"
+SCALABLE = ("Deployment", "StatefulSet", "ReplicaSet")
 BODY_S = 15.0
 """How long a manifest may take to arrive."""
 SCORES = "/data/scores/{namespace}/{name}"
@@ -85,6 +90,15 @@ def add_routes(
         async def found(request: Request) -> Response:
             return await answer(search(told, request.query_params.get("find", "")))
 
+        async def names(_request: Request) -> Response:
+            return await answer(_names(told))
+
+        async def node_rows(_request: Request) -> Response:
+            return await answer(_node_rows(told))
+
+        async def workload_rows(_request: Request) -> Response:
+            return await answer(_workload_rows(told))
+
         async def fit(request: Request) -> Response:
             try:
                 async with asyncio.timeout(BODY_S):
@@ -101,7 +115,10 @@ def add_routes(
                 return json({"error": str(error), "field": error.field}, 400)
 
         application.add_route(FIT, fit, methods=["POST"])
-        for path, handler in ((NODES, nodes), (NODE, node), (PODS, pods), (SCORES, scores), (SEARCH, found)):
+        for path, handler in (
+            (NODES, nodes), (NODE, node), (PODS, pods), (SCORES, scores), (SEARCH, found), (NAMES, names),
+            (NODE_ROWS, node_rows), (WORKLOAD_ROWS, workload_rows),
+        ):  # fmt: skip
             application.add_route(path, handler, methods=["GET"])
     if history is not None:
         kept = history.levels
@@ -127,6 +144,52 @@ async def _body(request: "Request") -> bytes | None:
         if len(body) > MAX_BODY_BYTES:
             return None
     return body
+
+
+async def _names(source: Source) -> dict[str, list[str]]:
+    """What can be picked in a question."""
+    nodes, pending = await source.nodes(), await source.pending()
+    lines = workload_lines(await source.pods(EVERYTHING), pending)
+    return {
+        "nodes": nodes.names,
+        "pools": [name for name in nodes.pools.names if name],
+        "zones": [name for name in nodes.zones.names if name],
+        "workloads": [f"{line.kind.lower()}/{line.name}" for line in lines if line.kind in SCALABLE],
+        "pods": [pod for group in pending.groups for pod in group.named],
+    }
+
+
+async def _node_rows(source: Source) -> dict[str, Any]:
+    """All nodes as the rows of a table, the fullest first."""
+    columns = await source.nodes()
+    lines = sorted(node_lines(columns), key=lambda line: (-(line.shares.get("cpu") or 0.0), line.name))
+    return {"rows": [node_row(line, [each.name for each in columns.resources]) for line in lines]}
+
+
+def node_row(line: NodeLine, resources: Sequence[str]) -> list[Any]:
+    """Return the row of a node."""
+    states = (("cordoned", line.is_unschedulable), ("tainted", line.is_tainted))
+    state = ", ".join(word for word, holds in states if holds) or "open"
+    shares = [{"share": line.shares.get(name)} if line.shares.get(name) is not None else NOTHING for name in resources]
+    return [
+        {"text": line.name, "href": f"/map?{urlencode({'node': line.name})}"},
+        line.pool or NOTHING, line.zone or NOTHING, state, *shares,
+        {"text": f"{number(line.pods)} of {number(line.allowed_pods)}", "value": line.pods},
+    ]  # fmt: skip
+
+
+async def _workload_rows(source: Source) -> dict[str, Any]:
+    """All workloads as the rows of a table."""
+    lines = workload_lines(await source.pods(EVERYTHING), await source.pending())
+    return {"rows": [_workload_row(line) for line in lines]}
+
+
+def _workload_row(line: WorkloadLine) -> list[Any]:
+    pending = {"text": number(line.pending), "value": line.pending, "tone": "warn" if line.pending else ""}
+    requests = [(each, line.requested.get(each, 0)) for each in ("cpu", "memory")]
+    amounts = [{"text": amount(name, requested), "value": requested} for name, requested in requests]
+    name = {"text": line.name, "href": line.path}
+    return [name, line.kind or "Pod", line.pods, pending, line.nodes, *amounts]
 
 
 async def _scores(source: Source, namespace: str, name: str) -> NodeScores | None:

@@ -1,7 +1,7 @@
 """Trials that take a while: one at a time, on a thread, with progress, and an end when somebody asks for one.
 
-A trial whose page was left makes way for the next one. What nobody waits for (`aside`) is done while no trial is under
-way, and makes way for any.
+A person's next trial ends the one before, and a trial whose page was left makes way for anybody's. What nobody waits
+for (`aside`) is done while no trial is under way, and makes way for any.
 
 A trial works on a cluster in memory. Nothing that it does reaches the cluster that it was taken from. That of a file
 does not change, so it is loaded once and kept for all trials (`Jobs.situation`).
@@ -29,7 +29,7 @@ class JobsBusy(Exception):  # noqa: N818 - it says what is the case
 class Jobs:
     """Runs trials for the users of the page."""
 
-    __slots__ = ("_aside", "_configuration", "_idle", "_is_awaited", "_kept", "_setup", "_watch")
+    __slots__ = ("_aside", "_configuration", "_idle", "_is_awaited", "_kept", "_person", "_setup", "_watch")
 
     def __init__(self, *, keeps: bool = False) -> None:
         """`keeps` says whether trials are about one cluster that does not change."""
@@ -37,6 +37,7 @@ class Jobs:
         self._configuration: ConfigurationSource | None = None
         self._setup: Setup | None = None
         self._watch = WorkWatch()
+        self._person = ""
         self._is_awaited: Callable[[], bool] = lambda: True
         self._aside = WorkWatch()
         self._idle = asyncio.Event()
@@ -70,22 +71,25 @@ class Jobs:
         self._aside.stop()
 
     async def run(
-        self, work: Callable[[WorkWatch], _T], watch: WorkWatch, is_awaited: Callable[[], bool] = lambda: True
+        self,
+        work: Callable[[WorkWatch], _T],
+        watch: WorkWatch,
+        is_awaited: Callable[[], bool] = lambda: True,
+        person: str = "",
     ) -> _T:
-        """Run a trial; return what it returns, or raise what it raises. Raises `JobsBusy`.
+        """Run a trial; return what it returns, or raise what it raises. Raises `JobsBusy`, and `StoppedError` if it was
+        stopped before its turn came.
 
-        `watch` is the trial's own, by which whoever began it follows and stops it. `is_awaited` says whether anybody
-        still looks at the page that it was begun on; if not, it ends as soon as another trial is to be run.
+        `watch` is the trial's own, by which whoever began it follows and stops it. It makes way for the next trial of
+        the same `person`; for anybody's, once `is_awaited` says that nobody looks at it any more.
         """
         while self.is_at_work:
-            if self._is_awaited():
-                raise JobsBusy(
-                    "another question is being answered on this page, in another window or for somebody else; "
-                    "ask again when it is done, or stop it there"
-                )
+            if self._is_awaited() and not (person and person == self._person):
+                raise JobsBusy("a question of somebody else is being answered; yours can be asked when that is done")
             self._watch.stop()
             await self._idle.wait()
-        self._watch, self._is_awaited = watch, is_awaited
+        watch.check()
+        self._watch, self._is_awaited, self._person = watch, is_awaited, person
         self._idle.clear()
         self._aside.stop()
         try:

@@ -66,6 +66,7 @@ class LiveSource:
     __slots__ = ("_ask", "_clock", "_configuration", "_refused", "_send", "_take", "title")
 
     is_live = True
+    taken = ""
 
     def __init__(
         self,

@@ -4,13 +4,16 @@ The columns of the cluster map (`NodeColumns`), pending pods by reason (`Pending
 (`PodReport`) are the scheduler's own values; here is what is made of its answers for people.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from urllib.parse import quote
 
 import msgspec
 
 from berth.decisions.explanation import Explanation
 from berth.decisions.node_columns import NodeColumns
+from berth.decisions.pending import PendingReport
+from berth.decisions.placements import PodColumns
 from berth_workbench.showing.figures import share
 
 QUEUES = ("active", "backoff", "unschedulable", "gated")
@@ -133,6 +136,54 @@ def totals(columns: NodeColumns) -> ClusterTotals:
         sum(columns.unschedulable),
         {name: part / whole if whole > 0 else None for name, (part, whole) in sums.items()},
     )
+
+
+# -- workloads ---------------------------------------------------------------------------------------------------------
+
+
+class WorkloadLine(msgspec.Struct, frozen=True, rename="camel"):
+    """One workload: its pods on nodes, and those that are pending."""
+
+    kind: str
+    """Empty for pods that nothing controls, which are a line each."""
+    name: str
+    """`namespace/name`."""
+    pods: int
+    nodes: int
+    requested: dict[str, int]
+    """Of its pods on nodes."""
+    pending: int = 0
+
+    @property
+    def path(self) -> str:
+        """The address of its page."""
+        first = "/workloads" if self.kind else "/pods"
+        return "/".join((first, *(quote(part, safe="") for part in (self.kind, *self.name.split("/", 1)) if part)))
+
+
+def workload_lines(pods: PodColumns, pending: PendingReport) -> list[WorkloadLine]:
+    """Return all workloads, those with pending pods first."""
+    members: dict[tuple[str, str], list[int]] = {}
+    for at, name in enumerate(pods.names):
+        members.setdefault(_workload(pods, at, name), []).append(at)
+    waiting: Counter[tuple[str, str]] = Counter()
+    for group in pending.groups:
+        kind, _, name = group.workload.partition("/")
+        namespace = next(iter(group.namespaces), "")
+        waiting[(kind, f"{namespace}/{name}") if kind else ("", next(iter(group.named), ""))] += group.pods
+    lines = []
+    for kind, name in {**dict.fromkeys(waiting), **dict.fromkeys(members)}:
+        of = members.get((kind, name), [])
+        requested = {resource: sum(amounts[at] for at in of) for resource, amounts in pods.requests.items()}
+        nodes = len({pods.nodes.of[at] for at in of})
+        lines.append(WorkloadLine(kind, name, len(of), nodes, requested, waiting[kind, name]))
+    return sorted(lines, key=lambda line: (-line.pending, -line.pods, line.name))
+
+
+def _workload(pods: PodColumns, at: int, name: str) -> tuple[str, str]:
+    namespace, workload = pods.namespaces.names[pods.namespaces.of[at]], pods.workloads.names[pods.workloads.of[at]]
+    kind, _, owner = workload.partition("/")
+    return (kind, f"{namespace}/{owner}") if owner else ("", f"{namespace}/{name}")
 
 
 # -- one pod's decision on all nodes -----------------------------------------------------------------------------------

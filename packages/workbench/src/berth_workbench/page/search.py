@@ -58,7 +58,8 @@ async def _named(source: Source, wanted: str) -> AsyncIterator[SearchHit]:
             workloads.add((namespace, workload))
     for namespace, workload in workloads:
         kind, _, name = workload.partition("/")
-        yield SearchHit(kind, f"{namespace}/{name}", f"/pods?{urlencode({'find': f'{namespace}/{name}-'})}")
+        path = "/".join(quote(part, safe="") for part in (kind, namespace, name))
+        yield SearchHit(kind, f"{namespace}/{name}", f"/workloads/{path}")
     for group in pending.groups:
         for key in group.named:
             yield _pod(key)

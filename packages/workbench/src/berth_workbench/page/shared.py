@@ -9,6 +9,8 @@ from berth.decisions.pending import PendingReport
 from berth.decisions.placements import PodColumns
 from berth_workbench.page.source import Source
 
+EVERYTHING = "/"
+"""What the name of every pod has in it: those of all nodes, or as many as a scheduler tells."""
 FRESH_S = 1.0
 """How long an answer is shown to others, too."""
 
@@ -45,7 +47,7 @@ class SharedSource:
     """A source whose answers about the whole cluster are shared; everything else is asked as it comes."""
 
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
-        self.title, self.is_live = source.title, source.is_live
+        self.title, self.taken, self.is_live = source.title, source.taken, source.is_live
         self.nodes = SharedAnswer(source.nodes, clock).get
         self.plugins = SharedAnswer(source.plugins, clock).get
         self.recent = SharedAnswer(source.recent, clock).get
@@ -53,9 +55,12 @@ class SharedSource:
         self.sample, self.snapshot, self.configuration = source.sample, source.snapshot, source.configuration
         self._pending, self._of_one = SharedAnswer(source.pending, clock), source.pending
         self._pods, self._found = SharedAnswer(source.pods, clock), source.pods
+        self._everything = SharedAnswer(lambda: source.pods(EVERYTHING), clock)
 
     async def pods(self, find: str = "") -> PodColumns:
         """The pods that are on nodes; those of a name are asked for as it comes."""
+        if find == EVERYTHING:
+            return await self._everything.get()
         return await (self._found(find) if find else self._pods.get())
 
     async def pending(self, namespace: str = "") -> PendingReport:

@@ -38,6 +38,10 @@ class Source(Protocol):
         """What is looked at, in a few words."""
 
     @property
+    def taken(self) -> str:
+        """When it was as it is shown, RFC 3339; empty where that is now, or not known."""
+
+    @property
     def is_live(self) -> bool:
         """Whether answers change by themselves, so that asking again makes sense."""
 

@@ -11,7 +11,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
 from berth.decisions.pending import PendingGroup, PendingReport
@@ -77,20 +77,22 @@ class Top(App[None]):
     TabbedContent, ContentSwitcher, TabPane { height: 1fr; }
     TabPane { padding: 0; }
     DataTable { height: 1fr; scrollbar-size-horizontal: 0; }
+    .cut { height: auto; padding: 0 1; color: $text-muted; }
     .said { height: auto; max-height: 8; padding: 0 1; border-top: solid $primary; }
     .line { height: 1; margin: 0 1 1 1; }
     #story { padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "show('nodes')", "Nodes"),
-        Binding("2", "show('pending')", "Pending"),
-        Binding("3", "show('pods')", "Pods"),
+        Binding("2", "show('pending')", "Workloads"),
+        Binding("3", "show('pods')", "Decisions"),
         Binding("4", "show('queue')", "Queue"),
         Binding("s", "sort", "Sort"),
         Binding("slash", "find", "Find"),
+        Binding("question_mark", "keys", "Keys"),
         Binding("q", "quit", "Quit"),
-        Binding("r", "refresh", "Refresh", show=False),
-        Binding("escape", "leave", "Leave", show=False),
+        Binding("r", "refresh", "Ask again now", show=False),
+        Binding("escape", "leave", "Leave the search", show=False),
     ]
 
     def __init__(self, source: Source, *, every_s: float = REFRESH_S, namespace: str = "") -> None:
@@ -114,13 +116,16 @@ class Top(App[None]):
         yield Static("", id="problem", markup=False)
         yield Input(placeholder="part of a name", id="find")
         with TabbedContent(initial="nodes"):
-            with TabPane("1 Nodes", id="nodes"):
+            with TabPane("Cluster: 1 Nodes", id="nodes"), Vertical():
                 yield _table("node-table")
-            with TabPane("2 Pending", id="pending"), Vertical():
+                yield Static("", id="node-table-cut", classes="cut", markup=False)
+            with TabPane("2 Workloads", id="pending"), Vertical():
                 yield _table("pending-table")
+                yield Static("", id="pending-table-cut", classes="cut", markup=False)
                 yield Static("", id="pending-said", classes="said", markup=False)
-            with TabPane("3 Pods", id="pods"):
+            with TabPane("Scheduler: 3 Decisions", id="pods"), Vertical():
                 yield _table("pod-table")
+                yield Static("", id="pod-table-cut", classes="cut", markup=False)
             with TabPane("4 Queue", id="queue"), VerticalScroll(id="lines"):
                 for name in (*(f"in-{queue}" for queue in QUEUES), *(f"as-{result}" for result in RESULTS)):
                     yield Static("", id=f"line-{name}", classes="line", markup=False)
@@ -137,7 +142,7 @@ class Top(App[None]):
         """Ask again; of a cluster in a file, tell what has been worked out by now."""
         if self._source.is_live:
             self.refresh_views()
-        else:
+        elif self.screen is self.screen_stack[0] and self.query("#pending-table"):
             self._say_more()
 
     def close(self) -> None:
@@ -200,6 +205,9 @@ class Top(App[None]):
             )
             for line in lines[:ROWS]
         ]
+        left_out = [name for name in resources if name not in shown]
+        too_narrow = f"; too narrow for {', '.join(left_out)}, s orders by them" if left_out else ""
+        self._say_cut("node-table", len(rows), len(lines), "nodes", too_narrow)
         heads = [f"{name} ▼" if name == self._order else name for name in (*shown, "pods")]
         _fill(self.query_one("#node-table", DataTable), ["node", "pool, zone", *heads], rows)
 
@@ -211,18 +219,28 @@ class Top(App[None]):
             for group in self._groups[:ROWS]
         ]
         _fill(self.query_one("#pending-table", DataTable), ["pods", "longest", "whose", "missing"], rows)
+        self._say_cut("pending-table", len(rows), len(self._groups), "workloads")
         self._say_more()
         if not report.groups:
             self.query_one("#pending-said", Static).update("No pod is pending.")
 
     def _show_pods(self) -> None:
-        lines = [line for line in self._recent if self._find in line.pod][:ROWS]
+        meant = [line for line in self._recent if self._find in line.pod]
+        lines = meant[:ROWS]
+        self._say_cut("pod-table", len(lines), len(meant), "decisions")
         style = {"scheduled": "green", "unschedulable": "yellow", "fits": "green"}
         rows = [
             (plain(line.pod), plain(line.outcome, style.get(line.outcome, "red")), plain(line.node or line.message))
             for line in lines
         ]
         _fill(self.query_one("#pod-table", DataTable), ["pod", "outcome", "node or reason"], rows, lines)
+
+    def _say_cut(self, table: str, shown: int, count: int, what: str, also: str = "") -> None:
+        """Say below a table what it leaves out."""
+        said = f"{shown:,} of {count:,} {what} are shown, / finds the others" if shown < count else ""
+        place = self.query_one(f"#{table}-cut", Static)
+        place.update(plain(f"{said}{also}".removeprefix("; ")))
+        place.display = bool(said or also)
 
     def _show_queue(self) -> None:
         history = self._recorder.history
@@ -266,6 +284,10 @@ class Top(App[None]):
         place.value = ""
         place.remove_class("open")
         self.action_show(self.query_one(TabbedContent).active)
+
+    def action_keys(self) -> None:
+        """Tell all keys."""
+        self.push_screen(KeysScreen([each for each in self.BINDINGS if isinstance(each, Binding)]))
 
     def action_refresh(self) -> None:
         """Ask again now."""
@@ -314,6 +336,30 @@ class Top(App[None]):
             self.push_screen(StoryScreen(pod, lambda: self._source.story(*pod.split("/", 1))))
 
 
+class KeysScreen(ModalScreen[None]):
+    """All keys, until one is pressed."""
+
+    DEFAULT_CSS = """
+    KeysScreen { align: center middle; }
+    #keys { width: auto; height: auto; padding: 1 2; border: solid $primary; }
+    """
+
+    def __init__(self, bindings: Sequence[Binding]) -> None:
+        super().__init__()
+        self._told = bindings
+
+    def compose(self) -> ComposeResult:
+        """A line for each key."""
+        names = {"slash": "/", "question_mark": "?", "escape": "Esc"}
+        lines = [(names.get(each.key, each.key), each.description) for each in self._told]
+        lines += [("Enter", "A pod's story and decision matrix"), ("↑ ↓", "From row to row")]
+        yield Static(Text("\n".join(f"{key:<7}{what}" for key, what in lines)), id="keys")
+
+    def on_key(self) -> None:
+        """Leave."""
+        self.dismiss()
+
+
 class StoryScreen(Screen[None]):
     """A pod's story, its decision matrix, and why not elsewhere."""
 
@@ -353,7 +399,8 @@ class StoryScreen(Screen[None]):
         self.query_one("#told", Static).update(Text("\n").join(Text(legible(line)) for line in _told(report)))
         if report.decision is not None and report.decision.best:
             self._show_matrix(report, matrix)
-        self.query_one("#rest", Static).update(Text("\n").join(Text(legible(line)) for line in _rejected(report)))
+        rest = (*_cut(report), *_rejected(report))
+        self.query_one("#rest", Static).update(Text("\n").join(Text(legible(line)) for line in rest))
 
     def _show_matrix(self, report: PodReport, table: "DataTable[Text]") -> None:
         assert report.decision is not None
@@ -388,12 +435,20 @@ def _told(report: PodReport) -> Iterable[str]:
         yield f"{step.time} {step.text}{times}"
 
 
+def _cut(report: PodReport) -> Iterable[str]:
+    """What the matrix leaves out."""
+    if report.decision is not None and report.decision.best:
+        matrix = decision_matrix(report.decision)
+        sizes = ((MATRIX_ROWS, len(matrix.rows), "nodes"), (MATRIX_PLUGINS, len(matrix.plugins), "plugins"))
+        yield from (f"The matrix has {shown} of {of} {what}." for shown, of, what in sizes if of > shown)
+
+
 def _rejected(report: PodReport) -> Iterable[str]:
     if report.decision is None or not report.decision.rejected:
         return
     yield "Nodes that do not fit:"
     for group in report.decision.rejected:
-        names = ", ".join(group.nodes[:3]) + (" …" if group.count > 3 else "")
+        names = ", ".join(group.nodes[:3]) + (f" and {group.count - 3:,} more" if group.count > 3 else "")
         yield f"{group.count:>6,} {group.plugin}: {', '.join(group.reasons)} ({names})"
 
 

@@ -12,7 +12,7 @@ from berth_workbench.planning.survival import who
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked, HowSaid, NodePrices
 from berth_workbench.showing.numbers import number, percent
-from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
+from berth_workbench.showing.sections import KEPT, Section, Sentence, Try, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
@@ -63,6 +63,13 @@ def told(found: AutoscalePlan) -> Iterator[Section]:
     yield _verdict(found)
     if found.backlog:
         yield from map(Sentence, _what_helps(found))
+    if found.moving is not None:
+        yield Try("Which pods would have to move?", "rebalance", {"goal": "place-pending"})
+    if found.removable:
+        node = found.removable[0].node
+        yield Try(f"What if {node} were drained?", "whatif", {"changes": f"drain {node}"})
+    if found.backlog:
+        yield Try("How long would they wait without?", "wait", {"changes": KEPT, "manifests": KEPT})
     saves = f", which saves {number(found.saves)}" if found.saves else ""
     yield Sentence(f"{counted(len(found.removable), 'node')} can go{saves}; {found.tried:,} were tried.")
     if found.removable and (found.more.nodes or found.moving is not None):
@@ -95,12 +102,14 @@ def told(found: AutoscalePlan) -> Iterator[Section]:
 
 def _verdict(found: AutoscalePlan) -> VerdictSection:
     if not found.backlog:
-        return VerdictSection("No pod waits for room.", is_good=True)
+        return VerdictSection("No pod waits for room.", True, len(found.removable), "nodes can go")
     none = f"{counted(found.backlog, 'pod')} {'has' if found.backlog == 1 else 'have'} no place"
     if found.moving is not None:
         moves = counted(len(found.moving.moves), "pod")
-        return VerdictSection(f"{none}; moving {moves} makes room for {found.moving.placed:,} of them.", is_good=None)
-    return VerdictSection(f"{none}: {_added_in_words(found.more)}.", is_good=None if found.more.nodes else False)
+        text = f"{none}; moving {moves} makes room for {found.moving.placed:,} of them."
+        return VerdictSection(text, None, found.backlog, "without a place")
+    is_good = None if found.more.nodes else False
+    return VerdictSection(f"{none}: {_added_in_words(found.more)}.", is_good, found.backlog, "without a place")
 
 
 def _what_helps(found: AutoscalePlan) -> Iterator[str]:

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import msgspec
 
+from berth.decisions.reasons import reason_in_words
 from berth_workbench.planning.capacity import Capacity, LimitedBy, capacity_after
 from berth_workbench.planning.free_devices import DevicesOfClass, FreeDevices
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked, HowSaid, PoolLabel
 from berth_workbench.showing.numbers import quantity
-from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
+from berth_workbench.showing.sections import KEPT, Bars, Behind, Section, Sentence, Try, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
@@ -98,7 +99,11 @@ def _told_of_room(found: Capacity) -> Iterator[Section]:
             (found.together_in, ("Nodes", "number"), ("Fit", "number"), ("Limited by", "text")),
             ((name, each.nodes, each.fits, first_limits(each.limited_by)) for name, each in found.by_part.items()),
         )
-    limits = tuple((each.nodes, each.reason) for each in found.limited_by)
+    like = next((each.largest_hole_on for each in found.fragmentation.values() if each.largest_hole_on), "")
+    if like:
+        same = dict.fromkeys(("cpu", "memory", "others", "manifests"), KEPT)
+        yield Try(f"How many if 1 node like {like} were added?", "capacity", {**same, "changes": f"add-nodes 1={like}"})
+    limits = ((each.nodes, Behind(reason_in_words(each.reason, each.nodes), each.reason)) for each in found.limited_by)
     yield table("What keeps the next one away", (("Nodes", "number"), ("Reason", "text")), limits)
     pools = found.by_pool.items()
     if any(pool.fits for _, pool in pools):
@@ -107,7 +112,7 @@ def _told_of_room(found: Capacity) -> Iterator[Section]:
         yield Bars("How many fit, by pool", names, {"fit": tuple(pool.fits for _, pool in drawn)})
     elif found.limited_by:
         drawn_limits = found.limited_by[:POOLS_DRAWN]
-        reasons = tuple(each.reason for each in drawn_limits)
+        reasons = tuple(reason_in_words(each.reason, each.nodes) for each in drawn_limits)
         yield Bars("Nodes that do not take it, by reason", reasons, {"nodes": tuple(e.nodes for e in drawn_limits)})
     if len(pools) > 1 or any(name for name, _ in pools):
         yield table(
@@ -185,10 +190,12 @@ def _verdict(found: Capacity) -> VerdictSection:
         where = f", each in one {found.together_in}" if found.together_in else ""
         where += ": " + ", ".join(f"{fits:,} in {name}" for fits, name in most[:PARTS_NAMED]) if most else ""
         where += f" and {len(most) - PARTS_NAMED} more" if len(most) > PARTS_NAMED else ""
-        return VerdictSection(f"{found.fits:,} more sets of {parts} fit, {pods}{where}{then}.", found.fits > 0)
+        text = f"{found.fits:,} more sets of {parts} fit, {pods}{where}{then}."
+        return VerdictSection(text, found.fits > 0, found.fits, "more sets fit")
     shape = found.shapes[0].shape
     why = f": {first_limits(found.limited_by)}" if found.limited_by and not found.fits else ""
-    return VerdictSection(f"{shape}: {found.fits:,} more fit{then or why}.", is_good=found.fits > 0)
+    who = "" if shape.endswith(f"/{SHAPE}") else f"{shape}: "
+    return VerdictSection(f"{who}{found.fits:,} more fit{then or why}.", found.fits > 0, found.fits, "more fit")
 
 
 def _so_far(found: Capacity) -> str:
@@ -199,7 +206,7 @@ def _so_far(found: Capacity) -> str:
 
 def first_limits(limits: tuple[LimitedBy, ...]) -> str:
     """The two reasons that most nodes have."""
-    return ", ".join(f"{each.nodes:,} {each.reason}" for each in limits[:2])
+    return ", ".join(f"{each.nodes:,} {reason_in_words(each.reason, each.nodes)}" for each in limits[:2])
 
 
 QUESTION = Question(

@@ -114,7 +114,7 @@ def _verdict(found: ConfigurationsCompared) -> VerdictSection:
     ]
     if not parts and found.measures:
         parts = ["neither is better in any measure with every seed"]
-    return VerdictSection("; ".join((differ, *parts)) + ".")
+    return VerdictSection("; ".join((differ, *parts)) + ".", None, changes, "pods decided differently")
 
 
 def _so_far(found: ConfigurationsCompared) -> str:

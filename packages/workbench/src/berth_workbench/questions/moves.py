@@ -14,6 +14,7 @@ Requests = Callable[[str], Mapping[str, int]]
 MOST_MOVES = 2000
 """How many pairs of nodes are drawn, those with most pods; more lines would make one blot."""
 DIGITS = 3
+NOWHERE, UNNAMED = "nowhere", "no name"
 
 
 def moves_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) -> Moves:
@@ -36,19 +37,34 @@ def moves_of(before: NodeColumns, after: NodeColumns, result: WhatIfResult) -> M
         if target >= 0:
             came[target] += count
     scarcest = before.scarcest_by_pool | after.scarcest_by_pool
+    pools = _group([_group_of(columns, "pools") for columns in (after, before)], names)
+    zones = _group([_group_of(columns, "zones") for columns in (after, before)], names)
     drawn = sorted(((*pair, count) for pair, count in moves.items()), key=lambda move: -move[2])[:MOST_MOVES]
     return Moves(
         " ".join(WhoIsWhere.of(result.pods).sentences(result)),
         names,
-        _group([_group_of(columns, "pools") for columns in (after, before)], names),
-        _group([_group_of(columns, "zones") for columns in (after, before)], names),
+        pools,
+        zones,
         _shares(before, names, scarcest),
         _shares(after, names, scarcest),
         left,
         came,
         drawn,
         scarcest=scarcest,
+        flows={"zone": _flows(moves, zones), "pool": _flows(moves, pools)},
     )
+
+
+def _flows(moves: Mapping[tuple[int, int], int], groups: NodeGroups) -> tuple[tuple[str, str, int], ...]:
+    """Count the pods that went from group to group, the most first; who came from nowhere was pending, or is new."""
+
+    def named(at: int) -> str:
+        return NOWHERE if at < 0 else groups.names[groups.of[at]] or UNNAMED
+
+    flows = Counter[tuple[str, str]]()
+    for (source, target), count in moves.items():
+        flows[named(source), named(target)] += count
+    return tuple((*pair, count) for pair, count in flows.most_common())
 
 
 def moves_of_plan(nodes: NodeColumns, plan: RebalancePlan, label: str, requests: Requests) -> Moves:

@@ -55,7 +55,7 @@ def told(pictured: PicturedPlan) -> Iterator[Section]:
     """Tell what the plan does, its steps, and the cluster before and after."""
     plan = pictured.plan
     fits_now = plan.goal in PLACING and not plan.moves and all(each.node for each in plan.shapes)
-    yield VerdictSection(headline(plan), is_good=bool(plan.moves) or fits_now or None)
+    yield VerdictSection(headline(plan), bool(plan.moves) or fits_now or None, plan.moves, "moves")
     if plan.moves:
         yield pictured.moves
     yield table(

@@ -22,7 +22,7 @@ from berth_workbench.planning.survival import (
 )
 from berth_workbench.questions.question import Fails, Question
 from berth_workbench.showing.ask import HowAsked, HowSaid, NodePrices, PoolLabel
-from berth_workbench.showing.sections import Bars, Section, Sentence, VerdictSection, table
+from berth_workbench.showing.sections import Bars, Section, Sentence, Try, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.gangs import held_in_words
 from berth_workbench.simulation.situation import Situation
@@ -71,6 +71,7 @@ def told(found: Survival) -> Iterator[Section]:
     bad = [each for each in found.failures if not each.survives]
     yield _verdict(found, bad)
     yield from map(Sentence, _any_nodes(found))
+    yield from _tries(bad)
     if found.pending:
         does = "does" if found.pending == 1 else "do"
         yield Sentence(f"{counted(found.pending, 'pod')} had no place before anything was lost, and {does} not count.")
@@ -116,6 +117,20 @@ def told(found: Survival) -> Iterator[Section]:
             for each in failure.budgets
         ),
     )
+
+
+def _tries(bad: list[Failure]) -> Iterator[Try]:
+    """Offer to try the nodes that it takes, for the first loss of each kind."""
+    kinds = set[Kind]()
+    for each in bad:
+        if each.more is None or not each.more.nodes or each.kind in kinds or each.kind == "pool" or not each.is_exact:
+            continue
+        kinds.add(each.kind)
+        added = "\n".join(f"add-nodes {one.count}={one.like}" for one in each.more.nodes)
+        lost = "\n".join(f"{'lose-zone' if each.kind == 'zone' else 'remove-nodes'} {name}" for name in each.names)
+        nodes = listed([f"{counted(one.count, 'node')} like {one.like}" for one in each.more.nodes])
+        text = f"What if {nodes} were added, and {named(each)} were lost?"
+        yield Try(text, "whatif", {"changes": f"{added}\n{lost}"})
 
 
 def _any_nodes(found: Survival) -> Iterator[str]:
@@ -169,8 +184,9 @@ def _verdict(found: Survival, bad: list[Failure]) -> VerdictSection:
         if unknown:
             return VerdictSection(f"Perhaps: no lost {asked} is known to leave a pod without a place.{rest}")
         return VerdictSection(
-            f"Yes: whichever {asked} is lost, every pod that is replaced finds a place.", is_good=True
-        )
+            f"Yes: whichever {asked} is lost, every pod that is replaced finds a place.", True,
+            sum(each.failures for each in kinds), "losses are survived",
+        )  # fmt: skip
     first = min(exact, key=lambda each: (KINDS.index(each.kind), len(each.names)))
     ordered = sorted(found.kinds, key=lambda each: (each.at_once, KINDS.index(each.kind)))
     lost = [_how_many(each) for each in ordered if each.survived + each.unknown < each.failures]
@@ -179,7 +195,8 @@ def _verdict(found: Survival, bad: list[Failure]) -> VerdictSection:
     there = f"; {volumes_named(kept)}" if kept else ""
     which = f"{named(first)} is lost" if len(first.names) == 1 else f"{first.kind}s {listed(first.names)} are lost"
     says = f"No: {_what_is_lost(first)} if {which}{there}{takes_more}."
-    return VerdictSection(f"{says} {listed(lost)} cannot be lost.{rest}", is_good=False)
+    count = sum(each.failures - each.survived - each.unknown for each in found.kinds)
+    return VerdictSection(f"{says} {listed(lost)} cannot be lost.{rest}", False, count, "losses are not survived")
 
 
 def _so_far(found: Survival) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from berth_workbench.planning.upgrade.plan import UpgradePlan, UpgradeStep
+from berth.decisions.reasons import cause_of
+from berth_workbench.planning.upgrade.plan import BlockedPod, PoolUpgrade, UpgradePlan, UpgradeStep
 from berth_workbench.planning.upgrade.search import UpgradeRequest, plan_upgrade
 from berth_workbench.questions.question import Fails, Question
-from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
+from berth_workbench.showing.sections import Behind, Cell, Section, Sentence, Try, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 
 NAMES_SHOWN = 3
@@ -15,11 +16,21 @@ def told(plan: UpgradePlan) -> Iterator[Section]:
     """Tell what the plan comes to, what it cannot do, and then its steps."""
     yield _verdict(plan)
     yield from map(Sentence, _summary(plan))
+    if plan.blocked:
+        yield Try(
+            f"What if {plan.blocked[0].node} were drained?", "whatif", {"changes": f"drain {plan.blocked[0].node}"}
+        )
     yield table(
         "",
         ("Pool", ("Nodes", "number"), ("Surge", "number"), "Like", ("Without one of them", "text")),
         (
-            (each.pool or "(none)", each.nodes, len(each.surge), tuple(one.like for one in each.surge), why)
+            (
+                each.pool or "(none)",
+                each.nodes,
+                len(each.surge),
+                _likes(each),
+                why,
+            )
             for each in plan.pools
             for why in [
                 _without(each.surge[0].without if each.surge else "", is_minimal=each.is_minimal or not each.surge)
@@ -29,7 +40,7 @@ def told(plan: UpgradePlan) -> Iterator[Section]:
     yield table(
         "",
         ("Blocked node", "Pod", "Budget", ("What would free it", "text")),
-        ((node.node, pod.pod, pod.budget, pod.frees or pod.why) for node in plan.blocked for pod in node.pods),
+        ((node.node, pod.pod, pod.budget, _frees(pod)) for node in plan.blocked for pod in node.pods),
     )
     yield table(
         "",
@@ -67,7 +78,10 @@ def _verdict(plan: UpgradePlan) -> VerdictSection:
     blocked = f"; {counted(len(plan.blocked), 'node')} cannot be upgraded" if plan.blocked else ""
     nodes, steps = counted(plan.upgraded, "node"), counted(batches, "batch", "batches")
     return VerdictSection(
-        f"{nodes} in {steps} with {surge}: {counted(moves, 'move')}{blocked}.", is_good=not _is_held_up(plan)
+        f"{nodes} in {steps} with {surge}: {counted(moves, 'move')}{blocked}.",
+        not _is_held_up(plan),
+        len(plan.blocked) or plan.upgraded,
+        "nodes cannot be upgraded" if plan.blocked else "nodes can be upgraded",
     )
 
 
@@ -82,8 +96,21 @@ def _summary(plan: UpgradePlan) -> Iterator[str]:
         yield f"{plan.pending_before:,} pending before, {plan.pending_after:,} after."
 
 
-def _without(why: str, *, is_minimal: bool) -> str:
-    return why.partition(". ")[0] if is_minimal else "fewer may do: not all was tried"
+def _likes(pool: PoolUpgrade) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.like for one in pool.surge))
+
+
+def _without(why: str, *, is_minimal: bool) -> Cell:
+    """Say what happens without one of the surge nodes: which pod has no node then, and behind that the message."""
+    if not is_minimal:
+        return "fewer may do: not all was tried"
+    who, colon, _ = why.partition(" has no node: ")
+    return Behind(f"{who} has no node: {cause_of(why)}", why) if colon else why.partition(". ")[0]
+
+
+def _frees(pod: BlockedPod) -> Cell:
+    """What lets a pod go; where nothing does, why it stays, in our words."""
+    return pod.frees or Behind(cause_of(pod.why), pod.why)
 
 
 def _which(step: UpgradeStep) -> str:

@@ -10,7 +10,7 @@ from berth_workbench.planning.waiting import Waits, for_what, how_long, waits_of
 from berth_workbench.questions.question import Question
 from berth_workbench.showing.ask import HowAsked, HowSaid
 from berth_workbench.showing.numbers import number
-from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
+from berth_workbench.showing.sections import KEPT, Section, Sentence, Try, VerdictSection, table
 from berth_workbench.showing.words import counted
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
@@ -30,7 +30,11 @@ class WaitRequest(msgspec.Struct, frozen=True):
     durations: Annotated[
         dict[str, float] | None,
         HowAsked("How long pods run: seconds by workload, as namespace/name.", metavar="FILE", reads=read_durations),
-        HowSaid("Pods run as long as is given.", example="default/nightly: 5400\nml/train: 86400\n"),
+        HowSaid(
+            "Pods run as long as is given.",
+            "Pods run until their deadlines.",
+            example="default/nightly: 5400\nml/train: 86400\n",
+        ),
     ] = None
     trace: Annotated[
         str,
@@ -56,6 +60,9 @@ def answer(situation: Situation, request: WaitRequest, watch: WorkWatch) -> Wait
 def told(found: Waits) -> Iterator[Section]:
     """Tell which pods wait how long, and for which."""
     yield _verdict(found)
+    if any(not each.node for each in found.pods):
+        yield Try("Would moving other pods make room?", "rebalance", {"goal": "place-pending"})
+        yield Try("Which nodes would an autoscaler add?", "autoscale", {"changes": KEPT, "manifests": KEPT})
     known, running = found.ends_known, found.ends_known + found.without_end
     yield Sentence(f"From {found.now} on. It is known when {known:,} of {running:,} running pods end.")
     yield table(
@@ -79,13 +86,16 @@ def _verdict(found: Waits) -> VerdictSection:
             if len(found.pods) == 1
             else f"All {counted(len(found.pods), 'pod')} get their places; {last.pod}, the last,"
         )
-        return VerdictSection(f"{which} waits {how_long(last)}.", is_good=True)
+        return VerdictSection(f"{which} waits {how_long(last)}.", True, how_long(last), "until the last has its place")
     if len(found.pods) == 1:
-        return VerdictSection(f"{without[0].pod} gets no place: {for_what(without[0], found.within_s)}", is_good=False)
+        return VerdictSection(f"{without[0].pod} gets no place: {for_what(without[0], found.within_s)}", False, 1,
+            "pod gets no place")  # fmt: skip
     return VerdictSection(
         f"{len(without):,} of {counted(len(found.pods), 'pod')} get no place within "
         f"{number(found.within_s / DAY_S)} days.",
-        is_good=False,
+        False,
+        len(without),
+        "pods get no place",
     )
 
 

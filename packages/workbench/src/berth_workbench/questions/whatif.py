@@ -7,14 +7,14 @@ from typing import NamedTuple
 import msgspec
 
 from berth.decisions.node_columns import copy_columns
-from berth.decisions.reasons import in_our_words
+from berth.decisions.reasons import cause_of, in_our_words
 from berth_workbench.planning.dynamic_admission import unasked
 from berth_workbench.planning.whatif import PodOutcome, WhatIfResult, WhatIfRun, WhoIsWhere, broken_groups
 from berth_workbench.questions.moves import moves_of
 from berth_workbench.questions.question import Fails, NamedThings, Question
 from berth_workbench.showing.ask import PoolLabel
 from berth_workbench.showing.figures import in_words, shown_figure
-from berth_workbench.showing.sections import Moves, Section, Sentence, VerdictSection, table
+from berth_workbench.showing.sections import KEPT, Behind, Moves, Section, Sentence, Try, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.measures import Measures, figures, told_resources
 from berth_workbench.simulation.situation import Situation
@@ -69,7 +69,11 @@ def told(trial: PicturedTrial) -> Iterator[Section]:
     for sentence in who.sentences(found):
         yield Sentence(f"{sentence[0].upper()}{sentence[1:]}.")
     if found.broken:
-        yield Sentence(f"{len(found.broken):,} broken.")
+        yield Sentence(f"{counted(len(found.broken), 'thing')} {'breaks' if len(found.broken) == 1 else 'break'}.")
+    if any(not each.node for each in (*who.left, *who.new)):
+        same = {"changes": KEPT, "manifests": KEPT}
+        yield Try("Which nodes would an autoscaler add?", "autoscale", same)
+        yield Try("How long would they wait?", "wait", same)
     yield trial.moves
     yield _what_breaks(found)
     yield _pods("Pods that left their nodes", who.left)
@@ -84,16 +88,13 @@ def told(trial: PicturedTrial) -> Iterator[Section]:
         (("Pods", "number"), ("Which", "text"), ("Why", "text")),
         ((len(names), tuple(names), why) for why, names in refused.items()),
     )
-    reasons = Counter(each.message for each in found.unplaced if not each.is_refused)
-    yield table(
-        "Without a node, by reason",
-        (("Pods", "number"), ("Why", "text")),
-        ((count, in_our_words(reason)) for reason, count in reasons.most_common()),
-    )
+    unplaced = [each for each in found.unplaced if not each.is_refused]
+    yield _causes(unplaced)
+    messages = Counter(each.message for each in unplaced)
     yield table(
         "What the scheduler said of them",
         (("Pods", "number"), ("Message", "text")),
-        ((count, reason) for reason, count in reasons.most_common()),
+        ((count, reason) for reason, count in messages.most_common()),
         is_folded=True,
     )
     preempted = (each for each in found.evicted if each.is_preempted)
@@ -106,12 +107,27 @@ def told(trial: PicturedTrial) -> Iterator[Section]:
     yield table("More measures", heads, (row[1:] for row in rows if row[0].partition(".")[0] in SOFT), is_folded=True)
 
 
+def _causes(unplaced: Sequence[PodOutcome]) -> Section:
+    """Why pods have no node: by cause, whatever the numbers of nodes in their messages are."""
+    causes: dict[str, list[PodOutcome]] = {}
+    for each in unplaced:
+        causes.setdefault(cause_of(each.message), []).append(each)
+    return table(
+        "Without a node, by cause",
+        (("Pods", "number"), ("Why", "text"), ("Which", "text")),
+        (
+            (len(pods), Behind(cause, pods[0].message), tuple(each.pod for each in pods))
+            for cause, pods in sorted(causes.items(), key=lambda each: -len(each[1]))
+        ),
+    )
+
+
 def _what_breaks(found: WhatIfResult) -> Section:
     return table(
         "What breaks",
         (("Broken", "number"), "Kind", "What", ("Which", "text"), ("Why", "text")),
         (
-            (len(each.names), each.kind, each.reason, each.names, in_our_words(each.message))
+            (len(each.names), each.kind, each.reason, each.names, Behind(in_our_words(each.message), each.message))
             for each in broken_groups(found.broken)
         ),
     )
@@ -128,22 +144,25 @@ def _steps(found: WhatIfResult) -> Section:
 def _verdict(found: WhatIfResult, who: WhoIsWhere) -> VerdictSection:
     without = [each for each in (*who.left, *who.new) if not each.node]
     if any(each.is_refused for each in without):
-        return VerdictSection(f"No: {_refused(who, without)}", is_good=False)
+        refused = sum(each.is_refused for each in without)
+        return VerdictSection(f"No: {_refused(who, without)}", False, refused, "pods are refused")
     if without:
         waited = sum(not each.node for each in who.waited)
         also = f" {waited:,} more {'pod' if waited == 1 else 'pods'} had none before." if waited else ""
         names = listed([each.pod for each in without], shown=NAMES_SHOWN)
         have = "has" if len(without) == 1 else "have"
         stopped = "".join(f" {each.stopped_in_words}." for each in found.gangs if each.is_stopped)
-        return VerdictSection(f"No: {names} {have} no place.{stopped}{also}", is_good=False)
+        text = f"No: {names} {have} no place.{stopped}{also}"
+        return VerdictSection(text, False, len(without), "without a place")
     if found.broken:
         first = found.broken[0]
         others = len(found.broken) - 1
         more = f", and {counted(others, 'other thing')} {'breaks' if others == 1 else 'break'}" if others else ""
-        return VerdictSection(f"No: {first.kind} {first.name} {in_our_words(first.message)}{more}.", is_good=False)
+        return VerdictSection(f"No: {first.kind} {first.name} {in_our_words(first.message)}{more}.", False,
+            len(found.broken), "things break")  # fmt: skip
     waiting = "".join(f" Still pending: {each.in_words}." for each in found.gangs if not each.is_stopped)
     said = "Yes: every pod that moves or is new has a place, and nothing breaks."
-    return VerdictSection(f"{said}{waiting}", is_good=True)
+    return VerdictSection(f"{said}{waiting}", True, len(who.left) + len(who.new), "pods move or are new")
 
 
 def _so_far(trial: PicturedTrial) -> str:

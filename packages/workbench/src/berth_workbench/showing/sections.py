@@ -11,7 +11,15 @@ import msgspec
 
 from berth.decisions.node_columns import NodeGroups
 
-Cell = str | int | tuple[str, ...]
+
+class Behind(msgspec.Struct, frozen=True):
+    """A text in our words, and what somebody else said behind it, for those who want to know."""
+
+    text: str
+    behind: str
+
+
+Cell = str | int | tuple[str, ...] | Behind
 """A number is shown with its thousands apart; of several names the first few, and how many more there are."""
 Kind = Literal["name", "number", "text"]
 
@@ -22,12 +30,27 @@ class VerdictSection(msgspec.Struct, frozen=True):
     text: str
     is_good: bool | None = None
     """None where the answer is neither what people hope for nor what they fear."""
+    figure: int | str = ""
+    """The number that matters most, and below it what it counts; where people look at the answer."""
+    counts: str = ""
 
 
 class Sentence(msgspec.Struct, frozen=True):
     """What else people want to know at once."""
 
     text: str
+
+
+KEPT = "\0"
+"""Stands for what is typed now, in what is to be typed."""
+
+
+class Try(msgspec.Struct, frozen=True):
+    """What can be done about it: a question that tries it, by its name and what is typed there."""
+
+    text: str
+    question: str
+    typed: Mapping[str, str]
 
 
 class NoteSection(msgspec.Struct, frozen=True):
@@ -105,9 +128,11 @@ class Moves(msgspec.Struct, frozen=True):
     """Each move in words, where they are made one after the other."""
     scarcest: Mapping[str, str] = {}
     """Which resource that is, by pool."""
+    flows: Mapping[str, Sequence[tuple[str, str, int]]] = {}
+    """How many pods went from which pool to which, and from which zone; `nowhere` stands for no node."""
 
 
-Section = VerdictSection | Sentence | NoteSection | TableSection | Bars | Points | Lines | Moves
+Section = VerdictSection | Sentence | Try | NoteSection | TableSection | Bars | Points | Lines | Moves
 
 
 def table(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from berth_workbench.showing.numbers import number
-from berth_workbench.showing.sections import Cell
+from berth_workbench.showing.sections import Behind, Cell
 
 NAMES_SHOWN = 3
 """How many of several names are told in a table."""
@@ -13,6 +13,8 @@ def celled(cell: Cell, names: int | None = NAMES_SHOWN) -> str:
     """Return the text of a cell; of several names so many, all of them without a bound."""
     if isinstance(cell, tuple):
         return listed(cell, shown=names)
+    if isinstance(cell, Behind):
+        return cell.text
     return number(cell) if isinstance(cell, int) else cell
 
 

@@ -1,5 +1,6 @@
 // A chart: ECharts draws it, and here is what people who do not see it are told, and who use the keyboard.
-// `kind` is line (values over `labels`, which are times), bar (values by `labels`) or points (pairs, with a name each).
+// `kind` is line (values over `labels`, which are times), bar (values by `labels`), points (pairs, with a name each) or flows
+// (from where to where, and how many).
 // `series` are {name, values, unit}; a value may be null where nothing is known. Where it `follows` an event of the window,
 // that says which label is marked: by number, or by time where the labels' `seconds` are given.
 
@@ -96,6 +97,20 @@ export default {
         })),
       };
     },
+    flows(ink) {
+      const moves = this.series[0].values, from = new Set(moves.map((move) => move[0])), to = new Set(moves.map((move) => move[1]));
+      const node = (side) => (name) => ({ name: `${side} ${name}`, depth: side === "<" ? 0 : 1, itemStyle: { color: name === "nowhere" ? "#c0241f" : this.colours()[[...new Set([...from, ...to])].indexOf(name) % 8] }, label: { position: side === "<" ? "right" : "left" } });
+      return {
+        tooltip: { trigger: "item", confine: true, renderMode: "richText", backgroundColor: ink.ground, textStyle: { color: ink.text }, formatter: (at) => (at.dataType === "edge" ? `${at.data.source.slice(2)} → ${at.data.target.slice(2)}\n${number(at.data.value)} pods` : `${at.name.slice(2)}\n${number(at.value)} pods`) },
+        series: [{
+          type: "sankey", left: 4, right: 4, top: 8, bottom: 8, nodeGap: 10, nodeWidth: 14, draggable: false, emphasis: { focus: "adjacency" },
+          data: [...[...from].map(node("<")), ...[...to].map(node(">"))],
+          links: moves.map(([source, target, value]) => ({ source: `< ${source}`, target: `> ${target}`, value })),
+          label: { color: ink.text, fontSize: 13, formatter: (at) => `${at.name.slice(2)}  ${number(at.value)}` },
+          lineStyle: { color: "source", opacity: 0.35, curveness: 0.5 },
+        }],
+      };
+    },
     pressed(event) {
       const last = this.labels.length - 1, now = this.at ?? last + 1;
       const to = { ArrowLeft: now - 1, ArrowUp: now - 1, ArrowRight: now + 1, ArrowDown: now + 1, Home: 0, End: last }[event.key];
@@ -113,7 +128,8 @@ export default {
         const most = this.labels.slice(0, 5).map((label, at) => `${label} ${this.series.map(({ values }) => number(values[at])).join(" and ")}`).join(", ");
         return `${this.label}: ${most}${this.labels.length > 5 ? " and more" : ""}. The arrow keys tell each.`;
       }
-      return `${this.label}: ${this.series.map(({ name, values }) => `${name}, ${values.length} points`).join("; ")}.`;
+      if (this.kind === "flows") return `${this.label}: ${this.series[0].values.slice(0, 8).map(([from, to, count]) => `${number(count)} from ${from} to ${to}`).join(", ")}.`;
+      return `${this.label}: ${this.series.map(({ name, values }) => `${name}, ${number(values.length)} points`).join("; ")}.`;
     },
   },
   render() {

@@ -3,14 +3,17 @@
 // with the keyboard alone: the arrow keys go from node to node, and what a node holds is told to screen readers.
 // All text goes through text nodes or the canvas, never through HTML.
 
-import { amount, fetched, percent } from "/assets/numbers.js";
+import { amount, fetched, number, percent } from "/assets/numbers.js";
 import { INK, KINDS, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
-import { arrange, blocks, nodeAt, paintCell, paintLabels, paintMarks, penOf, ring, scarcestOf, scarcestShares, shareOf, spot } from "/assets/map_layout.js";
+import { arrange, blocks, nodeAt, onCanvas, paintCell, paintLabels, paintMarks, penOf, ring, scarcestOf, scarcestShares, shareOf, spot } from "/assets/map_layout.js";
 import { nodePanel } from "/assets/node_panel.js";
 
 const BLOCKS_FROM = 20; // pixels: in smaller cells pods would be dots
+const NODES_FROM = 9; // pixels: where cells would be smaller, groups of nodes are shown, and a click goes into one
+const GROUPS_AT_MOST = 300;
+const ORDINARY = ["", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Node"]; // pods of other workloads, such as Jobs, belong together: one shape
 const SCARCEST = "scarcest"; // each pool by the resource of which most is requested there
-const SETTINGS = [["colour", SCARCEST], ["group", "both"], ["order", "name"], ["pod", ""], ["show", "pods"], ["node", ""]];
+const SETTINGS = [["colour", SCARCEST], ["group", "both"], ["order", "name"], ["pod", ""], ["show", "pods"], ["node", ""], ["within", ""]];
 
 const COLOURS = KINDS.light.length - 1; // the last one is for the rest
 
@@ -26,6 +29,7 @@ function ownColours(names) {
 }
 
 export default {
+  mixins: [onCanvas],
   props: { src: String, scoresSrc: String, podsSrc: String, refreshS: Number, recent: Array },
   data() {
     const query = new URLSearchParams(location.search);
@@ -40,6 +44,7 @@ export default {
       namespaces: [],
       ready: false,
       isTooSmall: false, // for pods as blocks
+      isCoarse: false, // groups of nodes are shown
       version: 0, // counts what was fetched, since columns and scores are too large to be watched
     };
   },
@@ -63,6 +68,7 @@ export default {
     group() { this.saveAndPaint(); },
     order() { this.saveAndPaint(); },
     show() { this.saveAndPaint(); },
+    within() { this.at = -1; this.hover = undefined; this.tip = null; this.saveAndPaint(); },
     node() { this.loadNode(); this.saveAndPaint(); },
     find() { this.paint(); },
     async pod() {
@@ -75,21 +81,16 @@ export default {
     this.columns = null;
     this.scores = null;
     this.pods = null;
+    this.groups = null;
     this.layout = null;
     this.at = -1;
   },
   async mounted() {
-    this.resizing = new ResizeObserver(() => this.paint());
-    this.resizing.observe(this.$refs.area);
-    this.themed = new MutationObserver(() => { this.version += 1; this.paint(); });
-    this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
     await Promise.all([this.load(), this.pod ? this.loadScores() : null, this.loadNode()]);
     if (this.refreshS > 0) this.timer = setInterval(() => document.hidden || (this.load(), this.loadNode()), this.refreshS * 1000);
   },
   unmounted() {
     clearInterval(this.timer);
-    this.resizing.disconnect();
-    this.themed.disconnect();
   },
   methods: {
     async load() {
@@ -196,11 +197,16 @@ export default {
     },
     describe(at) {
       const { columns } = this;
+      if (this.groups) {
+        const members = this.groups.get(at) || [at];
+        const known = columns.resources.map((each) => [each.name, shareOf(each, members)]).filter(([, share]) => share !== null);
+        return [this.groupOf(at), `${number(members.length)} nodes`, ...known.map(([name, share]) => `${name} ${percent(share)} requested`), "Enter shows its nodes"];
+      }
       const parts = [`${columns.names[at]}`, ...this.notes(at)];
       for (const { name, allocatable, requested } of columns.resources)
         if (allocatable[at] > 0)
           parts.push(`${name} ${percent(this.shares[name][at])}: ${amount(name, requested[at])} of ${amount(name, allocatable[at])}`);
-      parts.push(`${columns.pods[at]} of ${columns.allowedPods[at]} pods`);
+      parts.push(`${number(columns.pods[at])} of ${number(columns.allowedPods[at])} pods`);
       return parts;
     },
     notes(at) {
@@ -222,8 +228,23 @@ export default {
       }
       return parts;
     },
+    // The group that a node is shown in where there are too many nodes to be shown each: pool and zone, or zone alone.
+    groupOf(at) {
+      const { columns } = this;
+      const zone = columns.zones.names[columns.zones.of[at]] || "no zone", pool = columns.pools.names[columns.pools.of[at]] || "no pool";
+      return columns.pools.names.length * columns.zones.names.length > GROUPS_AT_MOST ? `zone ${zone}` : `${pool}, ${zone}`;
+    },
+    // One node for each group, by which the group is laid out, painted and chosen.
+    gathered() {
+      const groups = new Map();
+      this.columns.names.forEach((_, at) => {
+        const key = this.groupOf(at);
+        groups.has(key) ? groups.get(key).push(at) : groups.set(key, [at]);
+      });
+      return new Map([...groups.values()].map((members) => [members[0], members]));
+    },
     ordered(values) {
-      const all = this.columns.names.map((_, at) => at);
+      const all = this.columns.names.map((_, at) => at).filter((at) => !this.within || this.groupOf(at) === this.within);
       if (this.order === "value") all.sort((a, b) => (values[b] ?? -Infinity) - (values[a] ?? -Infinity) || a - b);
       return all;
     },
@@ -239,9 +260,14 @@ export default {
       const width = this.$refs.area.clientWidth;
       const { of, low, high, raw } = this.values();
       const room = Math.max(width < 560 ? 600 : 300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 64);
-      const notes = (members) => [`${members.length} node${members.length === 1 ? "" : "s"}`, this.mean(members, raw)];
-      const layout = (this.layout = arrange(this.columns, this.ordered(of), this.group, width, room, undefined, notes));
+      const notes = (members) => [`${number(members.length)} node${members.length === 1 ? "" : "s"}`, this.mean(members, raw)];
+      let layout = arrange(this.columns, this.ordered(of), this.group, width, room, undefined, notes);
       this.isTooSmall = layout.side < BLOCKS_FROM;
+      this.groups = layout.cell < NODES_FROM && !this.within && !this.scores ? this.gathered() : null;
+      const all = (at) => this.groups?.get(at) || [at];
+      if (this.groups) layout = arrange(this.columns, [...this.groups.keys()], "both", width, room, 120, (members) => notes(members.flatMap(all)));
+      this.layout = layout;
+      this.isCoarse = this.groups !== null;
       const pen = penOf(canvas, width, Math.ceil(layout.total));
       paintLabels(pen, ink, layout);
       const wanted = this.find.trim().toLowerCase();
@@ -250,8 +276,9 @@ export default {
         const [x, y] = spot(layout, at);
         pen.globalAlpha = wanted && !this.columns.names[at].includes(wanted) ? 0.15 : 1;
         if (withPods) this.paintPods(pen, ink, at, x, y, layout.side);
-        else paintCell(pen, ink, colours, x, y, layout.side, of[at]);
-        paintMarks(pen, ink, this.columns, at, x, y, layout.side);
+        else paintCell(pen, ink, colours, x, y, layout.side, this.groups ? shareOf(this.amounts[this.resourceOf(at)], all(at)) : of[at]);
+        if (this.groups) this.writeCount(pen, ink, x, y, layout.side, all(at).length);
+        else paintMarks(pen, ink, this.columns, at, x, y, layout.side);
         if (this.scores && this.columns.names[at] === this.scores.chosen) ring(pen, ink.mark, x, y, layout.side, 2.5);
       }
       pen.globalAlpha = 1;
@@ -262,6 +289,14 @@ export default {
       this.legend = { low, high, colours };
       this.drawLegend();
     },
+    writeCount(pen, ink, x, y, side, count) {
+      if (side < 30) return;
+      pen.fillStyle = ink.ground;
+      pen.fillRect(x + 4, y + 4, Math.min(side - 8, 12 + 8 * number(count).length), 20);
+      pen.fillStyle = ink.text;
+      pen.font = "600 12.5px system-ui, sans-serif";
+      pen.fillText(number(count), x + 9, y + 14.5);
+    },
     // The pods of a node, from the bottom of its cell: each as large as its part of the node's resource.
     paintPods(pen, ink, at, x, y, side) {
       const { pods } = this;
@@ -271,7 +306,7 @@ export default {
         paintCell(pen, ink, [], x, y, side, null);
         return;
       }
-      this.eachPod(at, x, y, side, (pod, left, top, width, height) => {
+      this.eachShape(at, x, y, side, ([pod], left, top, width, height) => {
         pen.fillStyle = this.kindOf(pods.namespaces.names[pods.namespaces.of[pod]]);
         pen.fillRect(left + 0.5, top + 0.5, Math.max(0.5, width - 1), Math.max(0.5, height - 1));
       });
@@ -280,19 +315,28 @@ export default {
         pen.fillRect(x, y, side, 3);
       }
     },
-    eachPod(at, x, y, side, paint) {
+    // Each pod is a shape; those of a gang, which run together or not at all, are one.
+    eachShape(at, x, y, side, paint) {
       const { pods } = this, resource = this.resourceOf(at), asked = pods.requests[resource];
       const size = (pod) => (asked ? asked[pod] : resource === "pods" ? 1 : 0);
-      const shown = pods.onNode[at].filter((pod) => size(pod) > 0).sort((a, b) => size(b) - size(a) || a - b);
-      const high = side * Math.min(1, shown.reduce((sum, pod) => sum + size(pod), 0) / this.amounts[resource].allocatable[at]);
-      blocks(shown, size, x, y + side - high, side, high, paint);
+      const shapes = new Map(), sizeOf = (shape) => shape.reduce((sum, pod) => sum + size(pod), 0);
+      for (const pod of pods.onNode[at]) {
+        if (!(size(pod) > 0)) continue;
+        const workload = pods.workloads.names[pods.workloads.of[pod]];
+        const key = ORDINARY.includes(workload.split("/")[0]) ? pod : `${pods.namespaces.of[pod]} ${workload}`;
+        shapes.has(key) ? shapes.get(key).push(pod) : shapes.set(key, [pod]);
+      }
+      const shown = [...shapes.values()].sort((a, b) => sizeOf(b) - sizeOf(a) || a[0] - b[0]);
+      const high = side * Math.min(1, sizeOf(shown.flat()) / this.amounts[resource].allocatable[at]);
+      blocks(shown, sizeOf, x, y + side - high, side, high, paint);
     },
     // The name of the pod under the pointer, where pods are shown.
     podUnder(at, x, y) {
       if (!this.showsPods || !this.pods || this.layout.side < BLOCKS_FROM) return "";
       let found = "";
-      this.eachPod(at, ...spot(this.layout, at), this.layout.side, (pod, left, top, width, height) => {
-        if (x >= left && x < left + width && y >= top && y < top + height) found = `${this.pods.namespaces.names[this.pods.namespaces.of[pod]]}/${this.pods.names[pod]}`;
+      this.eachShape(at, ...spot(this.layout, at), this.layout.side, (shape, left, top, width, height) => {
+        if (!(x >= left && x < left + width && y >= top && y < top + height)) return;
+        found = `${this.pods.namespaces.names[this.pods.namespaces.of[shape[0]]]}/${this.pods.names[shape[0]]}${shape.length > 1 ? ` and ${shape.length - 1} more of its gang` : ""}`;
       });
       return found;
     },
@@ -335,6 +379,10 @@ export default {
     },
     choose(at) {
       this.tip = null;
+      if (this.groups) {
+        this.within = this.groupOf(at);
+        return;
+      }
       this.node = this.columns.names[at];
     },
     closePanel() {
@@ -427,7 +475,7 @@ export default {
       const names = this.columns.names;
       const total = () => `${this.colour}, ${percent(shareOf(this.amounts[this.resourceOf(0)], names.map((_, at) => at)))} of it requested`;
       const what = this.colour.startsWith("score:") ? `scores for ${this.pod}` : this.colour === SCARCEST ? this.scarcest() : total();
-      return `Map of ${names.length} nodes by ${what}. Use the arrow keys to go from node to node, Enter for details.`;
+      return `Map of ${number(names.length)} nodes by ${what}. Use the arrow keys to go from node to node, Enter for details.`;
     },
   },
   updated() {
@@ -440,6 +488,8 @@ export default {
     const withKinds = this.showsPods && this.namespaces.length > 0;
     return h("div", { class: "heat-map" }, [
       h("div", { class: "toolbar" }, [
+        this.within ? h("button", { type: "button", class: "plain", onClick: () => (this.within = "") }, `${this.within}: back to all nodes`) : null,
+        this.isCoarse ? h("span", { class: "soft" }, "Too many nodes to show each: a click on a group shows its nodes.") : null,
         this.field("Colour by", "colour", this.colours),
         this.field("Show", "show", [["pods", this.isTooSmall ? "pods (zoom in: too many nodes)" : "pods as blocks"], ["fill", "how full"]]),
         this.field("Group by", "group", [["both", "pool and zone"], ["pool", "pool"], ["zone", "zone"], ["none", "nothing"]]),

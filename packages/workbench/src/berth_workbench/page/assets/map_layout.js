@@ -10,6 +10,29 @@ export const GAP = 14;
 const LINE_H = 17;
 const LABEL_FONT = "600 12.5px system-ui, sans-serif";
 
+// What all components with a canvas have in common: it is painted again when its room or the theme changes.
+export const onCanvas = {
+  mounted() {
+    this.resizing = new ResizeObserver(() => this.paint());
+    this.resizing.observe(this.$refs.area);
+    this.themed = new MutationObserver(() => { if ("version" in this) this.version += 1; this.paint(); });
+    this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  },
+  unmounted() {
+    this.resizing.disconnect();
+    this.themed.disconnect();
+  },
+  methods: {
+    // Where the arrow keys lead from a place in an order of cells, `per` in a row; undefined for other keys.
+    stepped(event, place, last, per) {
+      const to = { ArrowRight: place + 1, ArrowLeft: place - 1, ArrowDown: place + per, ArrowUp: place - per, Home: 0, End: last }[event.key];
+      if (to === undefined) return undefined;
+      event.preventDefault();
+      return Math.max(0, Math.min(last, to));
+    },
+  },
+};
+
 // `columns` are the nodes as the server tells them, `group` is both, pool, zone or none; `order` a list of node numbers.
 // `notes` says what else is written beside a pool. Labels get the room that they take, or as many lines.
 export function arrange(columns, order, group, width, height, maxCell = MAX_CELL, notes = () => []) {

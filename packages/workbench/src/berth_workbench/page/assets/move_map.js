@@ -5,30 +5,24 @@
 
 import { percent } from "/assets/numbers.js";
 import { INK, RAMPS, ramp, themeOf } from "/assets/colours.js";
-import { arrange, nodeAt, paintCell, paintLabels, penOf, ring, spot } from "/assets/map_layout.js";
+import { arrange, nodeAt, onCanvas, paintCell, paintLabels, penOf, ring, spot } from "/assets/map_layout.js";
 
 const STEP_MS = 16;
 const PLAY_MS = 2400;
 const STEPS_MS = 12000; // for all of a plan's steps together, but none is shorter than half a second
 
 export default {
-  props: { nodes: Object, moves: Array, label: String, steps: Array },
+  mixins: [onCanvas],
+  props: { nodes: Object, moves: Array, label: String, steps: Array, arcs: Boolean },
   data() {
     return { tip: null, playing: false, progress: 1, at: this.moves.length, chosen: -1, told: "" };
   },
   mounted() {
-    this.resizing = new ResizeObserver(() => this.paint());
-    this.resizing.observe(this.$refs.area);
-    this.themed = new MutationObserver(() => this.paint());
-    this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
     this.paint();
-    this.$el.closest("section")?.scrollIntoView({ block: "start" }); // the answer is what was asked for
     performance.mark("berth-moves-painted");
   },
   unmounted() {
     clearInterval(this.timer);
-    this.resizing.disconnect();
-    this.themed.disconnect();
   },
   methods: {
     paint() {
@@ -75,6 +69,7 @@ export default {
         const [ax, ay] = middle(from), [bx, by] = middle(to);
         const bend = Math.min(60, Math.hypot(bx - ax, by - ay) / 4);
         const isLit = lit < 0 || lit === from || lit === to;
+        if (!this.arcs && lit !== from && lit !== to && !this.playing) continue; // of many, those of the node that is looked at
         pen.globalAlpha = isLit ? (lit < 0 ? Math.max(0.07, Math.min(0.85, 25 / this.moves.length)) : 0.9) : 0.03;
         pen.strokeStyle = ink.mark;
         pen.lineWidth = Math.min(4, 1 + Math.log2(count));
@@ -162,10 +157,9 @@ export default {
     pressed(event) {
       const order = [...this.layout.where.keys()];
       const place = order.indexOf(this.chosen);
-      const to = { ArrowRight: place + 1, ArrowLeft: place - 1, ArrowDown: place + this.layout.per, ArrowUp: place - this.layout.per, Home: 0, End: order.length - 1 }[event.key];
+      const to = this.stepped(event, place, order.length - 1, this.layout.per);
       if (to === undefined) return;
-      event.preventDefault();
-      this.chosen = order[Math.max(0, Math.min(order.length - 1, to))];
+      this.chosen = order[to];
       this.told = this.describe(this.chosen);
       this.show(this.chosen, event.currentTarget);
     },

@@ -3,10 +3,16 @@
 import { amount, percent } from "/assets/numbers.js";
 
 const PODS_SHOWN = 200;
+const DEVICES_DRAWN = 32;
 
 function bar(h, share) {
   const part = Math.min(1, share || 0);
   return h("span", { class: share > 1.0005 ? "bar over" : "bar", "aria-hidden": "true" }, h("span", { style: { width: `${part * 100}%` } }));
+}
+
+// Devices, such as GPUs: a square for each, filled where a pod has it.
+function devices(h, used, all) {
+  return h("span", { class: "devices", "aria-hidden": "true" }, Array.from({ length: all }, (_, at) => h("i", { class: at < used ? "used" : "" })));
 }
 
 function resources(h, node) {
@@ -21,7 +27,7 @@ function resources(h, node) {
         h("th", { scope: "row" }, name),
         h("td", { class: "number" }, amount(name, requested)),
         h("td", { class: "number" }, amount(name, allocatable)),
-        h("td", { class: share > 1.0005 ? "number bad" : "number" }, [bar(h, share), percent(share)]),
+        h("td", { class: share > 1.0005 ? "number bad" : "number" }, [name.includes("/") && allocatable > 0 && allocatable <= DEVICES_DRAWN ? devices(h, requested, allocatable) : bar(h, share), " ", percent(share)]),
       ]);
     })),
   ]);

@@ -4,7 +4,7 @@
 
 import { fetched, percent } from "/assets/numbers.js";
 import { INK, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
-import { paintCell } from "/assets/map_layout.js";
+import { onCanvas, paintCell } from "/assets/map_layout.js";
 
 const EVERY_MS = 120;
 
@@ -18,6 +18,7 @@ function wallTime(seconds) {
 }
 
 export default {
+  mixins: [onCanvas],
   props: { src: String, refreshS: Number },
   data() {
     return { at: 0, count: 0, playing: false, problem: "", tip: null, told: "" };
@@ -27,18 +28,12 @@ export default {
     this.focus = -1;
   },
   async mounted() {
-    this.resizing = new ResizeObserver(() => this.paint());
-    this.resizing.observe(this.$refs.area);
-    this.themed = new MutationObserver(() => this.paint());
-    this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
     await this.load();
     if (this.refreshS > 0) this.fetching = setInterval(() => document.hidden || this.playing || this.load(), this.refreshS * 1000);
   },
   unmounted() {
     clearInterval(this.timer);
     clearInterval(this.fetching);
-    this.resizing.disconnect();
-    this.themed.disconnect();
   },
   methods: {
     // Who stands at the end stays there; who looks at an earlier moment goes on looking at it.
@@ -132,10 +127,9 @@ export default {
     },
     pressed(event) {
       const last = this.names().length - 1;
-      const to = { ArrowRight: this.focus + 1, ArrowLeft: this.focus - 1, ArrowDown: this.focus + this.per, ArrowUp: this.focus - this.per, Home: 0, End: last }[event.key];
-      if (to === undefined || !this.line) return;
-      event.preventDefault();
-      this.focus = Math.max(0, Math.min(last, to));
+      const to = this.line ? this.stepped(event, this.focus, last, this.per) : undefined;
+      if (to === undefined) return;
+      this.focus = to;
       this.told = this.describe(this.focus);
       this.show(this.focus);
     },

@@ -1,8 +1,7 @@
-"""What every page has: the views to choose from, what is looked at, the theme, and the main part."""
+"""What every page has: the views in groups, what is looked at and how old that is, and the main part."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from nicegui import ui
@@ -10,28 +9,33 @@ from nicegui.element import Element
 
 from berth_workbench.page.data_routes import SEARCH, STYLE
 from berth_workbench.page.source import SourceError
-from berth_workbench.page.views.elements import SearchField, ThemeChoice, area, link, tag
+from berth_workbench.page.times import ago
+from berth_workbench.page.views.elements import Shell, tag
 
 
 class ViewLink(NamedTuple):
-    """A view: its path, its name, and the group of views that it stands in."""
+    """A view: its path, its name, its icon, and the group of views that it stands in."""
 
     path: str
     name: str
+    icon: str
     group: str
 
 
 class Frame:
     """Makes the frame of pages; `views` are all that there are, in order."""
 
-    __slots__ = ("_can_search", "_is_live", "_title", "_views")
+    __slots__ = ("_can_search", "_is_live", "_taken", "_title", "_views")
 
-    def __init__(self, title: str, views: Sequence[ViewLink], *, is_live: bool, can_search: bool) -> None:
-        """`title` says what is looked at."""
+    def __init__(
+        self, title: str, views: Sequence[ViewLink], *, is_live: bool, can_search: bool, taken: str = ""
+    ) -> None:
+        """`title` says what is looked at, `taken` when that was so, if it is not now."""
         self._can_search = can_search
         self._title = title
         self._views = views
         self._is_live = is_live
+        self._taken = taken
 
     @contextlib.asynccontextmanager
     async def page(
@@ -43,7 +47,10 @@ class Frame:
         """
         ui.page_title(f"{title} · Berth")
         ui.add_head_html(f'<link rel="stylesheet" href="{STYLE}">{head}')
-        self._header(path)
+        layout = ui.context.client.layout
+        with layout:
+            Shell(groups=self._groups(), current=path, title=self._title, age=self._age(),
+                  src=SEARCH if self._can_search else "").move(layout, target_index=0)  # fmt: skip
         with _main():
             with tag("div", classes="title-row"):
                 tag("h1", title)
@@ -52,38 +59,22 @@ class Frame:
             try:
                 yield
             except SourceError as error:
-                tell_problem(str(error))
+                tell_problem(str(error), "Reload the page to try again.")
 
     async def nowhere(self, problem: str) -> None:
         """The page of an address at which there is nothing."""
         async with self.page("Not found", ""):
             ui.context.client.status_code = 404
-            tag("p", f"{problem} The views above and the search lead to all that there is.", "empty")
+            tag("p", f"{problem} The side bar and the search lead to all that there is.", "empty")
 
-    def _header(self, path: str) -> None:
-        """The header stands before the main part of NiceGUI's layout."""
-        layout = ui.context.client.layout
-        with layout, tag("div") as before:
-            tag("a", "Skip to the main part", "skip", href="#main")
-            with tag("header", classes="page-header"):
-                link("Berth", self._views[0].path, "brand")
-                with tag("nav", aria_label="Views"):
-                    for group, views in groupby(self._views, key=lambda view: view.group):
-                        with tag("ul", aria_label=f"{group} views"):
-                            tag("li", group, "group", aria_hidden="true")
-                            for view in views:
-                                with tag("li"):
-                                    made = link(view.name, view.path)
-                                    if view.path == path:
-                                        made.props["aria-current"] = "page"
-                with tag("div", classes="right"):
-                    if self._can_search:
-                        SearchField(SEARCH, [(view.path, view.name) for view in self._views])
-                    tag("span", self._title, "source")
-                    ThemeChoice()
-                    with tag("form", method="post", action="/sign-out"):
-                        tag("button", "Sign out", "plain", type_="submit")
-        before.move(layout, target_index=0)
+    def _groups(self) -> list[dict[str, object]]:
+        names = dict.fromkeys(view.group for view in self._views)
+        return [
+            {"name": name, "views": [view._asdict() for view in self._views if view.group == name]} for name in names
+        ]
+
+    def _age(self) -> str:
+        return "now" if self._is_live else f"as it was {ago(self._taken)}" if ago(self._taken) else ""
 
     def keep_current(
         self,
@@ -97,14 +88,12 @@ class Frame:
             return
 
         async def again() -> None:
+            problem.clear()
             try:
                 await make()
             except SourceError as error:
-                problem.clear()
                 with problem:
-                    tell_problem(f"{error} (this shows an earlier state)")
-            else:
-                problem.clear()
+                    tell_problem(str(error), "What is shown is an earlier state; the page goes on trying.")
             if not (self._is_live or is_coming()):
                 timer.deactivate()
 
@@ -117,9 +106,12 @@ def _main() -> Element:
     assert content.parent_slot is not None
     main = content.parent_slot.parent
     main.props["id"], main.props["tabindex"] = "main", "-1"
-    return area(classes="content")
+    return tag("div", classes="content")
 
 
-def tell_problem(message: str) -> None:
-    """Tell what went wrong, to screen readers at once."""
-    tag("p", message, "problem", role="alert")
+def tell_problem(message: str, then: str = "") -> None:
+    """Tell what went wrong, to screen readers at once, and what can be done."""
+    with tag("div", classes="problem", role="alert"):
+        tag("p", message)
+        if then:
+            tag("p", then, "soft")

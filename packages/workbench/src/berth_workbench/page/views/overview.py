@@ -10,9 +10,9 @@ from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.attention import FINDINGS, Finding, of_pending
 from berth_workbench.page.model import NodeLine, node_lines
 from berth_workbench.page.source import Source
-from berth_workbench.page.views.elements import area, link, share_bar, table, tag
+from berth_workbench.page.views.elements import link, rows, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.showing.numbers import amount
+from berth_workbench.showing.numbers import amount, number, percent
 from berth_workbench.simulation.measures import told_resources
 
 REFRESH_S = 3.0
@@ -39,7 +39,7 @@ class OverviewPage:
     async def build(self) -> None:
         """The page, rebuilt every few seconds."""
         async with self._frame.page("Overview", "/"):
-            problem, tiles = area(), area("dl", "tiles")
+            problem, tiles = tag("div"), tag("dl", classes="tiles")
             attention = _panel("What needs attention")
             with tag("div", classes="overview"):
                 fills, fullest = _panel("How full"), _panel("Fullest nodes")
@@ -81,7 +81,7 @@ class OverviewPage:
 def _panel(title: str) -> Any:
     with tag("section", classes="panel", aria_label=title):
         tag("h2", title)
-        return area(classes="panel-body")
+        return tag("div", classes="panel-body")
 
 
 def _tiles(columns: NodeColumns, lines: Sequence[NodeLine]) -> None:
@@ -96,7 +96,7 @@ def _tiles(columns: NodeColumns, lines: Sequence[NodeLine]) -> None:
         with tag("div", classes="tile bad" if name == "Over 100%" else "tile"):
             tag("dt", name)
             with tag("dd"):
-                link(f"{value:,}", "/map")
+                link(number(value), "/nodes")
             tag("dd", beside, "soft")
 
 
@@ -106,23 +106,25 @@ def _fills(columns: NodeColumns) -> None:
         if whole:
             with tag("div", classes="fill-line"):
                 tag("span", _unit(each.name), "name")
-                share_bar(requested / whole, wide=True)
-                tag("span", f"{amount(each.name, requested)} of {amount(each.name, whole)}", "number")
+                share = requested / whole
+                with tag("span", classes="bar over" if share > 1 else "bar", aria_hidden="true"):
+                    tag("span", style=f"width:{min(100.0, share * 100):.1f}%")
+                tag("span", percent(share), "number bad" if share > 1 else "number")
+                tag("span", f"{amount(each.name, requested)} of {amount(each.name, whole)}", "number soft")
 
 
 def _fullest(columns: NodeColumns, lines: Sequence[NodeLine]) -> None:
     names = [*told_resources(each.name for each in columns.resources)[: 2 + OTHERS_SHOWN], "pods"]
     heads = [(_unit(name).rpartition("/")[2], "number") for name in names]
     shown = sorted(lines, key=lambda line: (-_highest(line), line.name))[:FULLEST]
-    table("", ["Node", *heads], [_full_row(line, names) for line in shown], classes="compact")
-
-
-def _full_row(line: NodeLine, names: Sequence[str]) -> list[Any]:
-    address = f"/map?{urlencode({'node': line.name})}"
-    return [
-        lambda: link(line.name, address),
-        *(lambda name=name: share_bar(line.shares.get(name)) for name in names),
+    cells = [
+        [
+            {"text": line.name, "href": f"/map?{urlencode({'node': line.name})}"},
+            *({"share": line.shares.get(name)} for name in names),
+        ]
+        for line in shown
     ]
+    rows("", ["Node", *heads], cells)
 
 
 def _highest(line: NodeLine) -> float:

@@ -6,65 +6,68 @@ from nicegui import app, ui
 from starlette.responses import Response
 
 from berth_workbench.page.ahead import Ahead
+from berth_workbench.page.answers import Answers
 from berth_workbench.page.data_routes import NODES
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.recorded import RecordedHistory
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import Source
 from berth_workbench.page.time_line import SimulatedTimeLine
-from berth_workbench.page.views import capacity, compare, rebalance, tune
 from berth_workbench.page.views.cluster import ClusterPages
 from berth_workbench.page.views.frame import Frame, ViewLink
 from berth_workbench.page.views.overview import OverviewPage
-from berth_workbench.page.views.pending import PendingView
 from berth_workbench.page.views.plugins import PluginsView
 from berth_workbench.page.views.pods import PodView
-from berth_workbench.page.views.questions import OwnForm, QuestionView
+from berth_workbench.page.views.questions import ICONS, QuestionView
 from berth_workbench.page.views.quotas import QuotasView
 from berth_workbench.page.views.simulated import SimulatedView
 from berth_workbench.page.views.throughput import ThroughputView
+from berth_workbench.page.views.workloads import WorkloadPages
 from berth_workbench.questions.table import asked_on_page
 
-LOOK, ASK, TIME = "Look", "Ask", "Time"
-HISTORY_VIEW = ViewLink("/queue", "Last hour", TIME)
-TIME_LINE_VIEW = ViewLink("/time-line", "Time line", TIME)
+CLUSTER, QUESTIONS, SCHEDULER = "Cluster", "Questions", "Scheduler"
 LOOKS = (
-    ViewLink("/", "Overview", LOOK),
-    ViewLink("/map", "Map", LOOK),
-    ViewLink("/pending", "Pending", LOOK),
-    ViewLink("/pods", "Pods", LOOK),
-    ViewLink("/plugins", "Plugins", LOOK),
-    ViewLink("/quotas", "Quotas", LOOK),
+    ViewLink("/", "Overview", "dashboard", CLUSTER),
+    ViewLink("/map", "Map", "grid_view", CLUSTER),
+    ViewLink("/workloads", "Workloads", "layers", CLUSTER),
+    ViewLink("/nodes", "Nodes", "dns", CLUSTER),
 )
-OWN_FORMS: dict[str, OwnForm] = {
-    "capacity": capacity.FORM, "compare": compare.FORM, "rebalance": rebalance.FORM, "tune": tune.FORM,
-}  # fmt: skip
+AT_WORK = (
+    ViewLink("/decisions", "Decisions", "rule", SCHEDULER),
+    ViewLink("/plugins", "Plugins", "extension", SCHEDULER),
+    ViewLink("/queue", "Queue", "format_list_numbered", SCHEDULER),
+    ViewLink("/last-hour", "Last hour", "history", SCHEDULER),
+)
+TIME_LINE_VIEW = ViewLink("/time-line", "Time line", "timeline", "Simulation")
 BUILD_WITHIN_S = 60.0
 """How long a page may take to be made; a scheduler that is asked through a tunnel needs a while."""
 
 
 def cluster_views(*, is_live: bool) -> tuple[ViewLink, ...]:
-    """Return all views of a cluster, the questions among them; one in a file has no last hour."""
-    asked = (ViewLink(each.path, each.title, ASK) for each in asked_on_page())
-    return (*LOOKS, *asked, *((HISTORY_VIEW,) if is_live else ()))
+    """Return all views of a cluster, the questions among them; those of the scheduler only where there is one."""
+    asked = (ViewLink(each.path, each.title, ICONS[each.name], QUESTIONS) for each in asked_on_page())
+    return (*LOOKS, *asked, *(AT_WORK if is_live else ()))
 
 
 def register_pages(
-    source: Source | None, history: HistoryRecorder | RecordedHistory | None, time_line: SimulatedTimeLine | None
+    source: Source | None,
+    history: HistoryRecorder | RecordedHistory | None,
+    time_line: SimulatedTimeLine | None,
 ) -> None:
     """Make NiceGUI serve the pages of a cluster, of a recording, or of a simulation beside a cluster or alone."""
     is_recorded = isinstance(history, RecordedHistory)
-    views = cluster_views(is_live=source.is_live) if source is not None else (HISTORY_VIEW,) if is_recorded else ()
+    views = cluster_views(is_live=source.is_live) if source is not None else AT_WORK[-1:] if is_recorded else ()
     if time_line is not None:
         views = (*views, TIME_LINE_VIEW)
     title = (
         source.title if source is not None else f"simulation of {time_line.result.source}" if time_line else "recording"
     )
-    frame = Frame(title, views, is_live=source is not None and source.is_live, can_search=source is not None)
+    is_live = source is not None and source.is_live
+    frame = Frame(title, views, is_live=is_live, can_search=source is not None, taken=source.taken if source else "")
     if isinstance(history, RecordedHistory):
         recorded = ThroughputView(frame, history)
-        for path in ("/", HISTORY_VIEW.path):
-            _register(path, recorded.build)
+        for path in ("/", AT_WORK[-1].path):
+            _register(path, recorded.hour)
     elif source is not None and history is not None:
         _register_cluster(source, history, frame)
     if time_line is not None:
@@ -79,17 +82,22 @@ def register_pages(
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs(keeps=not source.is_live)
+    answers, typed = Answers(jobs), dict[str, dict[str, str]]()
     ahead = Ahead(source, jobs)
     app.on_shutdown(ahead.close)
     cluster, pods = ClusterPages(source, frame), PodView(source, frame, ahead)
-    _register("/", OverviewPage(source, frame, ahead).build)
-    _register("/pending", PendingView(source, frame, ahead).build)
-    _register("/plugins", PluginsView(source, frame).build)
-    _register("/quotas", QuotasView(source, frame).build)
+    workloads, hour = WorkloadPages(source, frame, ahead), ThroughputView(frame, history)
+    built = {
+        "/": OverviewPage(source, frame, ahead).build,
+        "/workloads": workloads.all,
+        "/quotas": QuotasView(source, frame).build,
+    }
     if source.is_live:
-        _register(HISTORY_VIEW.path, ThroughputView(frame, history).build)
+        built |= {"/plugins": PluginsView(source, frame).build, "/queue": hour.queue, "/last-hour": hour.hour}
     for question in asked_on_page():
-        _register(question.path, QuestionView(question, source, frame, jobs, OWN_FORMS.get(question.name)).build)
+        built[question.path] = QuestionView(question, source, frame, jobs, answers, typed).build
+    for path, build in built.items():
+        _register(path, build)
 
     @ui.page("/map", response_timeout=BUILD_WITHIN_S)
     async def _map() -> None:
@@ -100,12 +108,18 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
         return await cluster.node(name)
 
     @ui.page("/nodes", response_timeout=BUILD_WITHIN_S)
-    async def _nodes(by: str = "cpu", find: str = "", start: int = 0) -> None:
-        await cluster.table(by, find, start)
+    async def _nodes(find: str = "") -> None:
+        await cluster.table(find)
 
-    @ui.page("/pods", response_timeout=BUILD_WITHIN_S)
-    async def _pods(find: str = "") -> None:
-        await pods.recent(find)
+    @ui.page("/workloads/{kind}/{namespace}/{name}", response_timeout=BUILD_WITHIN_S)
+    async def _workload(kind: str, namespace: str, name: str) -> None:
+        await workloads.one(kind, namespace, name)
+
+    if source.is_live:
+
+        @ui.page("/decisions", response_timeout=BUILD_WITHIN_S)
+        async def _decisions(find: str = "") -> None:
+            await pods.recent(find)
 
     @ui.page("/pods/{namespace}/{name}", response_timeout=BUILD_WITHIN_S)
     async def _pod(namespace: str, name: str) -> None:

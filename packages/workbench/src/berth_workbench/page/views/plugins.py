@@ -11,10 +11,10 @@ from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
 from berth_workbench.page.source import PluginViews, Source
 from berth_workbench.page.times import ago
-from berth_workbench.page.views.elements import area, bar_chart, link, table, tag
+from berth_workbench.page.views.answer import show_sections
+from berth_workbench.page.views.elements import bar_chart, linked, rows, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.pending import pod_path
-from berth_workbench.page.views.sections import show_sections
+from berth_workbench.page.views.pods import pod_path
 from berth_workbench.showing.agreement import sections_of
 from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
@@ -34,7 +34,7 @@ class PluginsView:
     async def build(self) -> None:
         """The page, rebuilt every few seconds if something has changed."""
         async with self._frame.page("Plugins", "/plugins"):
-            problem, place = area(), area(classes="groups")
+            problem, place = tag("div"), tag("div", classes="groups")
             shown: PluginViews | None = None
 
             async def make() -> None:
@@ -70,14 +70,14 @@ def _show(found: PluginViews) -> None:
 
 def _health(plugins: Sequence[PluginReport]) -> None:
     with tag("section", classes="panel", aria_label="Health"):
-        table(
+        rows(
             "Optional plugins, whose failures are counted",
-            ["Plugin", "Profile", ("State", "short"), ("Failed", "number"), ("Left out", "number"), "Last failure"],
+            ["Plugin", "Profile", "State", ("Failed", "number"), ("Left out", "number"), "Last failure"],
             [
                 [
                     each.plugin,
                     each.profile,
-                    lambda each=each: tag("span", each.state, "bad" if each.state == "out" else "good"),
+                    {"text": each.state, "tone": "bad" if each.state == "out" else "good"},
                     f"{each.failures:,} of {each.calls:,}",
                     f"{each.times_out:,}",
                     each.last_failure or NOTHING,
@@ -99,14 +99,14 @@ def _shadow(shadow: ShadowReport) -> None:
             labels = [f"{each.plugin}: {DIFFERENCE_WORDS[each.kind]}" for each in shadow.causes]
             bar_chart("What made the difference", labels, {"attempts": [each.decisions for each in shadow.causes]})
         if shadow.differences:
-            rows = [_difference(each) for each in shadow.differences[:DIFFERENCES_SHOWN]]
-            columns: list[str | tuple[str, str]] = ["Pod", "Went to", "Shadow", "Because of", ("When", "short")]
-            table(f"The latest differences, {len(rows)} of {len(shadow.differences)}", columns, rows)
+            latest = [_difference(each) for each in shadow.differences[:DIFFERENCES_SHOWN]]
+            columns: list[str | tuple[str, str]] = ["Pod", "Went to", "Shadow", "Because of", "When"]
+            rows(f"The latest differences, {len(latest)} of {len(shadow.differences)}", columns, latest)
 
 
 def _difference(each: Any) -> list[Any]:
     return [
-        lambda: link(each.pod, pod_path(each.pod)),
+        linked(each.pod, pod_path(each.pod)),
         each.node or "no node",
         each.shadow_node or "no node",
         ", ".join(each.plugins) or each.why,

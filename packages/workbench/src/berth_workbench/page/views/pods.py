@@ -1,28 +1,27 @@
 """Pods: those that were decided last, and one pod's story with its decision matrix."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from nicegui import ui
 
 from berth.decisions.explanation import Explanation, NodeExplanation
-from berth.decisions.placements import PodColumns
 from berth.decisions.pod_report import DecisionLine
+from berth.decisions.reasons import in_our_words
 from berth.decisions.stories import StoryLine
 from berth.decisions.waits import PendingPod, PermitWait
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.model import DecisionMatrix, decision_matrix
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import ago, lasting
-from berth_workbench.page.views.elements import area, link, still, table, tag
+from berth_workbench.page.views.elements import link, linked, plain, rows, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.pending import helps_for, pod_path, show_help
+from berth_workbench.page.views.helps import helps_for, show_help
 from berth_workbench.showing.numbers import NOTHING
+from berth_workbench.showing.sections import Behind
 from berth_workbench.showing.words import counted
 
-LINES_SHOWN = 100
 REFRESH_S = 5.0
 MATRIX_ROWS = 12
 NAMES_SHOWN = 8
@@ -38,31 +37,23 @@ class PodView:
     _ahead: Ahead
 
     async def recent(self, find: str) -> None:
-        """The decisions that are remembered, the latest first; with a name, the pods on nodes that have it, too."""
-        async with self._frame.page("Pods", "/pods"):
-            with tag("form", classes="toolbar", method="get", action="/pods", role="search"):
-                with tag("label", classes="field"):
-                    tag("span", "Find pod")
-                    tag("input", type_="search", name="find", value=find, placeholder="namespace/name")
-                tag("button", "Show", type_="submit")
-            problem, place = area(), area()
+        """The decisions that are remembered, the latest first."""
+        async with self._frame.page("Decisions", "/decisions"):
+            problem, place = tag("div"), tag("section", classes="panel", aria_label="The latest decisions")
+            with place:
+                heads = ["Pod", "Outcome", "Node", ("Attempt", "number"), "When", ("Message", "text")]
+                table = rows("The latest decisions", heads, (), shown=25, find=find, none="Nothing was decided yet.")
 
             async def make() -> None:
-                lines = [line for line in reversed(await self._source.recent()) if find in line.pod]
-                on_nodes = await self._source.pods(find) if find else None
-                place.clear()
-                with place:
-                    if on_nodes is not None and on_nodes.total:
-                        _on_nodes(on_nodes)
-                    if lines or on_nodes is None or not on_nodes.total:
-                        _lines(lines, find)
+                lines = list(reversed(await self._source.recent()))
+                table.show(rows=[[plain(cell) for cell in _recent(line)] for line in lines])
 
             await make()
             self._frame.keep_current(make, REFRESH_S, problem)
 
     async def story(self, namespace: str, name: str) -> None:
         """Everything about one pod."""
-        async with self._frame.page(f"{namespace}/{name}", "/pods"):
+        async with self._frame.page(f"{namespace}/{name}", "/workloads"):
             report = await self._source.story(namespace, name)
             if report is None:
                 ui.context.client.status_code = 404
@@ -86,58 +77,32 @@ class PodView:
                 _rejected(report.decision)
 
     async def _help(self, pod: str) -> None:
-        problem, place = area(), area("section", "panel card", aria_label="What would help")
+        problem, place = tag("div"), tag("section", classes="panel card", aria_label="What would help")
 
         async def make() -> None:
             helps = await helps_for(self._source, self._ahead)
             place.clear()
-            with place, still():
+            with place:
                 show_help(self._ahead, helps, [pod])
 
         await make()
         self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
 
 
-def _lines(lines: Sequence[DecisionLine], find: str) -> None:
-    exact = find.strip("/ ")
-    if exact.count("/") == 1 and all(line.pod != exact for line in lines):
-        with tag("p"):
-            link(f"Open {exact}", pod_path(exact))
-    if not lines:
-        tag("p", "No decision about such a pod is remembered.", "empty")
-        return
-    columns: list[str | tuple[str, str]] = ["Pod", ("Outcome", "short"), ("Node", "short"), ("Attempt", "number")]
-    columns += [("When", "short"), "Message"]
-    with tag("section", classes="panel"):
-        shown = lines[:LINES_SHOWN]
-        table(f"The latest decisions, {len(shown):,} of {len(lines):,}", columns, [_recent(line) for line in shown])
-
-
-def _on_nodes(pods: PodColumns) -> None:
-    """The pods that are on nodes, as far as a page has room for them."""
-    nodes, namespaces, workloads = pods.nodes, pods.namespaces, pods.workloads
-    rows = [
-        (f"{namespaces.names[namespaces.of[at]]}/{pods.names[at]}", nodes.names[nodes.of[at]],
-         workloads.names[workloads.of[at]])
-        for at in range(min(len(pods.names), LINES_SHOWN))
-    ]  # fmt: skip
-    with tag("section", classes="panel"):
-        table(
-            f"Pods on nodes, {len(rows):,} of {pods.total:,}",
-            ["Pod", ("Node", "short"), "Workload"],
-            [[lambda pod=pod: link(pod, pod_path(pod)), node, workload or NOTHING] for pod, node, workload in rows],
-        )
-
-
 def _recent(line: DecisionLine) -> list[Any]:
     return [
-        lambda: link(line.pod, pod_path(line.pod)),
-        lambda: tag("span", line.outcome, _style(line.outcome)),
+        linked(line.pod, pod_path(line.pod)),
+        {"text": line.outcome, "tone": _style(line.outcome)},
         line.node or NOTHING,
-        str(line.attempts),
+        line.attempts,
         ago(line.time) or NOTHING,
-        line.message or NOTHING,
+        Behind(in_our_words(line.message), line.message) if line.message else NOTHING,
     ]
+
+
+def pod_path(pod: str) -> str:
+    """The page of a pod, by `namespace/name`."""
+    return f"/pods/{'/'.join(quote(part, safe='') for part in pod.split('/', 1))}"
 
 
 def _style(outcome: str) -> str:
@@ -179,7 +144,7 @@ def _pending(pending: PendingPod) -> None:
         if pending.wakes_at:
             tag("p", f"Tried again at {pending.wakes_at}, as a plugin has asked.")
         if pending.waits_for:
-            table(
+            rows(
                 "What wakes it", ["Rejected by", "Tried again after"],
                 [[plugin, "; ".join(events)] for plugin, events in pending.waits_for.items()],
             )  # fmt: skip
@@ -191,17 +156,17 @@ def _permit(waiting: PermitWait) -> None:
         tag("p", f"It has got {waiting.node}, and has waited{lasting(waiting.since)} to be let go there.")
         if waiting.members is not None:
             tag("p", f"{waiting.members.sentence}.")
-        table(
-            "Who holds it", ["Plugin", "Says", ("Until", "short")],
+        rows(
+            "Who holds it", ["Plugin", "Says", "Until"],
             [[held.plugin, held.says or NOTHING, held.until] for held in waiting.held_by],
         )  # fmt: skip
 
 
 def _story(story: tuple[StoryLine, ...]) -> None:
-    rows = [[step.time, step.what, step.text + (f" ({step.times} times)" if step.times > 1 else "")] for step in story]
+    steps = [[step.time, step.what, step.text + (f" ({step.times} times)" if step.times > 1 else "")] for step in story]
     with tag("section", classes="panel", aria_label="Story"):
         tag("h2", "Story")
-        table("What befell the pod, from the beginning", [("When", "short"), ("What", "short"), "How"], rows)
+        rows("What befell the pod, from the beginning", ["When", "What", ("How", "text")], steps)
 
 
 def _matrix(said: Explanation) -> None:
@@ -219,24 +184,23 @@ def _matrix(said: Explanation) -> None:
             (f"{plugin} {TIMES}{weight}" if weight else plugin, "number")
             for plugin, weight in zip(matrix.plugins, matrix.weights, strict=True)
         ]
-        strongest = max((gap for row in matrix.rows for gap in row.behind if gap), default=0)
-        table(
-            f"Weighted scores of the best {min(len(matrix.rows), MATRIX_ROWS)} nodes; the shading shows who gave a "
-            "node less than the winner",
+        best = matrix.rows[:MATRIX_ROWS]
+        rows(
+            f"Weighted scores of the best {counted(len(best), 'node')}, and how much less than the winner has",
             heads,
             [
                 [
-                    _node_name(row.node, row.is_chosen),
-                    NOTHING if row.total is None else str(row.total),
-                    *(_score(score, gap, strongest) for score, gap in zip(row.scores, row.behind, strict=True)),
+                    {"text": row.node, "badge": "chosen" if row.is_chosen else ""},
+                    NOTHING if row.total is None else row.total,
+                    *(_score(score, gap) for score, gap in zip(row.scores, row.behind, strict=True)),
                 ]
-                for row in matrix.rows[:MATRIX_ROWS]
+                for row in best
             ],
-            classes="matrix",
+            shown=MATRIX_ROWS,
         )
         if said.score_details:
-            rows = [[each.node, each.plugin, "; ".join(each.sentences)] for each in said.score_details]
-            table("What stands behind the scores, as things are now", ["Node", "Plugin", "Says"], rows)
+            told = [[each.node, each.plugin, "; ".join(each.sentences)] for each in said.score_details]
+            rows("What stands behind the scores, as things are now", ["Node", "Plugin", ("Says", "text")], told)
 
 
 def _margin(matrix: DecisionMatrix) -> str:
@@ -248,24 +212,9 @@ def _margin(matrix: DecisionMatrix) -> str:
     return f"The winner is {matrix.margin} ahead of the next best{by}."
 
 
-def _node_name(node: str, is_chosen: bool) -> Callable[[], None]:
-    def fill() -> None:
-        tag("span", node, "chosen" if is_chosen else "")
-        if is_chosen:
-            tag("span", "chosen", "badge")
-
-    return fill
-
-
-def _score(score: int | None, gap: int | None, strongest: int) -> Callable[[], None]:
-    def fill() -> None:
-        level = min(4, -(-4 * (gap or 0) // strongest)) if strongest and gap and gap > 0 else 0
-        text = NOTHING if score is None else str(score)
-        made = tag("span", text, f"score behind-{level}")
-        if gap:
-            made.props["title"] = f"{abs(gap)} {'less' if gap > 0 else 'more'} than the winner"
-
-    return fill
+def _score(score: int | None, gap: int | None) -> dict[str, Any]:
+    behind = f" ({-gap:+d})" if gap else ""
+    return {"text": NOTHING if score is None else f"{score}{behind}", "tone": "warn" if gap and gap > 0 else ""}
 
 
 def _rejected(said: Explanation) -> None:
@@ -273,12 +222,12 @@ def _rejected(said: Explanation) -> None:
         return
     with tag("section", classes="panel", aria_label="Nodes that do not fit"):
         tag("h2", "Nodes that do not fit")
-        table(
-            f"{sum(group.count for group in said.rejected):,} of {said.node_count:,} nodes, by reason",
-            [("Nodes", "number"), "Plugin", "Reason", "Which"],
+        rows(
+            f"{sum(group.count for group in said.rejected):,} of {counted(said.node_count, 'node')}, by reason",
+            [("Nodes", "number"), "Plugin", ("Reason", "text"), ("Which", "text")],
             [
                 [
-                    f"{group.count:,}",
+                    group.count,
                     group.plugin or NOTHING,
                     ", ".join(group.reasons) or group.code,
                     ", ".join(group.nodes[:NAMES_SHOWN]) + (" …" if group.count > NAMES_SHOWN else ""),

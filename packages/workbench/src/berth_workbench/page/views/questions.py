@@ -1,174 +1,256 @@
-"""The page of a question: a form made of its request, and below it the sections of the answer.
+"""The page of a question: the sentence in which it is asked, and below it the answer, which is there from the start.
 
-A question whose request is not made of what is typed field by field brings its own fields, and `read`, which makes the
-request of their values.
+What was asked is in the page's address. Whatever is changed in the sentence is asked at once.
 """
 
+import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlencode
 
-import msgspec
+from nicegui import ui
 
-from berth.config.document import parse_document
-from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.page.data_routes import NODES, PODS
+from berth.decisions.node_columns import NodeColumns
+from berth_workbench.page.answers import Answers, Asked
+from berth_workbench.page.data_routes import NAMES
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.source import Source
-from berth_workbench.page.views.elements import TrialForm, TrialMap, tag
-from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.sections import show_sections
-from berth_workbench.page.views.trials import TrialPanel, result_place
-from berth_workbench.planning.scenario import CHANGES_HINT, typed_steps
-from berth_workbench.questions.question import Question, RequestField
-from berth_workbench.showing.sections import NoteSection
-from berth_workbench.simulation.steps import Manifests, Step
-from berth_workbench.simulation.watch import StoppedError, WorkWatch
-from berth_workbench.snapshot.documents import parse_manifests
-from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.page.views.answer import show_answer
+from berth_workbench.page.views.elements import AskedSentence, link, on, tag
+from berth_workbench.page.views.forms import Form, Values
+from berth_workbench.page.views.frame import Frame, tell_problem
+from berth_workbench.questions.question import Question
+from berth_workbench.questions.sentence import CHANGES, is_rare, pieces
+from berth_workbench.simulation.watch import WorkWatch
 
-Values = Mapping[str, Any]
-MANIFESTS_HINT = "Pods, Deployments, StatefulSets, Jobs, DaemonSets, pod groups: YAML or JSON; a file can be dropped."
-
-
-class OwnForm(NamedTuple):
-    """A form of a question's own."""
-
-    fields: Sequence[Mapping[str, Any]]
-    read: Callable[[Values, Snapshot, ConfigurationSource], Any]
-    """Makes the request. Raises ValueError, `UserError`."""
+TICK_S: Final = 0.3
+PART_S: Final = 2.0
+"""How often the answer so far is shown."""
+STALE_S: Final = 60.0
+LONGEST_ADDRESS: Final = 4000
+MAX_TYPED: Final = 512 * 1024
+"""How many characters may be typed into an input."""
+ON_DEMAND: Final[Mapping[str, str]] = {
+    "tune": "A search takes a run of the scheduler for each try, so it begins when you say so.",
+}
+"""The questions that are not asked by opening them, and why."""
+ICONS: Final[Mapping[str, str]] = {
+    "whatif": "help_outline", "capacity": "add_box", "survive": "shield", "wait": "hourglass_empty",
+    "autoscale": "unfold_more", "rebalance": "swap_horiz", "upgrade-plan": "system_update_alt", "compare": "compare",
+    "tune": "tune",
+}  # fmt: skip
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class QuestionView:
     """Makes the page of a question."""
 
-    _question: Question[Any, Any]
-    _source: Source
-    _frame: Frame
-    _jobs: Jobs
-    _own: OwnForm | None = None
+    question: Question[Any, Any]
+    source: Source
+    frame: Frame
+    jobs: Jobs
+    answers: Answers
+    typed: dict[str, dict[str, str]]
+    """What was typed that is too long for an address, by the name that stands there instead."""
 
     async def build(self) -> None:
-        """The form, and the result below it."""
-        question = self._question
-        async with self._frame.page(question.title, question.path):
-            for paragraph in question.about.strip().split("\n\n")[:1]:
-                tag("p", " ".join(paragraph.split()), "soft")
-            with tag("div", classes="trial"):
-                if question.name == "whatif":
-                    with tag("section", classes="panel", aria_label="Choose"):
-                        TrialMap(NODES, PODS)
-                with tag("section", classes="panel", aria_label="What is asked"):
-                    form = TrialForm(question.title, "Ask", [*self._fields()])
-            TrialPanel(form, result_place(), self._jobs).runs(self._prepare, self._show)
+        """The sentence, and the answer below it."""
+        async with self.frame.page(self.question.title, self.question.path):
+            place = _Place(self, _person())
+            if place.is_to_begin:
+                place.ask()
+            else:
+                await place.suggest()
 
-    def _fields(self) -> list[Mapping[str, Any]]:
-        question = self._question
-        fields = list(self._own.fields if self._own is not None else map(field_of, self._asked()))
-        if question.takes_changes and question.name != "whatif":
-            fields.append(
-                {"name": "changes", "label": "After these changes of the cluster", "kind": "area", "rows": 3,
-                 "hint": CHANGES_HINT}
-            )  # fmt: skip
-        elif question.takes_changes:
-            fields.insert(
-                0,
-                {"name": "changes", "label": "Changes of the cluster", "kind": "area", "rows": 6, "hint": CHANGES_HINT},
-            )
-        if question.manifests == "applied":
-            fields.append(
-                {"name": "manifests", "label": "Manifests to apply after them", "kind": "area", "rows": 5,
-                 "hint": MANIFESTS_HINT}
-            )  # fmt: skip
-        return fields
+    def values_of(self, query: Mapping[str, str]) -> dict[str, str]:
+        """Return what the address says was typed."""
+        usual = Form(self.question).usual()
+        typed = self.typed.get(query.get("typed", ""), {}) | dict(query)
+        return {name: typed.get(name, value)[:MAX_TYPED] for name, value in usual.items()}
 
-    def _asked(self) -> list[RequestField]:
-        return [each for each in self._question.fields() if each.ask.on_page]
+    def address(self, values: Values, usual: Values) -> str:
+        """Return the address at which these values are asked."""
+        query = urlencode({name: value for name, value in values.items() if value != usual[name]})
+        if len(query) > LONGEST_ADDRESS:
+            name = hashlib.sha256(query.encode()).hexdigest()[:16]
+            self.typed[name] = dict(values)
+            while len(self.typed) > 50:
+                del self.typed[next(iter(self.typed))]
+            query = f"typed={name}"
+        return f"{self.question.path}{'?' if query else ''}{query}"
 
-    async def _prepare(self, values: dict[str, Any]) -> Callable[[WorkWatch], Any]:
-        question = self._question
-        steps: list[Step] = typed_steps(str(values.get("changes", "")))
-        if question.manifests == "applied" and (typed := str(values.get("manifests", ""))).strip():
-            steps.append(Manifests(list(parse_manifests(typed.encode(), "manifests")), "apply the manifests"))
-        if question.name == "whatif" and not steps:
-            raise ValueError("nothing is to be tried: type a change, or a manifest")
-        snapshot, configuration = await self._source.snapshot(), await self._source.configuration()
-        if self._own is not None:
-            request = self._own.read(values, snapshot, configuration)
-        else:
-            request = question.request(**{each.name: value_of(each, values.get(each.name)) for each in self._asked()})
+    async def prepare(self, form: Form, values: Values) -> Callable[[WorkWatch], Any]:
+        """Read what was typed, and return what works the answer out. Raises ValueError, `UserError`, `SourceError`."""
+        question, steps = self.question, form.steps(values)
+        snapshot, configuration = await self.source.snapshot(), await self.source.configuration()
+        request = form.request(values, snapshot, configuration)
 
         def work(watch: WorkWatch) -> Any:
             watch.begin(question.doing)
-            try:
-                return question.answer(self._jobs.situation(snapshot, configuration, tuple(steps)), request, watch)
-            except StoppedError:
-                raise ValueError("stopped before there was anything to tell") from None
+            return question.answer(self.jobs.situation(snapshot, configuration, steps), request, watch)
 
         return work
 
-    def _show(self, found: Any, goes_on: bool) -> None:
-        first, *others = self._question.sections(found, is_at_work=goes_on)
-        show_sections([first, *map(NoteSection, found.notes), *others])
+
+def _person() -> str:
+    """Who looks: what the browser keeps of signing in, by a digest."""
+    request = ui.context.client.request
+    held = f"{request.headers.get('cookie', '')} {request.headers.get('authorization', '')}"
+    return hashlib.sha256(held.encode()).hexdigest()
 
 
-def field_of(field: RequestField) -> dict[str, Any]:
-    """Return the field of a form that asks for a field of a request."""
-    words = field.flag.lstrip("-").replace("-", " ")
-    made: dict[str, Any] = {"name": field.name, "label": words[0].upper() + words[1:].lower(), "hint": field.ask.help}
-    if field.type is bool:
-        return made | {"kind": "check", "value": bool(field.default)}
-    if get_origin(field.type) is Literal:
-        return made | {"kind": "select", "options": list(get_args(field.type)), "value": get_args(field.type)[0]}
-    if field.ask.reads is not None:
-        return made | {"kind": "area", "rows": 4}
-    if isinstance(field.default, int | float):
-        return made | {"kind": "number", "value": f"{field.default:g}"}
-    return made | {"kind": "text", "value": ""}
+class _Place:
+    """One page of a question, in one browser."""
+
+    def __init__(self, view: QuestionView, person: str) -> None:
+        self._view = view
+        self._person = person
+        self._form = Form(view.question)
+        self._usual = self._form.usual()
+        client = ui.context.client
+        query = dict(client.request.query_params)
+        self._values = view.values_of(query)
+        self._is_asked = any(name in self._usual or name == "typed" for name in query)
+        self._asked: Asked | None = None
+        self._shown_at = 0.0
+        self._sentence = AskedSentence(
+            parts=[], rare=[], label=view.question.title, busy=False, progress="", share=0.0, stale="", address="",
+            action="Ask", namesSrc=NAMES,
+        )  # fmt: skip
+        self._answer = tag("div", classes="groups", aria_live="polite")
+        on(self._sentence, "change", self._change)
+        on(self._sentence, "stop", lambda _event: self._stop())
+        self._timer = ui.timer(TICK_S, self._tick, active=False)
+        client.on_delete(lambda: self._look_at(None))
+        self._word()
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Whether the question is answered for whoever opens its page."""
+        name = self._view.question.name
+        return self._is_asked if name in (*ON_DEMAND, "whatif") else True
+
+    def ask(self, *, anew: bool = False) -> None:
+        """Show the answer that is kept, or have it worked out."""
+        key = f"{self._view.question.name} {sorted(self._values.items())}"
+        asked = None if anew else self._view.answers.kept(key)
+        if asked is None:
+            values = dict(self._values)
+            asked = self._view.answers.ask(key, self._person, partial(self._view.prepare, self._form, values))
+        self._look_at(asked)
+        self._tick()
+
+    def _look_at(self, asked: Asked | None) -> None:
+        if self._asked is not None:
+            self._asked.look(-1)
+        self._asked = asked
+        if asked is not None:
+            asked.look(1)
+            self._timer.active = True
+
+    async def _change(self, event: Any) -> None:
+        typed = {name: str(value)[:MAX_TYPED] for name, value in dict(event.args or {}).items() if name in self._usual}
+        self._values |= typed
+        self._word()
+        self._answer.clear()
+        if self._view.question.name == "whatif" and not any(self._values.values()):
+            self._look_at(None)
+            await self.suggest()
+        else:
+            self.ask(anew=not typed)
+
+    def _stop(self) -> None:
+        if self._asked is not None:
+            self._asked.watch.stop()
+
+    def _word(self) -> None:
+        """Say in the sentence what was typed."""
+        question, form = self._view.question, self._form
+        texts = {name: form.words(name, self._values) for name in form.names()}
+        parts = [self._part(each.name, each.text) for each in pieces(question, texts)]
+        rare = [self._part(name, texts[name]) for name in form.names() if is_rare(question, name)]
+        self._sentence.show(parts=parts, rare=rare, address=self._view.address(self._values, self._usual), stale="")
+
+    def _part(self, name: str, text: str) -> dict[str, Any]:
+        inputs = self._form.inputs(name) if name else []
+        for each in inputs:
+            each["value"] = self._values[each["name"]]
+        return {"name": name, "text": text, "label": inputs[0]["label"] if inputs else "", "inputs": inputs}
+
+    def _tick(self) -> None:
+        """Tell how far it is, and show what there is."""
+        asked = self._asked
+        if asked is None or self._answer.is_deleted:
+            self._timer.active = False
+            return
+        if asked.is_done:
+            self._timer.active = False
+            self._sentence.show(busy=False, stale=self._stale(asked))
+            self._show(asked)
+            return
+        watch = asked.watch
+        share = watch.done / watch.total if watch.total else 0.0
+        self._sentence.show(busy=True, progress=watch.in_words(), share=min(1.0, share), stale="")
+        part, watch.part, watch.is_awaited = watch.part, None, True
+        if part is not None and time.monotonic() > self._shown_at + PART_S:
+            command, values = self._form.command(self._values), dict(self._values)
+            self._replace(partial(show_answer, self._view.question, part, command, values, goes_on=True))
+
+    def _stale(self, asked: Asked) -> str:
+        if not self._view.source.is_live or asked.problem:
+            return ""
+        minutes = int((time.time() - asked.answered_at) / 60)
+        return f"This is the answer for the cluster as it was {minutes} min ago." if minutes else "Answered just now."
+
+    def _show(self, asked: Asked) -> None:
+        if asked.problem:
+            then = "Change what stands above, or ask again."
+            self._replace(lambda: tell_problem(asked.problem, then))
+        else:
+            command = self._form.command(self._values)
+            self._replace(partial(show_answer, self._view.question, asked.answer, command, dict(self._values)))
+
+    def _replace(self, make: Callable[[], None]) -> None:
+        self._shown_at = time.monotonic()
+        self._answer.clear()
+        with self._answer:
+            make()
+
+    async def suggest(self) -> None:
+        """Say how to begin, with questions about this very cluster."""
+        question = self._view.question
+        offers: Sequence[tuple[str, str]] = [("Begin the search", "")]
+        if question.name == "whatif":
+            offers = _offers(await self._view.source.nodes())
+        with self._answer, tag("section", classes="panel", aria_label="To begin with"):
+            tag(
+                "p",
+                ON_DEMAND.get(
+                    question.name, "Say what is to change in the sentence above, or begin with one of these:"
+                ),
+            )
+            with tag("div", classes="tries"):
+                for text, changes in offers:
+                    if changes:
+                        link(text, f"{question.path}?{urlencode({CHANGES: changes})}", "button plain")
+                    else:
+                        on(tag("button", text, type_="button"), "click", lambda _event: self._begin())
+
+    def _begin(self) -> None:
+        self._answer.clear()
+        self.ask()
 
 
-def value_of(field: RequestField, typed: Any) -> Any:
-    """Return what was typed into a field of a form, as the request has it. Raises ValueError."""
-    if field.type is bool:
-        return typed is True
-    text = str(typed or "").strip()
-    if field.ask.reads is not None:
-        return field.ask.reads(parse_document(text.encode(), field.name)) if text else _given(field)
-    if get_origin(field.type) is tuple:
-        return tuple(_choice(field, word.strip()) for word in text.split(",") if word.strip())
-    if not text:
-        return _given(field)
-    if get_origin(field.type) is Literal:
-        return _choice(field, text)
-    if isinstance(field.default, str):
-        return text
-    return _number(field, text)
-
-
-def _given(field: RequestField) -> Any:
-    """Return the value if nothing was typed. Raises ValueError if something has to be typed."""
-    if field.default is msgspec.NODEFAULT:
-        raise ValueError(f"{field_of(field)['label']}: this has to be given. {field.ask.help}")
-    return field.default
-
-
-def _choice(field: RequestField, word: str) -> str:
-    kind = get_args(field.type)[0] if get_origin(field.type) is tuple else field.type
-    choices = get_args(kind) if get_origin(kind) is Literal else ()
-    if choices and word not in choices:
-        raise ValueError(f"{field.flag.lstrip('-')}: there are {', '.join(choices)}, not {word!r}")
-    return word
-
-
-def _number(field: RequestField, text: str) -> float:
-    least, most = field.ask.least, field.ask.most
-    try:
-        number = float(text) if isinstance(field.default, float) else int(text)
-    except ValueError:
-        number = None
-    if number is None or number != number or (least is not None and number < least) or (most and number > most):
-        bounds = f" from {least:g} to {most:g}" if least is not None and most is not None else ""
-        what = "a number" if isinstance(field.default, float) else "a whole number"
-        raise ValueError(f"{field.flag.lstrip('-')}: {what}{bounds} is expected, not {text!r}")
-    return number
+def _offers(columns: NodeColumns) -> list[tuple[str, str]]:
+    """Return changes that can be tried on this cluster, as questions."""
+    zones = [zone for zone in columns.zones.names if zone]
+    fullest = max(range(len(columns.names)), key=lambda at: columns.pods[at], default=None)
+    told = [(f"What if zone {zone} were lost?", f"lose-zone {zone}") for zone in zones[:2]]
+    if fullest is not None:
+        name = columns.names[fullest]
+        told.append((f"What if {name} were drained?", f"drain {name}"))
+        told.append((f"What if 2 nodes like {name} were added?", f"add-nodes 2={name}"))
+    return told

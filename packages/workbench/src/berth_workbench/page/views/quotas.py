@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from berth.api.errors import TransportError
 from berth.api.user_error import UserError
 from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.views.elements import bar_chart, table, tag
+from berth_workbench.page.views.elements import bar_chart, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.planning.quotas import QuotaLine, QuotaReport, quotas_of
 from berth_workbench.showing.numbers import NOTHING, amount
@@ -28,7 +28,7 @@ class QuotasView:
 
     async def build(self) -> None:
         """Bars by namespace for each resource, and all figures in a table."""
-        async with self._frame.page("Quotas", "/quotas"):
+        async with self._frame.page("Quotas", "/workloads"):
             tag("p", ABOUT, "soft")
             snapshot = await self._source.snapshot()
             try:
@@ -42,7 +42,7 @@ def _show(found: QuotaReport) -> None:
     for note in found.notes:
         tag("p", note, "soft")
     if not found.lines:
-        tag("p", NONE, "summary")
+        tag("p", NONE, "empty")
         return
     elastic = [line for line in found.lines if line.guaranteed is not None and line.namespace]
     resources = list(dict.fromkeys(line.resource for line in elastic if line.guaranteed or line.used))
@@ -52,7 +52,7 @@ def _show(found: QuotaReport) -> None:
                 _bars(resource, [line for line in elastic if line.resource == resource][:BARS_SHOWN])
     with tag("section", classes="panel", aria_label="All quotas"):
         numbers = [(each, "number") for each in ("Guaranteed", "Used", "Borrowed", "Most")]
-        table("All quotas", ["Namespace", "Quota", "Resource", *numbers], [_row(line) for line in found.lines])
+        rows("All quotas", ["Namespace", "Quota", "Resource", *numbers], [_row(line) for line in found.lines])
 
 
 def _bars(resource: str, lines: list[QuotaLine]) -> None:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from berth_workbench.page.data_routes import TIME_LINE
 from berth_workbench.page.time_line import SimulatedTimeLine
-from berth_workbench.page.views.elements import LineChart, TimeLineMap, tag
+from berth_workbench.page.views.answer import show_sections
+from berth_workbench.page.views.elements import Chart, TimeLineMap, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.sections import show_sections
 from berth_workbench.questions.simulate import told
 from berth_workbench.showing.sections import Lines
 from berth_workbench.simulation.measures import told_resources
@@ -27,7 +27,7 @@ class SimulatedView:
         async with self._frame.page("Time line", "/time-line"):
             show_sections(section for section in told(result) if not isinstance(section, Lines))
             with tag("section", classes="panel", aria_label="Nodes over time"):
-                TimeLineMap(TIME_LINE)
+                TimeLineMap(src=TIME_LINE, refreshS=0)
             samples = result.samples
             times = [_clock(sample.at) for sample in samples]
             with tag("div", classes="charts"):
@@ -50,9 +50,9 @@ class SimulatedView:
 
     def _chart(self, times: list[str], label: str, lines: dict[str, list[float]], unit: str = "") -> None:
         with tag("section", classes="panel"):
-            chart = LineChart(label, height=170)
+            chart = Chart("line", label, height=170)
             chart.props["follows"] = FOLLOWED
-            chart.show(times, lines, unit)
+            chart.draw(times, lines, unit)
 
 
 def _clock(seconds: float) -> str:

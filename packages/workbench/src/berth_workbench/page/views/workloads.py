@@ -1,0 +1,147 @@
+"""Workloads: what is pending and what would help it, and every workload with its pods."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from nicegui import ui
+
+from berth.decisions.pending import PendingGroup, PendingReport
+from berth_workbench.page.ahead import Ahead
+from berth_workbench.page.data_routes import WORKLOAD_ROWS
+from berth_workbench.page.shared import EVERYTHING
+from berth_workbench.page.source import Source
+from berth_workbench.page.times import lasting
+from berth_workbench.page.views.elements import link, linked, rows, tag
+from berth_workbench.page.views.frame import Frame
+from berth_workbench.page.views.helps import helps_for, show_help
+from berth_workbench.page.views.pods import pod_path
+from berth_workbench.planning.help.result import Help
+from berth_workbench.showing.numbers import NOTHING
+from berth_workbench.showing.words import counted
+
+REFRESH_S: Final = 3.0
+CARDS_SHOWN: Final = 6
+NAMES_SHOWN: Final = 6
+"""So many pods of a workload have a link on its card; its page has all of them."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class WorkloadPages:
+    """Makes both pages."""
+
+    _source: Source
+    _frame: Frame
+    _ahead: Ahead
+
+    async def all(self) -> None:
+        """What is pending, rebuilt every few seconds if something has changed, and all workloads."""
+        async with self._frame.page("Workloads", "/workloads"):
+            with tag("p", classes="switch-line"):
+                link("What quotas guarantee and limit", "/quotas")
+            problem, place = tag("div"), tag("div")
+            shown: object = None
+
+            async def make() -> None:
+                nonlocal shown
+                report = await self._source.pending()
+                helps = await helps_for(self._source, self._ahead) if report.pods else None
+                if (report, helps, self._ahead.problem) == shown:
+                    return
+                shown = (report, helps, self._ahead.problem)
+                place.clear()
+                with place, tag("div", classes="cards"):
+                    self._pending(report, helps)
+
+            await make()
+            self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
+            heads = [
+                "Workload",
+                "Kind",
+                *((each, "number") for each in ("On nodes", "Pending", "Nodes", "CPU", "Memory")),
+            ]
+            with tag("section", classes="panel", aria_label="All workloads"):
+                rows("All workloads", heads, (), src=WORKLOAD_ROWS, refreshS=REFRESH_S if self._source.is_live else 0,
+                     none="The cluster has no workloads.")  # fmt: skip
+
+    async def one(self, kind: str, namespace: str, name: str) -> None:
+        """One workload: why its pods are pending, and where the others are."""
+        async with self._frame.page(f"{kind} {namespace}/{name}", "/workloads"):
+            report, pods = await self._source.pending(), await self._source.pods(EVERYTHING)
+            groups = [
+                group for group in report.groups if group.workload == f"{kind}/{name}" and namespace in group.namespaces
+            ]
+            there = [
+                at
+                for at, own in enumerate(pods.names)
+                if pods.workloads.names[pods.workloads.of[at]] == f"{kind}/{name}"
+                and pods.namespaces.names[pods.namespaces.of[at]] == namespace
+            ]
+            if not groups and not there:
+                ui.context.client.status_code = 404
+                tag("p", f"There is no {kind} {namespace}/{name} with pods.", "empty")
+                return
+            problem, place = tag("div"), tag("div", classes="cards")
+
+            async def make() -> None:
+                helps = await helps_for(self._source, self._ahead) if groups else None
+                place.clear()
+                with place:
+                    for group in groups:
+                        _card(group, self._ahead, helps)
+
+            await make()
+            if groups:
+                self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
+            waiting = [pod for group in groups for pod in group.named]
+            cells = [[linked(pod, pod_path(pod)), {"text": "pending", "tone": "warn"}] for pod in waiting]
+            keys = [(f"{namespace}/{pods.names[at]}", pods.nodes.names[pods.nodes.of[at]]) for at in there]
+            cells += [[linked(pod, pod_path(pod)), linked(node, f"/nodes/{node}")] for pod, node in keys]
+            with tag("section", classes="panel", aria_label="Pods"):
+                rows("Pods", ["Pod", "Node"], cells)
+
+    def _pending(self, report: PendingReport, helps: Mapping[str, Help] | None) -> None:
+        if not report.pods:
+            tag("p", "No pod is pending.", "good")
+            return
+        pending = f"{counted(report.pods, 'pod')} pending, of {counted(len(report.groups), 'workload')}."
+        tag("p", pending, "soft")
+        for group in report.groups[:CARDS_SHOWN]:
+            _card(group, self._ahead, helps)
+        if (rest := report.groups[CARDS_SHOWN:]) and len(rest) > 0:
+            cells = [
+                [linked(group.title, _path(group)), group.pods, group.missing or group.reason or NOTHING]
+                for group in rest
+            ]
+            with tag("section", classes="panel wide", aria_label="More that is pending"):
+                rows("More that is pending", ["Workload", ("Pods", "number"), ("What is missing", "text")], cells)
+
+
+def _path(group: PendingGroup) -> str:
+    """The page of the workload, or of its only pod."""
+    kind, _, name = group.workload.partition("/")
+    first = next(iter(group.named), "")
+    return f"/workloads/{kind}{pod_path(f'{next(iter(group.namespaces))}/{name}')[5:]}" if kind else pod_path(first)
+
+
+def _card(group: PendingGroup, ahead: Ahead, helps: Mapping[str, Help] | None) -> None:
+    with tag("section", classes="panel card", aria_label=group.title):
+        with tag("div", classes="panel-head"):
+            with tag("h2"):
+                link(group.title, _path(group))
+            priority = f", priority {group.priority}" if group.priority else ""
+            tag("span", f"{counted(group.pods, 'pod')}, pending{lasting(group.since)}{priority}", "soft")
+        tag("p", group.missing, "reason")
+        show_help(ahead, helps, group.named)
+        with tag("details"):
+            tag("summary", "Which pods, and what the scheduler said")
+            tag("p", group.message or group.reason, "behind")
+            for lacking in group.shortfalls:
+                tag("p", lacking.sentence, "soft")
+            tag("p", ", ".join(f"{count} {queue}" for queue, count in group.queues.items()), "soft")
+            with tag("ul", classes="names"):
+                for pod in group.named[:NAMES_SHOWN]:
+                    with tag("li"):
+                        link(pod, pod_path(pod))
+            if (rest := group.pods - NAMES_SHOWN) > 0:
+                tag("p", f"and {rest:,} more", "soft")
