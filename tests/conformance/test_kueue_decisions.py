@@ -9,7 +9,7 @@ import pytest
 from berth_kueue.decide import decide_case
 from tests.conformance.records import cases
 
-THEMES = [("quota", 400), ("preemption", 400), ("fair", 400), ("lives", 400)]
+THEMES = [("quota", 400), ("preemption", 400), ("fair", 400), ("lives", 400), ("topology", 400)]
 
 
 @pytest.mark.parametrize(("theme", "count"), THEMES)

@@ -15,9 +15,9 @@ from berth_kueue.questions import check
 from berth_workbench.simulation.watch import UNWATCHED
 from packages.kueue.tests import clusters
 from packages.kueue.tests.clusters import GPU
-from tests.effort import worlds_of
+from tests.effort import examples
 
-WORLDS = worlds_of(1000, 200)
+WORLDS = examples(200)
 POOLS = ("a100", "h100")
 
 
@@ -29,7 +29,7 @@ class World:
         self.nodes = [
             clusters.node(f"{pool}-{number}", rng.choice([4, 8]), pool)
             for pool in POOLS
-            for number in range(rng.randint(1, 3))
+            for number in range(rng.randint(1, 2))
         ]
         self.free = {each["metadata"]["name"]: int(each["status"]["allocatable"][GPU]) for each in self.nodes}
         self.queues, self.workloads, self.pods = [], [], []
@@ -48,13 +48,13 @@ class World:
             "reclaimWithinCohort": rng.choice(["Never", "Any", "LowerPriority"]),
             "withinClusterQueue": rng.choice(["Never", "LowerPriority"]),
         }
-        quotas = {pool: rng.randint(2, 12) for pool in rng.sample(POOLS, rng.randint(1, 2))}
+        quotas = {pool: rng.randint(4, 20) for pool in rng.sample(POOLS, rng.randint(1, 2))}
         queue = clusters.cluster_queue(team, quotas, rng.choice(["all", ""]), policies)
         self.queues += [clusters.namespace(team), queue, clusters.local_queue(team, team)]
-        for number in range(rng.randint(0, 3)):
+        for number in range(rng.randint(0, 4)):
             pods, gpus, pool = rng.randint(1, 3), rng.randint(1, 4), next(iter(quotas))
             priority = rng.choice([-1, 0, 5])
-            if rng.random() < 0.6 and self.place(team, f"run-{number}", pods, gpus, pool):
+            if rng.random() < 0.8 and self.place(team, f"run-{number}", pods, gpus, pool):
                 made = clusters.workload(team, f"run-{number}", pods, gpus, number, priority, queue=team, flavor=pool)
             else:
                 made = clusters.workload(team, f"wait-{number}", pods, gpus, 10 + number, priority)
@@ -113,37 +113,36 @@ def test_what_is_said_is_so(seed):
     assert {each.pod_set: each.flavors for each in one.pod_sets} == held["team-0/job-new"]
     gone = {each["metadata"]["name"] for each in world.workloads if key_of(each) not in held}
     assert {each.workload.split("/")[1] for each in one.preempts} <= gone
-    carry_out(world, one, held)
+    carry_out(world, [each.pods for each in found.workloads] + list(found.others), held)
 
 
 def key_of(workload):
     return f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
 
 
-def carry_out(world, one, held):
-    """Let those who stay keep their nodes, and bind the job's pods as it is said; others came before them."""
+def carry_out(world, placed, held):
+    """Let those who stay keep their nodes, bind the pods of those admitted as it is said, and try the others."""
     scheduler = berth.Scheduler()
     scheduler.add(*world.nodes)
     for pod in world.pods:
         owner = pod["metadata"]["ownerReferences"][0]["name"]
         if f"{pod['metadata']['namespace']}/{owner}" in held:
             scheduler.add(pod)
-    (flavors,) = held["team-0/job-new"].values()
-    pool = {"pool": flavors[GPU]}
-    pods = [
-        {
-            "kind": "Pod",
-            "metadata": {"name": f"new-{number}", "namespace": "team-0"},
-            "spec": {**world.job["spec"]["template"]["spec"], "nodeSelector": pool},
-        }
-        for number in range(one.pods.count)
-    ]
-    names = scheduler.node_names
-    homes = [home for home, count in one.pods.nodes.items() for _ in range(count)]
-    for pod, home in zip(pods, homes, strict=False):
-        assert scheduler.feasible(pod)[names.index(home)]
-        scheduler.bind(pod, home)
-    waits = [each for each in world.workloads if "status" not in each and key_of(each) in held]
-    if not waits:  # where others were admitted meanwhile, their pods may have what is left
-        for pod in pods[len(homes) :]:
-            assert scheduler.schedule(pod).node is None
+    specs = {key_of(each): each["spec"]["podSets"][0]["template"]["spec"] for each in world.workloads}
+    specs["team-0/job-new"] = world.job["spec"]["template"]["spec"]
+    without = []
+    for each in placed:
+        assert each.workload in held
+        (flavors,) = held[each.workload].values()
+        namespace, name = each.workload.split("/")
+        homes = [home for home, count in each.nodes.items() for _ in range(count)]
+        for number in range(each.count):
+            metadata = {"name": f"{name}-{number}", "namespace": namespace}
+            spec = {**specs[each.workload], "nodeSelector": {"pool": flavors[GPU]}}
+            pod = {"kind": "Pod", "metadata": metadata, "spec": spec}
+            if number >= len(homes):
+                without.append(pod)
+                continue
+            assert scheduler.feasible(pod)[scheduler.node_names.index(homes[number])]
+            scheduler.bind(pod, homes[number])
+    assert all(scheduler.schedule(pod).node is None for pod in without)

@@ -33,7 +33,7 @@ def test_a_job_that_fits_is_admitted_and_its_pods_go_where_there_is_room():
     (one,) = found.workloads
     assert found.is_yes and one.is_admitted and one.pods.nodes == {"gpu-2": 2}
     assert one.pod_sets[0].flavors == {"cpu": "h100", "nvidia.com/gpu": "h100"}
-    assert found.admitted_before == ("team-a/tiny",)
+    assert [each.workload for each in found.others] == ["team-a/tiny"]
 
 
 def test_a_job_that_lacks_quota_waits_and_kueue_says_why():

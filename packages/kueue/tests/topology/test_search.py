@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 
 from berth_kueue.topology.placing import DomainUsage, PlacedWorkload
+from berth_kueue.topology.rooms import DomainRoom
+from berth_kueue.topology.tree import TopologyDomain
 from packages.kueue.tests.topology.worlds import HOST, LEVELS, forest, node, pod_set
 from tests.effort import examples
 
@@ -177,3 +179,24 @@ def test_other_pods_and_other_flavors_take_room():
     world.remove_usage("ns/w")
     world.set_pod({**pod, "status": {"phase": "Succeeded"}})
     assert world.snapshot().fits("tas", [DomainUsage((f"b-r-{at}",), {"cpu": 1000}, 4) for at in (0, 1)])
+
+
+def test_a_copy_of_a_room_has_what_is_below_it():
+    """What balanced placement tries on."""
+    domain = TopologyDomain("r", ("r",))
+    leaf = DomainRoom(TopologyDomain("r,h", ("r", "h")), [])
+    leaf.pods, leaf.slices, leaf.leaders = 3, 3, 1
+    made = DomainRoom(domain, [leaf]).copy()
+    made.children[0].pods -= 1
+    assert (made.children[0].pods, made.children[0].slices, made.children[0].leaders, leaf.pods) == (2, 3, 1, 3)
+
+
+def test_balanced_placement_spreads_pods_evenly_over_the_fewest_domains():
+    """Six pods on nodes for four each: three and three, where best fit has four and two."""
+    nodes = [node("b", "r", number) for number in range(3)]
+    placing = pod_set(6, 1000, request={"preferred": "rack"})
+    counts = {}
+    for is_on in (True, False):
+        found = forest(nodes, gates={"TASBalancedPlacement": is_on}).snapshot().find({"tas": [placing]})
+        counts[is_on] = sorted(pods for _, pods in found.placed["main"].domains)
+    assert counts == {True: [3, 3], False: [2, 4]}

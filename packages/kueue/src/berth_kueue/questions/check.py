@@ -61,8 +61,8 @@ class JobCheckAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """The workloads of the jobs, in the order in which Kueue would make them."""
 
     workloads: tuple[WorkloadCheck, ...]
-    admitted_before: tuple[str, ...]
-    """Other pending workloads that are admitted meanwhile."""
+    others: tuple[WorkloadPods, ...]
+    """Other workloads that are admitted meanwhile, and where their pods are."""
     cycles: int
     notes: tuple[str, ...] = ()
     is_complete: bool = True
@@ -100,7 +100,7 @@ def answer(situation: Situation, request: JobCheckRequest, watch: WorkWatch) -> 
     )
     return JobCheckAnswer(
         tuple(_checked(queues, story, key, job, pods.get(key)) for key, job in asked.items()),
-        tuple(key for key in story.admitted if key not in asked),
+        tuple(found for key, found in pods.items() if key not in asked),
         story.cycles,
         notes,
     )
@@ -151,8 +151,9 @@ def _checked(queues: Queues, story: RunStory, key: str, job: KueueJob, pods: Wor
 def told(found: JobCheckAnswer) -> Iterator[Section]:
     """Tell who is admitted with what, whom that preempts, and where the pods are."""
     yield _verdict(found)
-    if found.admitted_before:
-        yield Sentence(f"Meanwhile, {listed(found.admitted_before, shown=NAMES_SHOWN)} would be admitted, too.")
+    if found.others:
+        names = listed([each.workload for each in found.others], shown=NAMES_SHOWN)
+        yield Sentence(f"Meanwhile, {names} would be admitted, too.")
     waiting = [each for each in found.workloads if not each.is_admitted]
     yield table(
         "",

@@ -25,17 +25,17 @@ class DomainRoom:
     def __init__(self, domain: TopologyDomain, children: "list[DomainRoom]") -> None:
         self.domain = domain
         self.children = children
-        self.clear()
+        self.pods = self.slices = 0
+        self.pods_beside = self.slices_beside = 0
+        """The same as `pods` and `slices`, with a leader in the domain."""
+        self.leaders = 0
+        """How many leaders have room: one at most."""
         self.affinity = 0
         """The weights of preferred node affinity, summed over its nodes."""
 
     def clear(self) -> None:
         """Leave no room, here and below."""
-        self.pods = self.slices = 0
-        self.leaders = 0
-        """How many leaders have room: one at most."""
-        self.pods_beside = self.slices_beside = 0
-        """The same as `pods` and `slices`, with a leader in the domain."""
+        self.pods = self.slices = self.pods_beside = self.slices_beside = self.leaders = 0
         for child in self.children:
             child.clear()
 
@@ -52,14 +52,6 @@ class DomainRoom:
         self.pods_beside = self.slices_beside = self.leaders = 0
         for child in self.children:
             child.lead_nowhere()
-
-    def leaves(self) -> "Iterator[DomainRoom]":
-        """Yield the rooms of its leaves."""
-        if self.children:
-            for child in self.children:
-                yield from child.leaves()
-        else:
-            yield self
 
 
 class Exclusions:
