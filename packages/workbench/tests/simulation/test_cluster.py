@@ -138,3 +138,13 @@ def test_a_pod_of_a_class_that_is_gone_stays_in_its_cluster_and_a_new_one_is_ref
     assert "default/new" not in cluster.pods
     with pytest.raises(ValueError, match="'Secret'"):
         admitted({"kind": "Secret", "metadata": {"name": "s"}})
+
+
+def test_pods_are_tried_once_where_there_is_no_node():
+    pods = [make_pod(f"web-{number}").build() for number in range(3)]
+    cluster = SimulatedCluster(pods)
+    cluster.settle()
+    assert [queued.attempts for queued in cluster.core.queue] == [1, 1, 1]
+    cluster.put(make_node("late").capacity(cpu="4", memory="8Gi", pods="110").build())
+    cluster.settle()
+    assert set(cluster.placements.values()) == {"late"}

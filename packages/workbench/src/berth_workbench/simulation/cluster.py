@@ -461,6 +461,8 @@ class SimulatedCluster(UndoableCluster):
         until, changes, changed_at = self.now + patience_s, self.changes, self.now
         self.work(watch)
         while (deadline := self.core.next_deadline()) is not None and deadline <= until:
+            if not self.core.cache.table.node_count and not len(self.core.waiting):
+                break  # a pod that fails without a node is tried again after each backoff, for which nothing changes
             if self.changes != changes:
                 changes, changed_at = self.changes, self.now
             elif deadline > changed_at + BACKOFF_S and not len(self.core.waiting):
