@@ -303,10 +303,13 @@ def _note_stuck(site: Site, running: RunningWorkload, how: str, new: Sequence[Po
 
 
 def _roll_stateful(site: Site, running: RunningWorkload, manifest: WorkloadManifest, wanted: int, by: str) -> None:
-    scale(site, running, wanted, by)
-    site.settle()
+    scale(site, running, min(wanted, len(running.pods)), by)
+    site.replicas[running.kind, running.key] = wanted
     fresh = {pod.key: (pod, claims) for pod, claims in manifest.pods(wanted)}
     known = {pod.key for pod in running.pods}
+    for key in (key for key in fresh if key not in known):
+        _replace(site, *fresh[key])  # ordinals that are new are of the new template
+    site.settle()
     strategy = _mapping(manifest.spec.get("updateStrategy"))
     if strategy.get("type") == "OnDelete":
         return
