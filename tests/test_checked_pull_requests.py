@@ -307,7 +307,11 @@ class Cluster(Embedded):
                 kind, name = "Deployment", of["name"]
             elif kind == "StatefulSet":
                 status = self.get("StatefulSet", name)["status"]
-                if pod["metadata"]["labels"]["controller-revision-hash"] != status["updateRevision"]:
+                if pod["metadata"]["labels"]["controller-revision-hash"] != status.get("updateRevision"):
+                    continue
+            elif kind == "DaemonSet":
+                made = self.get("DaemonSet", name)["spec"]["template"]["spec"]["containers"]
+                if pod["spec"]["containers"][0]["resources"] != made[0]["resources"]:
                     continue
             found[kind, name] += bool(pod["spec"].get("nodeName"))
         return found

@@ -160,3 +160,42 @@ def test_old_pods_that_are_not_healthy_go_only_as_far_as_pods_may_be_missing():
     apply(site, [workload(replicas=4, image="newest", cpu="9")])
     assert images(site).count(("old", True)) == before.count(("old", True)) == 3
     assert len(site.broken) == 2
+
+
+def test_ordinals_that_a_rollout_adds_are_of_the_new_template():
+    site = site_of(workload("StatefulSet", replicas=2))
+    apply(site, [workload("StatefulSet", replicas=4, image="new")])
+    assert images(site) == [("new", True)] * 4
+
+
+def test_daemons_that_fit_nowhere_are_replaced_up_to_as_many_as_may_be_missing():
+    """maxUnavailable is 1 where nobody says; the others keep running as they were."""
+    site = site_of(workload("DaemonSet"), nodes=4)
+    apply(site, [workload("DaemonSet", image="new", cpu="9")])
+    assert images(site) == [("new", False), *[("old", True)] * 3]
+    assert [each.reason for each in site.broken] == ["RolloutStuck"]
+    site = site_of(workload("DaemonSet"), nodes=4)
+    apply(
+        site, [workload("DaemonSet", image="new", cpu="9", updateStrategy={"rollingUpdate": {"maxUnavailable": "50%"}})]
+    )
+    assert images(site) == [*[("new", False)] * 2, *[("old", True)] * 2]
+    site = site_of(workload("DaemonSet"), nodes=4)
+    apply(site, [workload("DaemonSet", image="new", updateStrategy={"type": "OnDelete"})])
+    assert images(site) == [("old", True)] * 4
+
+
+def test_what_was_applied_is_what_the_next_manifest_is_compared_with():
+    """What no struct holds, such as a variable, makes a rollout; replicas that nobody writes are left as they are."""
+    first = msgspec.json.decode(workload(replicas=2).body)
+    second = msgspec.json.decode(workload().body)
+    second["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A", "value": "b"}]
+    site = site_of()
+    apply(site, [Document("Deployment", msgspec.json.encode(first), "a")])
+    before = set(site.cluster.pods)
+    del first["spec"]["replicas"]
+    apply(site, [Document("Deployment", msgspec.json.encode(second), "a")])
+    assert not before & set(site.cluster.pods)
+    assert len(site.cluster.pods) == 1  # it was written, and is not any more: kubectl takes it out
+    site = site_of(workload(replicas=3))
+    apply(site, [Document("Deployment", msgspec.json.encode(second), "a")])
+    assert len(site.cluster.pods) == 3

@@ -51,6 +51,7 @@ from berth_workloads.deployments import (
     without_surplus,
     without_unavailable,
 )
+from berth_workloads.int_or_percent import scaled as scaled_number
 from berth_workloads.stateful_sets import rollout_order
 
 ROLLOUT_STUCK = "RolloutStuck"
@@ -336,11 +337,36 @@ def _replace(site: Site, pod: Pod, claims: Sequence[Struct]) -> Pod:
 
 
 def _roll_daemons(site: Site, running: RunningWorkload, manifest: WorkloadManifest, by: str) -> None:
+    """Replace the pod of each node, of as many nodes at a time as may be without one; that may end it early."""
     by_node = {pinned_to(pod): pod for pod in running.pods}
-    for node in list(site.cluster.of(Node)):
-        before = by_node.get(node.metadata.name)
-        if before is not None:
+    after = {node.metadata.name: manifest.daemon_pod(node) for node in site.cluster.of(Node)}
+    for name, before in by_node.items():
+        if after.get(name) is None:
             _leave(site, before, by)
-        after = manifest.daemon_pod(node)
-        if after is not None:
-            _replace(site, after, ())
+    coming = {name: pod for name, pod in after.items() if pod is not None}
+    for name, pod in coming.items():
+        if name not in by_node:
+            _replace(site, pod, ())
+    strategy = _mapping(manifest.spec.get("updateStrategy"))
+    if strategy.get("type") == "OnDelete":
+        return
+    rolling = _mapping(strategy.get("rollingUpdate"))
+    shares = (
+        share if isinstance(share := rolling.get(name), int | str) else 0 for name in ("maxUnavailable", "maxSurge")
+    )
+    at_once = max(1, *(scaled_number(share, len(coming), round_up=True) for share in shares))
+    # Those without a pod that runs come first: nobody misses what they replace.
+    left = sorted(coming.keys() & by_node.keys(), key=lambda name: (bool(by_node[name].spec.node_name), name))
+    made: list[Pod] = []
+    while left:
+        missing = [pod for pod in _now(site, made) if not pod.spec.node_name]
+        room = at_once - len(missing)
+        if room <= 0:
+            _note_stuck(site, running, f"{len(left)} old pods may not go", missing)
+            return
+        for name in left[:room]:
+            if ("Pod", by_node[name].key) in site.cluster.objects:
+                _leave(site, by_node[name], by)
+            made.append(_replace(site, coming[name], ()))
+        del left[:room]
+        site.settle()
