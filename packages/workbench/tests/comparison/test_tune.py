@@ -25,7 +25,7 @@ from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.traces.generator import DailyPattern, daily_pattern
 from packages.workbench.tests.asking import WatchUntil, stopped
 from packages.workbench.tests.comparison.clusters import document, random_load, random_settings, source
-from tests.effort import examples
+from tests.effort import worlds_of
 
 DEFAULT = ConfigurationSource("default")
 BALANCED = "NodeResourcesBalancedAllocation"
@@ -134,7 +134,7 @@ def test_points_that_decide_alike_are_run_once():
     assert len({space.essence(weights_of(space, **each)) for each in others}) == len(others)
 
 
-@pytest.mark.parametrize("seed", range(examples(36)))
+@pytest.mark.parametrize("seed", range(worlds_of(36, in_all=12)))
 def test_a_grid_of_everything_finds_nothing_much_better(tmp_path, seed, monkeypatch):
     """Two plugins and the strategy, every point by force; the search has a budget for a part of the runs."""
     monkeypatch.setattr("berth_workbench.comparison.settings.GRID", (0, 1, 5, 50))

@@ -33,7 +33,7 @@ def worlds(few):
 
     All but the first are asked twenty at a time, which is enough to insist on what has to come up among them.
     """
-    last = few + worlds_of(300, in_all=40)
+    last = few + worlds_of(300, in_all=20)
     many = [pytest.param(range(at, at + 20), marks=pytest.mark.long) for at in range(few, last, 20)]
     return pytest.mark.parametrize("seeds", [range(few), *many], ids=lambda seeds: f"{seeds.start}-{seeds.stop}")
 
