@@ -124,9 +124,10 @@ def carry_out(world, placed, held):
     """Let those who stay keep their nodes, bind the pods of those admitted as it is said, and try the others."""
     scheduler = berth.Scheduler()
     scheduler.add(*world.nodes)
+    anew = {each.workload for each in placed}  # some of them ran, made way and came back
     for pod in world.pods:
-        owner = pod["metadata"]["ownerReferences"][0]["name"]
-        if f"{pod['metadata']['namespace']}/{owner}" in held:
+        owner = f"{pod['metadata']['namespace']}/{pod['metadata']['ownerReferences'][0]['name']}"
+        if owner in held and owner not in anew:
             scheduler.add(pod)
     specs = {key_of(each): each["spec"]["podSets"][0]["template"]["spec"] for each in world.workloads}
     specs["team-0/job-new"] = world.job["spec"]["template"]["spec"]

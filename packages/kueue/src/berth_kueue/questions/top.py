@@ -25,8 +25,6 @@ class TopRequest(msgspec.Struct, frozen=True):
 class QueueLine(msgspec.Struct, frozen=True, rename="camel"):
     """One resource of a flavor in a ClusterQueue. Amounts are as Kueue writes them."""
 
-    cohorts: tuple[str, ...]
-    """From the root to its own; empty outside a cohort."""
     cluster_queue: str
     flavor: str
     resource: str
@@ -44,6 +42,8 @@ class QueueState(msgspec.Struct, frozen=True, rename="camel"):
     """A ClusterQueue as a whole."""
 
     cluster_queue: str
+    cohorts: tuple[str, ...]
+    """From the root to its own; empty outside a cohort."""
     pending: int
     admitted: int
     share: float | None
@@ -95,6 +95,7 @@ def _state(queues: Queues, queue: QueueNode) -> QueueState:
     share = queue.share().value if queues.strategies is not None else None
     return QueueState(
         queue.name,
+        _path(queue),
         len(pending.active) + len(pending.inadmissible),
         len(queue.workloads),
         None if share is None or math.isinf(share) else share,
@@ -114,7 +115,7 @@ def _lines(queues: Queues, queue: QueueNode) -> Iterator[QueueLine]:
         quota = queue.quotas.get(fr)
         nominal, used = quota.nominal if quota is not None else 0, queue.usage[fr]
         amounts = (nominal, used, max(0, used - nominal), max(0, queue.available(fr)), max(0, nominal - used))
-        yield QueueLine(_path(queue), queue.name, flavor, resource, *(written(resource, each) for each in amounts))
+        yield QueueLine(queue.name, flavor, resource, *(written(resource, each) for each in amounts))
 
 
 def _cohorts(queues: Queues, nodes: list[QueueNode]) -> Iterator[CohortLine]:
@@ -146,43 +147,29 @@ def told(found: TopAnswer) -> Iterator[Section]:
     waits = "waits" if pending == 1 else "wait"
     of = counted(len(found.queues), "ClusterQueue")
     yield VerdictSection(f"{counted(admitted, 'workload')} of {of} admitted, {pending:,} {waits}.")
-    has_shares = any(each.share is not None for each in found.queues)
+    shares = any(each.share is not None for each in found.queues)
+    share = (("Share", "number"),) if shares else ()
     yield table(
         "",
-        (
-            "Cluster queue",
-            ("Pending", "number"),
-            ("Admitted", "number"),
-            *((("Share", "number"),) if has_shares else ()),
-            ("Problem", "text"),
-        ),
+        ("Cluster queue", "Cohort", ("Pending", "number"), ("Admitted", "number"), *share, ("Problem", "text")),
         (
             (
                 each.cluster_queue,
+                "/".join(each.cohorts) or "-",
                 each.pending,
                 each.admitted,
-                *((("-" if each.share is None else f"{each.share:.0f}"),) if has_shares else ()),
+                *((_share(each.share),) if shares else ()),
                 each.problem,
             )
             for each in found.queues
         ),
     )
-    numbers = tuple((name, "number") for name in ("Quota", "Used", "Borrowed", "Unused", "Available"))
+    numbers = tuple((name, "number") for name in ("Quota", "Used", "Borrowed", "Available"))
     yield table(
         "",
-        ("Cohort", "Cluster queue", "Flavor", "Resource", *numbers),
+        ("Cluster queue", "Flavor", "Resource", *numbers),
         (
-            (
-                "/".join(each.cohorts) or "-",
-                each.cluster_queue,
-                each.flavor,
-                each.resource,
-                each.nominal,
-                each.used,
-                each.borrowed,
-                each.unused,
-                each.available,
-            )
+            (each.cluster_queue, each.flavor, each.resource, each.nominal, each.used, each.borrowed, each.available)
             for each in found.lines
         ),
     )
@@ -194,6 +181,10 @@ def told(found: TopAnswer) -> Iterator[Section]:
             for each in found.cohorts
         ),
     )
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0f}"
 
 
 def _amounts(by_queue: dict[str, str]) -> str:
