@@ -2,14 +2,17 @@
 
 import gzip
 import json
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.api.codec import decode
+from berth.api.codec import ObjectError, decode
 from berth.api.meta import Struct
 from berth.api.read_only import ReadOnlyDict
 from berth_workbench.snapshot.documents import Document, SnapshotError, complete, read_documents
@@ -52,6 +55,13 @@ def written(path: Path, manifests: list[dict[str, Any]]) -> Path:
     return path
 
 
+def written_one_by_one(path: Path, manifests: list[dict[str, Any]]) -> Path:
+    counts = Counter(each["kind"] for each in manifests)
+    lines = [{"kind": "BerthSnapshot", "format": 1, "counts": counts}, *manifests]
+    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in lines))
+    return path
+
+
 def struct_of(manifest: dict[str, Any]) -> Struct:
     found = decode(manifest["kind"], manifest)
     complete(manifest["kind"], found)
@@ -59,12 +69,14 @@ def struct_of(manifest: dict[str, Any]) -> Struct:
 
 
 @settings(deadline=None, max_examples=60)
-@given(manifests=st.lists(pods(), min_size=1, max_size=12))
-def test_what_is_read_is_what_was_written(tmp_path_factory: pytest.TempPathFactory, manifests: list[Any]) -> None:
+@given(manifests=st.lists(pods(), min_size=1, max_size=12), write=st.sampled_from([written, written_one_by_one]))
+def test_what_is_read_is_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, manifests: list[Any], write: Callable[[Path, list[Any]], Path]
+) -> None:
     service = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "default"}}
     given_objects = [*manifests, service, *manifests]  # replicas, which stand apart
 
-    path = written(tmp_path_factory.mktemp("snapshots") / "s.gz", given_objects)
+    path = write(tmp_path_factory.mktemp("snapshots") / "s.gz", given_objects)
 
     found = read_documents([path])
     assert [each.manifest for each in found] == given_objects
@@ -149,3 +161,24 @@ def test_files_of_the_first_format_are_read(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
 
     assert [each.manifest for each in read_documents([path])] == [pod("a"), pod("b")]
+
+
+def test_replicas_of_the_first_format_share_all_but_what_differs(tmp_path: Path) -> None:
+    many = [pod(f"p{number}", f"n{number % 7}", app="web") for number in range(2500)]
+    path = written_one_by_one(tmp_path / "old", [pod("alone", app="alone"), *many[:1200], pod("b"), *many[1200:]])
+    found = read_cluster([path])
+    structs = {each.metadata.name: each for each in found.structs()}
+    assert structs["p1"].spec.containers is structs["p2499"].spec.containers
+    assert [each.name for each in found.documents] == [
+        "alone", *(f"p{number}" for number in range(1200)), "b", *(f"p{number}" for number in range(1200, 2500))
+    ]  # fmt: skip
+    filled = [each for each in found.documents if isinstance(each.body, Filled)]
+    assert len(filled) == 2499 and len({id(each.body.template) for each in filled}) == 1
+
+
+def test_a_pod_of_the_first_format_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    bad = pod("bad", app="web")
+    bad["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "many"}}}]
+    path = written_one_by_one(tmp_path / "old", [*(pod(f"p{number}", app="web") for number in range(3)), bad])
+    with pytest.raises(ObjectError, match="bad"):
+        list(read_cluster([path]).structs())

@@ -35,7 +35,9 @@ from berth_workbench.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_
 from berth_workbench.snapshot.templates import KIND as TEMPLATE
 from berth_workbench.snapshot.templates import START as TEMPLATES_START
 from berth_workbench.snapshot.templates import (
+    TEMPLATES_SINCE,
     Filled,
+    Folding,
     ReplicaRows,
     ReplicaTemplate,
     ReplicaTemplateError,
@@ -280,6 +282,11 @@ class _Taken:
         for document in documents:
             self.add_part(document, len(document.json()))
 
+    def add_replicas(self, folded: Iterable[tuple[ReplicaRows, int]]) -> None:
+        """Add objects that were put under templates, with the bytes that they took."""
+        for rows, size in folded:
+            self.add_part(rows, size)
+
     def add_part(self, part: Part, size: int) -> None:
         """Add an object, or several, that say so much together."""
         count = count_of(part)
@@ -296,9 +303,17 @@ def _take_snapshot(stream: io.BufferedReader, header: Header, source: str, taken
     counted: Counter[str] = Counter()
     templates: list[ReplicaTemplate] = []
     texts: dict[str, str] = {}
+    folding = Folding(texts) if header.format < TEMPLATES_SINCE else None
     number = 1
     while line := stream.readline(MAX_LINE):
         number += 1
+        if folding is not None:
+            is_taken = folding.takes(line.rstrip(), number)
+            if folding.is_full or not is_taken:
+                taken.add_replicas(folding.given_up(source))
+            if is_taken:
+                counted["Pod"] += 1
+                continue
         where = f"{source}:{number}"
         if len(line) >= MAX_LINE:
             raise SnapshotError(f"{where}: the line is longer than {MAX_LINE >> 20} MiB")
@@ -319,6 +334,8 @@ def _take_snapshot(stream: io.BufferedReader, header: Header, source: str, taken
         document = _document(head, line.rstrip(), where)  # the rest is written without space
         counted[document.kind] += 1
         taken.add((document,))
+    if folding is not None:
+        taken.add_replicas(folding.given_up(source))
     for kind, count in header.counts.items():
         if counted[kind] != count:
             raise SnapshotError(

@@ -109,6 +109,26 @@ class ReplicaTemplate:
             found += (_encode(texts[place]), part)
         return b"".join(found)
 
+    def texts_of(self, body: bytes) -> list[str] | None:
+        """Return the texts with which the template is this object, byte for byte; None where it is another one.
+
+        None as well where a text is not plain: that is left to a reader of JSON.
+        """
+        texts = [""] * len(self._places)
+        at = len(self._parts[0])
+        if not body.startswith(self._parts[0]):
+            return None
+        for place, part in zip(self._places, self._parts[1:], strict=True):
+            end = body.find(b'"', at + 1)
+            raw = body[at + 1 : end]
+            if not body.startswith(b'"', at) or end < 0 or b"\\" in raw or not body.startswith(part, end + 1):
+                return None
+            texts[place] = raw.decode(errors="replace")
+            if not raw.isascii() or not texts[place].isprintable():
+                return None
+            at = end + 1 + len(part)
+        return texts if at == len(body) else None
+
     def mentions(self, words: bytes) -> bool:
         """Say whether these words are in what all its objects say; asked once for each of thousands of objects."""
         found = self._mentioned.get(words)
@@ -241,6 +261,8 @@ def _with(value: Any, path: Path, text: str) -> Any:
 KIND = "BerthTemplate"
 START = b'{"kind":"BerthTemplate",'
 """How such a line is written, so that it need not be read to see what it is."""
+TEMPLATES_SINCE = 2
+"""The format of a file in which there may be templates."""
 ROWS_AT_MOST = 1000
 """So many objects stand in one line."""
 
@@ -285,13 +307,82 @@ def read_rows(line: bytes, where: str, templates: Sequence[ReplicaTemplate], kno
     return ReplicaRows(of_rows, [texts for _, texts in rows], where)
 
 
+class Folding:
+    """Puts pods under templates that a file of the first format has one by one, while it is read."""
+
+    __slots__ = ("_first", "_hints", "_rows", "_seen", "_size", "_texts")
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        """`texts` is what `read_rows` takes as `known`."""
+        self._texts = texts
+        self._seen: dict[bytes, ReplicaTemplate | None] = {}
+        """By what replicas have in common; None as long as there is one only, for which a template would not pay."""
+        self._hints: dict[bytes, ReplicaTemplate] = {}
+        """By labels: which template to compare with first."""
+        self._rows: list[tuple[ReplicaTemplate, list[str]]] = []
+        self._first = self._size = 0
+
+    def takes(self, body: bytes, line: int) -> bool:
+        """Take the object of a line; say no to what is no pod, or the first of its sort."""
+        row = self._row(body) if body.startswith(_POD) else None
+        if row is None:
+            return False
+        template, texts = row
+        for place in template.common:
+            texts[place] = self._texts.setdefault(texts[place], texts[place])
+        self._first = self._first if self._rows else line
+        self._rows.append(row)
+        self._size += len(body)
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many objects were taken as stand in one line."""
+        return len(self._rows) >= ROWS_AT_MOST
+
+    def given_up(self, source: str) -> Iterator[tuple[ReplicaRows, int]]:
+        """Yield the objects of the last few lines, and their bytes, if there are any; nothing is kept of them."""
+        if self._rows:
+            where = f"{source}:{self._first}" + (f" and {len(self._rows) - 1} after it" if len(self._rows) > 1 else "")
+            yield ReplicaRows([each for each, _ in self._rows], [texts for _, texts in self._rows], where), self._size
+            self._rows, self._size = [], 0
+
+    def _row(self, body: bytes) -> tuple[ReplicaTemplate, list[str]] | None:
+        labels = _LABELS.search(body)
+        hint = b"" if labels is None else labels[0]
+        template = self._hints.get(hint)
+        texts = None if template is None else template.texts_of(body)
+        if template is not None and texts is not None:
+            return template, texts
+        try:
+            cut = _cut(body)
+        except UNREADABLE:
+            return None  # whoever reads it as it is says what is wrong
+        if cut is None:
+            return None
+        key, texts = cut
+        if key not in self._seen:
+            self._seen[key] = None
+            return None
+        template = self._seen[key] or read_template(key)
+        self._seen[key] = self._hints[hint] = template
+        return template, texts
+
+
+_POD = b'{"kind":"Pod",'
+_LABELS = re.compile(rb'"labels":\{[^}]*\}')
+
+
 def lines_of(objects: Sequence[bytes], may_be_cut: Callable[[int], bool]) -> Iterator[bytes]:
     """Yield the lines in which objects are written: templates first, then all objects in their order.
 
     `may_be_cut` says of an object, by its place, whether it may be one of several that say the same.
     """
     numbers: dict[bytes, int] = {}
-    cuts = [_cut(body, numbers) if may_be_cut(place) else None for place, body in enumerate(objects)]
+    cuts: list[tuple[int, list[str]] | None] = []
+    for place, body in enumerate(objects):
+        cut = _cut(body) if may_be_cut(place) else None
+        cuts.append(None if cut is None else (numbers.setdefault(cut[0], len(numbers)), cut[1]))
     counts = Counter(number for number, _ in filter(None, cuts))
     written: dict[int, int] = {}
     for key, number in numbers.items():
@@ -299,21 +390,21 @@ def lines_of(objects: Sequence[bytes], may_be_cut: Callable[[int], bool]) -> Ite
             written[number] = len(written)
             yield key
     rows: list[tuple[int, list[str]]] = []
-    for body, cut in zip(objects, cuts, strict=True):
-        is_row = cut is not None and cut[0] in written
+    for body, row in zip(objects, cuts, strict=True):
+        is_row = row is not None and row[0] in written
         if rows and (not is_row or len(rows) == ROWS_AT_MOST):
             yield _encode(rows)
             rows.clear()
-        if cut is not None and is_row:
-            rows.append((written[cut[0]], cut[1]))
+        if row is not None and is_row:
+            rows.append((written[row[0]], row[1]))
         else:
             yield body
     if rows:
         yield _encode(rows)
 
 
-def _cut(body: bytes, numbers: dict[bytes, int]) -> tuple[int, list[str]] | None:
-    """Return the number of what an object says beside its texts, and these; None where it cannot be taken apart."""
+def _cut(body: bytes) -> tuple[bytes, list[str]] | None:
+    """Return the line of an object's template, and its texts; None where it cannot be taken apart."""
     manifest = read_deep(msgspec.json.decode, body)
     differ: list[Path] = []
     texts: list[str] = []
@@ -334,4 +425,4 @@ def _cut(body: bytes, numbers: dict[bytes, int]) -> tuple[int, list[str]] | None
     key = read_deep(_encode, _Line(manifest, [list(path) for path in differ]))
     if _MARK.search(key):
         return None
-    return numbers.setdefault(key, len(numbers)), texts
+    return key, texts
