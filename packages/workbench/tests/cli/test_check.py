@@ -1,6 +1,7 @@
 """`berth check` on the command line: two trees, one or several clusters, and the forms for pipelines."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import msgspec
@@ -13,6 +14,7 @@ from berth_workbench.planning.check import CheckFinding
 from berth_workbench.showing.markdown import escaped
 from packages.workbench.tests.planning.test_check import deployment
 from packages.workbench.tests.planning.test_survival import node
+from tests.paths import ROOT
 
 
 @pytest.fixture
@@ -128,3 +130,23 @@ def test_text_of_a_cluster_is_no_markdown_and_no_workflow_command():
     (failure,) = ET.fromstring(junit({"": check})).iter("failure")
     assert failure.get("message").startswith("<b>*x*</b>")
     assert msgspec.json.encode(check)
+
+
+def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
+    """Its commands are typed where the manifests and clusters are those that it speaks of: 6 CPUs a node, or 32."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/pull-requests.md").read_text()
+    for side, workloads in {
+        "main": [("web", 4, "2"), ("api", 2, "500m"), ("old", 1, "500m")],
+        "pr": [("web", 12, "2"), ("api", 3, "500m"), ("cache", 2, "500m")],
+    }.items():
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "all.yaml").write_text("".join(deployment(*each) for each in workloads))
+    for name, cpu in (("now.snapshot.gz", "6"), ("eu.gz", "6"), ("us.gz", "32")):
+        nodes = [node(f"std-{at}", f"zone-{zone}", cpu).document for at, zone in enumerate("abca", 1)]
+        (tmp_path / name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
+    shown = re.findall(r"^    \$ berth (check .+)\n((?:    .+\n)+)", page, re.MULTILINE)
+    assert len(shown) == 2
+    for typed, printed in shown:
+        said = CliRunner().invoke(main, typed.split()).output
+        assert [line.strip() for line in said.splitlines()] == [line.strip() for line in printed.splitlines()]

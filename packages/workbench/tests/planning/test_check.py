@@ -88,8 +88,22 @@ def test_an_annotation_of_the_template_is_a_rollout_that_may_get_stuck():
     base = deployment("web", 8, more=tight)
     found = asked(TWO, base, deployment("web", 8, more=tight, template="annotations: {checksum: b}"))
     assert rows(found) == {"shop/web": ("changed", 8, 8, 0)}
-    assert found.verdict == "error"
+    said = "shop/web 8: the rollout is stuck when none has a place; the next one lacks 1 CPU. With 1 more node like n1"
+    assert found.findings[0].text == f"{said} it gets through."
     assert asked(TWO, deployment("web", 8), deployment("web", 8, template="annotations: {checksum: b}")).fits == "now"
+
+
+def test_how_many_nodes_a_rollout_takes_is_tried_with_the_whole_rollout():
+    """The first new pod needs one more node, and the whole rollout more; what is told is tried, and one fewer fails."""
+    tight = "strategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 1}},"
+    found = asked(TWO, deployment("web", 8, more=tight), deployment("web", 4, cpu="4", more=tight))
+    (added,) = found.more.nodes
+
+    def fits(more):
+        nodes = (*TWO, *(node(f"m{at}") for at in range(more)))
+        return asked(nodes, deployment("web", 8, more=tight), deployment("web", 4, cpu="4", more=tight)).fits
+
+    assert (found.fits, fits(added.count - 1), fits(added.count)) == ("no", "no", "now")
 
 
 def test_replicas_that_nobody_writes_are_the_autoscalers():

@@ -21,9 +21,17 @@ from berth_workbench.planning.dynamic_admission import unasked_about
 from berth_workbench.planning.immutable_fields import why_unchangeable
 from berth_workbench.planning.more_nodes import MoreNodes, cheapest_until_placed, kinds_of
 from berth_workbench.planning.survival import loss_of
-from berth_workbench.planning.whatif import NO_LONGER_RUNS, WhatIfResult, WhatIfRun, natural, why_pending
+from berth_workbench.planning.whatif import (
+    DAEMON_DOES_NOT_FIT,
+    NO_LONGER_RUNS,
+    WhatIfResult,
+    WhatIfRun,
+    natural,
+    why_pending,
+)
 from berth_workbench.simulation.budgets import TEMPLATE_HASH, Owner, is_active, workload_of
 from berth_workbench.simulation.measures import is_pending, pending_pods, rows_by_zone
+from berth_workbench.simulation.node_changes import add_nodes_like
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.rollouts import ROLLOUT_STUCK
 from berth_workbench.simulation.site import LOST, Broken, Site
@@ -40,6 +48,12 @@ LEVELS: tuple[Level, ...] = ("ok", "warning", "error")
 """From good to bad."""
 Fits = Literal["now", "afterPreemptions", "no"]
 Difference = Literal["new", "changed", "gone", "unchanged"]
+
+
+TOLD_BY_WORKLOAD = (ROLLOUT_STUCK, NO_LONGER_RUNS, DAEMON_DOES_NOT_FIT, LOST)
+"""What breaks of pods, which the row of their workload tells."""
+TRIES = 8
+"""With so many more nodes at most it is tried whether a rollout gets through that pods alone would need fewer for."""
 
 
 class CheckedWorkload(msgspec.Struct, frozen=True, rename="camel"):
@@ -63,6 +77,8 @@ class CheckedWorkload(msgspec.Struct, frozen=True, rename="camel"):
     """What nodes have too little of for the first pod without a node."""
     was_placed: int = 0
     """How many had a node before."""
+    is_stuck: bool = False
+    """Whether its rollout ends before all old pods could go."""
     level: Level = "ok"
 
 
@@ -141,7 +157,12 @@ def check(
         result = WhatIfRun(site).run((step,), situation.namespace, (*notes, *words))
         if not result.is_complete:
             raise StoppedError
-        return _Judge(site, sides, before, result, places or {}).judged(losses, watch)
+        judge = _Judge(site, sides, before, result, places or {})
+        rows = judge.rows()
+        more, zones = judge.more(rows), tuple(judge.zones(losses, watch))
+    if more is not None and any(each.is_stuck for each in rows):
+        more = _enough_for_rollouts(site, step, situation.namespace, more)
+    return judge.judged(rows, more, zones)
 
 
 def worst(levels: Iterable[Level]) -> Level:
@@ -251,7 +272,7 @@ def _zone_losses(site: Site, watch: WorkWatch) -> dict[str, Counter[Owner]]:
     rows = {zone: rows.tolist() for zone, rows in rows_by_zone(table).items() if zone}
     groups = {zone: [table.names[row] for row in of] for zone, of in rows.items() if len(of) < len(table.rows())}
     found: dict[str, Counter[Owner]] = {zone: Counter() for zone in sorted(groups, key=natural)}
-    for failure in loss_of(site, groups, watch=watch.within()):
+    for failure in loss_of(site, groups, counts_nodes=False, watch=watch.within()):
         for lost in failure.lost:
             kind, _, name = lost.workload.partition(" ")
             found[failure.names[0]][kind, name] += lost.pods
@@ -274,13 +295,10 @@ class _Judge:
         self._victims = Counter((known.get(each.pod, ("Pod", each.pod)), known.get(each.by)) for each in preempted)
         """How often a pod of one workload had to make way for one of another."""
 
-    def judged(self, losses_before: Mapping[str, Counter[Owner]], watch: WorkWatch) -> Check:
-        """Return the answer. Raises `StoppedError`."""
-        rows = list(self._rows())
+    def judged(self, rows: Sequence[CheckedWorkload], more: MoreNodes | None, zones: tuple[ZoneLoss, ...]) -> Check:
+        """Return the answer. The cluster may be as it was before by then."""
         is_short = any(each.level == "error" for each in rows)
-        more = self._more(rows) if is_short else None
-        zones = tuple(self._zones(losses_before, watch))
-        broken = [each for each in self._result.broken if each.reason not in (ROLLOUT_STUCK, NO_LONGER_RUNS, LOST)]
+        broken = [each for each in self._result.broken if each.reason not in TOLD_BY_WORKLOAD]
         findings = [
             *self._of_rows(rows, more),
             *(self._finding("error", (each.kind, each.name), _in_words(each)) for each in broken),
@@ -300,21 +318,23 @@ class _Judge:
             workloads=tuple(rows),
             zones=zones,
             findings=tuple(findings),
-            requests=self._requests(rows),
+            requests=_requests(rows, self._before, self._after),
             more=more,
             notes=self._result.notes,
         )
 
     # -- workload by workload --------------------------------------------------------------------------------------
 
-    def _rows(self) -> Iterator[CheckedWorkload]:
-        """Yield what is touched, and what has fewer pods with a node by it, in the order of the names."""
+    def rows(self) -> list[CheckedWorkload]:
+        """Return what is touched, and what has fewer pods with a node by it, in the order of the names."""
         losers = {each for each in self._before.pods if self._after.placed(each) < self._before.placed(each)}
         runs = {_made_by(key) for key in self._sides.touched}
+        found: list[CheckedWorkload] = []
         for key in sorted(self._sides.touched | (losers - runs), key=lambda key: (natural(key[1]), key[0])):
             row = self._row(key)
             if self._sides.base or row.difference != "changed" or not self._is_as_before(key):
-                yield row
+                found.append(row)
+        return found
 
     def _is_as_before(self, key: Owner) -> bool:
         """Whether a workload has the very pods that it had: where one side is given, that shows what is unchanged."""
@@ -361,6 +381,7 @@ class _Judge:
             why=why,
             lacks=lacks,
             was_placed=was_placed,
+            is_stuck=stuck is not None,
             level=level,
         )
 
@@ -380,35 +401,24 @@ class _Judge:
 
     # -- what it would take, and what it would cost ------------------------------------------------------------------
 
-    def _more(self, rows: Sequence[CheckedWorkload]) -> MoreNodes | None:
+    def more(self, rows: Sequence[CheckedWorkload]) -> MoreNodes | None:
         """Return what more nodes would do for the pods of these workloads that have none, if there are any."""
         site, owners = self._site, {_made_by((each.kind, each.name)) for each in rows if each.level == "error"}
 
         def wanting() -> list[Pod]:
             return [pod for pod in pending_pods(site.cluster) if _owner_of(site, pod) in owners]
 
-        if not wanting():
+        if not owners or not wanting():
             return None
         return cheapest_until_placed(site, kinds_of(site.cluster.of(Node)), wanting).more
 
-    def _zones(self, before: Mapping[str, Counter[Owner]], watch: WorkWatch) -> Iterator[ZoneLoss]:
+    def zones(self, before: Mapping[str, Counter[Owner]], watch: WorkWatch) -> Iterator[ZoneLoss]:
+        """Yield where the loss of a zone costs more than before. Raises `StoppedError`."""
         for zone, losses in _zone_losses(self._site, watch).items():
             for owner, pods in losses.items():
                 was = before.get(zone, Counter())[owner]
                 if pods > was:
                     yield ZoneLoss(zone, *owner, pods, self._after.placed(owner), was)
-
-    def _requests(self, rows: Sequence[CheckedWorkload]) -> dict[str, str]:
-        changed: Counter[str] = Counter()
-        for row in rows:
-            if row.difference != "unchanged":
-                owner = _made_by((row.kind, row.name))
-                for census, sign in ((self._before, -1), (self._after, 1)):
-                    for pod in census.pods.get(owner, ()):
-                        for name, count in pod_requests(pod).items():
-                            changed[name] += sign * count
-        ordered = sorted((name for name in changed if changed[name] and name != PODS), key=_usual_first)
-        return {name: f"{'+' if changed[name] > 0 else ''}{amount(name, changed[name])}" for name in ordered}
 
     # -- in words ----------------------------------------------------------------------------------------------------
 
@@ -423,7 +433,7 @@ class _Judge:
         for row in bad:
             text = _row_in_words(row, is_alone=names[row.name] == 1)
             if more is not None and [row] == short:
-                text += f". {_more_in_words(more)}"
+                text += f". {_more_in_words(more, is_rollout=row.is_stuck)}"
             yield self._finding(row.level, (row.kind, row.name), f"{text}.")
         if more is not None and len(short) > 1:
             yield CheckFinding("error", "", "", f"{_more_in_words(more)}.")
@@ -436,6 +446,40 @@ class _Judge:
                 pods = "a pod" if times == 1 else f"{times:,} pods"
                 text = f"{by[1]} takes the place of {pods} of {victim[1]}; there is another place for everyone."
                 yield self._finding("warning", by, text)
+
+
+def _requests(rows: Iterable[CheckedWorkload], before: _Census, after: _Census) -> dict[str, str]:
+    changed: Counter[str] = Counter()
+    for row in rows:
+        if row.difference != "unchanged":
+            owner = _made_by((row.kind, row.name))
+            for census, sign in ((before, -1), (after, 1)):
+                for pod in census.pods.get(owner, ()):
+                    for name, count in pod_requests(pod).items():
+                        changed[name] += sign * count
+    ordered = sorted((name for name in changed if changed[name] and name != PODS), key=_usual_first)
+    return {name: f"{'+' if changed[name] > 0 else ''}{amount(name, changed[name])}" for name in ordered}
+
+
+def _enough_for_rollouts(site: Site, step: Manifests, namespace: str, more: MoreNodes) -> MoreNodes | None:
+    """Return with how many more nodes rollouts get through, from those on that their pods so far need; None if unknown.
+
+    A rollout makes further pods once these have a place. Each number is tried with the nodes there from the start.
+    """
+    if more.left or len(more.nodes) != 1:
+        return None
+    (added,) = more.nodes
+    model = site.cluster.objects["Node", added.like]
+    for count in range(added.count, added.count + TRIES):
+        with Rehearsal(site):
+            pending = len(pending_pods(site.cluster))
+            add_nodes_like(site, model, count)
+            seen = len(site.broken)
+            take_step(site, step, namespace)
+            is_through = all(each.reason != ROLLOUT_STUCK for each in site.broken[seen:])
+            if is_through and len(pending_pods(site.cluster)) <= pending:
+                return msgspec.structs.replace(more, nodes=(msgspec.structs.replace(added, count=count),))
+    return None
 
 
 def _made_by(key: Owner) -> Owner:
@@ -478,16 +522,14 @@ def _row_in_words(row: CheckedWorkload, *, is_alone: bool) -> str:
     if row.difference == "unchanged":
         lost = f"{name} loses {row.was_placed - row.placed} of {row.was_placed} pods to others"
         return f"{lost}: {_lack_in_words(row, pending)}" if pending > 0 else lost
-    parts = []
-    if row.after and row.placed < row.after:
-        parts.append(f"{row.placed or 'none'} {'have' if row.placed > 1 else 'has'} a place")
+    placed = f"{row.placed or 'none'} {'have' if row.placed > 1 else 'has'} a place"
     if row.refused:
-        parts.append(f"the API server refuses {row.refused}: {row.why}")
-    elif row.placed >= row.after or pending <= 0:
-        parts.append(in_our_words(row.why))
-    else:
-        parts.append(_lack_in_words(row, pending))
-    return f"{size}: {'; '.join(parts)}"
+        return f"{size}: {placed}; the API server refuses {row.refused}: {row.why}"
+    if row.placed >= row.after or pending <= 0 or (row.is_stuck and row.lacks is None and not row.why):
+        return f"{size}: {in_our_words(row.why)}"
+    if row.is_stuck:
+        return f"{size}: the rollout is stuck when {placed}; the next one{_lack_in_words(row, 1).removeprefix('1')}"
+    return f"{size}: {placed}; {_lack_in_words(row, pending)}"
 
 
 def _lack_in_words(row: CheckedWorkload, pods: int) -> str:
@@ -499,11 +541,13 @@ def _lack_in_words(row: CheckedWorkload, pods: int) -> str:
     return f"{pods} {'lacks' if pods == 1 else 'lack'} {needs}"
 
 
-def _more_in_words(more: MoreNodes) -> str:
+def _more_in_words(more: MoreNodes, *, is_rollout: bool = False) -> str:
     if not more.nodes:
         return "No more nodes like those there are would help"
     nodes = [f"{each.count} more {'node' if each.count == 1 else 'nodes'} like {each.like}" for each in more.nodes]
     takes = "takes" if sum(each.count for each in more.nodes) == 1 else "take"
+    if is_rollout:
+        return f"With {' and '.join(nodes)} it gets through"
     whom = f"{more.placed} of them" if more.left else "it" if more.placed == 1 else "them"
     return f"{' and '.join(nodes)} {takes} {whom}"
 

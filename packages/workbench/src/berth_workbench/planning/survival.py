@@ -180,12 +180,17 @@ def loss_of(
     groups: Mapping[str, Sequence[str]],
     *,
     simulated_at_most: int = SIMULATED_AT_MOST,
+    counts_nodes: bool = True,
     watch: WorkWatch = UNWATCHED,
 ) -> list[Failure]:
-    """Return the consequences of losing each of some groups of nodes, given by name, in a cluster that is at rest."""
+    """Return the consequences of losing each of some groups of nodes, given by name, in a cluster that is at rest.
+
+    How many more nodes it takes is looked for where `counts_nodes`.
+    """
     if not groups:
         return []
     asker = _Asker(site, "", None, simulated_at_most, watch)
+    asker.counts_nodes = counts_nodes
     try:
         return asker.lose("pool", groups)
     finally:
@@ -221,7 +226,7 @@ class _Asker:
 
     __slots__ = ("_budgets", "_examples", "_hopeful", "_hopeless", "_leaving", "_left_over", "_lone", "_on_row",
                  "_pool_label", "_prices", "_priorities", "_proves", "_ran", "_refusable", "_room", "_simulations",
-                 "_site", "_stopped", "_strained", "_watch", "pending")  # fmt: skip
+                 "_site", "_stopped", "_strained", "_watch", "counts_nodes", "pending")  # fmt: skip
 
     def __init__(
         self, site: Site, pool_label: str, prices: Prices | None, simulated_at_most: int, watch: WorkWatch
@@ -231,6 +236,7 @@ class _Asker:
         self._prices = prices
         self._left_over = simulated_at_most
         self._watch = watch
+        self.counts_nodes = True
         site.count_no_more()
         self._stopped = False
         cluster = site.cluster
@@ -659,7 +665,7 @@ class _Asker:
                 if key not in self._strained
             ]
             gangs = tuple(self._stopped_gangs(pod for pod, _ in losses)) if self._ran else ()
-            more = self._more(unplaced_pods, moved) if unplaced and with_more else None
+            more = self._more(unplaced_pods, moved) if unplaced and with_more and self.counts_nodes else None
         short = {each.name: each for each in (*at_once, *lasting)}
         return Failure(
             kind=case.kind,
