@@ -98,7 +98,12 @@ def node(name, gpus=8, pool="h100"):
 def pod(space, job, number, gpus, on):
     """A pod of a workload that runs."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"job-{space}-{job}", "controller": True}
-    metadata = {"name": f"{job}-{number}", "namespace": space, "uid": f"{job}-{number}", "ownerReferences": [owner]}
+    metadata = {
+        "name": f"{job}-{number}",
+        "namespace": space,
+        "uid": f"{space}-{job}-{number}",
+        "ownerReferences": [owner],
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -56,49 +56,48 @@ class WorkloadPods(msgspec.Struct, frozen=True, rename="camel"):
 class PodPlacer:
     """A cluster in memory on which workloads come and go with their pods."""
 
-    __slots__ = ("_pods", "site")
+    __slots__ = ("_made", "_pods", "site")
 
     def __init__(self, site: Site, snapshot: Snapshot, queues: Queues) -> None:
         """Find the pods of the workloads that run; what is pending is placed first, as far as it fits."""
         self.site = site
+        self._made: dict[str, list[tuple[str, Pod]]] = {}
         self._pods: dict[str, list[str]] = dict(_running(site, snapshot, queues))
         site.settle()
 
     def remove(self, workload: str) -> None:
         """Let the pods of a workload be gone."""
+        self._made.pop(workload, None)
         for key in self._pods.pop(workload, ()):
             if ("Pod", key) in self.site.cluster.objects:
                 self.site.cluster.delete("Pod", key)
 
-    def is_placed(self, workload: str) -> bool:
-        """Say whether all pods of a workload have nodes."""
-        objects = self.site.cluster.objects
-        pods: list[Pod | None] = [objects.get(("Pod", key)) for key in self._pods.get(workload, ())]
-        return all(pod is not None and bool(pod.spec.node_name) for pod in pods)
-
     def place(self, queues: Queues, workload: str) -> WorkloadPods:
-        """Make the pods of a workload that is admitted, and let the scheduler place them.
+        """Make the pods of a workload that is admitted, let the scheduler place them, and say where they are.
 
-        Pods that are there already, as of a workload that was running, stay where they are. Raises `StuckError`,
-        `StoppedError`.
+        Raises `StuckError`, `StoppedError`.
         """
-        cluster = self.site.cluster
-        seen = len(cluster.evictions)
         made = list(_made(queues, queues.workloads[workload]))
-        self._pods.setdefault(workload, []).extend(pod.key for _, pod in made)
-        cluster.create(pod for _, pod in made)
+        self._made[workload] = made
+        self._pods[workload] = [pod.key for _, pod in made]
+        self.site.cluster.create(pod for _, pod in made)
         self.site.settle()
+        return self.where(workload)
+
+    def where(self, workload: str) -> WorkloadPods:
+        """Say where the pods of a workload are now that was placed here."""
+        cluster = self.site.cluster
         nodes: Counter[str] = Counter()
         without: Counter[tuple[str, str]] = Counter()
-        for pod_set, pod in made:
+        for pod_set, pod in self._made[workload]:
             there: Pod | None = cluster.objects.get(("Pod", pod.key))
             if there is not None and there.spec.node_name:
                 nodes[there.spec.node_name] += 1
             else:
                 refused = cluster.refused.get(pod.key)
                 without[pod_set, refused.why if refused is not None else cluster.messages.get(pod.key, "")] += 1
-        own = {pod.key for _, pod in made}
-        evicted = tuple(each.pod for each in cluster.evictions[seen:] if each.by in own)
+        own = set(self._pods[workload])
+        evicted = tuple(each.pod for each in cluster.evictions if each.by in own)
         lacking = tuple(PodsWithoutNode(name, count, said) for (name, said), count in sorted(without.items()))
         return WorkloadPods(workload, dict(sorted(nodes.items())), lacking, evicted)
 

@@ -28,15 +28,15 @@ class Preempted(msgspec.Struct, frozen=True, rename="camel"):
 class RunStory:
     """What happened while queues ran."""
 
-    __slots__ = ("admitted", "cycles", "is_quiet", "last", "preempted")
+    __slots__ = ("admitted", "cycles", "is_quiet", "preempted", "steps")
 
     def __init__(self) -> None:
         self.admitted: dict[str, int] = {}
         """The cycle in which workloads were admitted that still are, in their order."""
         self.preempted: dict[str, Preempted] = {}
-        """By victim, those that were not admitted again."""
-        self.last: dict[str, CycleEntry] = {}
-        """The last look at each workload."""
+        """By victim; one that is admitted again, with other flavors perhaps, had to begin anew."""
+        self.steps: list[tuple[bool, str]] = []
+        """Who came (True) and who went, in this order."""
         self.cycles = 0
         self.is_quiet = False
         """False where workloads kept preempting each other, so that it was given up."""
@@ -48,14 +48,14 @@ class RunStory:
     def take(self, entry: CycleEntry) -> None:
         """Note what became of a head."""
         key = entry.info.key
-        self.last[key] = entry
         if entry.result == "admitted":
             self.admitted[key] = self.cycles
-            self.preempted.pop(key, None)
+            self.steps.append((True, key))
         elif entry.result == "preempting":
             for target in entry.targets:
                 self.admitted.pop(target.info.key, None)
-                self.preempted.setdefault(target.info.key, Preempted(target.info.key, key, target.reason))
+                self.preempted[target.info.key] = Preempted(target.info.key, key, target.reason)
+                self.steps.append((False, target.info.key))
 
 
 def run_until_quiet(queues: Queues, watch: WorkWatch = UNWATCHED) -> RunStory:

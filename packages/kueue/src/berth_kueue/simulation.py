@@ -205,7 +205,7 @@ class QueueSimulation:
             before = stands
         if self._placer is not None and self._stuck:
             self._placer.site.settle()
-            for key in [key for key in self._stuck if self._placer.is_placed(key)]:
+            for key in [key for key in self._stuck if not self._placer.where(key).without]:
                 self._start(key)
 
     def _standing(self, entry: CycleEntry) -> Any:

@@ -111,9 +111,12 @@ def test_what_is_said_is_so(seed):
     if not one.is_admitted:
         return
     assert {each.pod_set: each.flavors for each in one.pod_sets} == held["team-0/job-new"]
-    gone = {each["metadata"]["name"] for each in world.workloads if key_of(each) not in held}
-    assert {each.workload.split("/")[1] for each in one.preempts} <= gone
-    carry_out(world, [each.pods for each in found.workloads] + list(found.others), held)
+    placed = [one.pods, *found.others]
+    stay = {key_of(each) for each in world.workloads if "status" in each} & held.keys() - {
+        each.workload for each in placed
+    }
+    assert not {each.workload for each in one.preempts} & stay
+    carry_out(world, placed, held)
 
 
 def key_of(workload):

@@ -107,14 +107,19 @@ def answer(situation: Situation, request: JobCheckRequest, watch: WorkWatch) -> 
 
 
 def placed_in_order(placer: PodPlacer, queues: Queues, story: RunStory) -> dict[str, WorkloadPods]:
-    """Let the pods of those preempted go, and place the pods of those admitted, one after the other."""
-    for victim in story.preempted:
-        placer.remove(victim)
-    placed = {}
-    for key in story.admitted:
-        placer.remove(key)  # one that was preempted meanwhile begins anew
-        placed[key] = placer.place(queues, key)
-    return placed
+    """Let the pods of those preempted go, and place the pods of those admitted, one after the other.
+
+    One that came and had to go again never has pods: what counts is where those are who are there in the end.
+    """
+    last = {key: at for at, (_, key) in enumerate(story.steps)}
+    there = []
+    for at, (comes, key) in enumerate(story.steps):
+        if not comes:
+            placer.remove(key)
+        elif at == last[key]:
+            placer.place(queues, key)
+            there.append(key)
+    return {key: placer.where(key) for key in there}
 
 
 def _checked(queues: Queues, story: RunStory, key: str, job: KueueJob, pods: WorkloadPods | None) -> WorkloadCheck:
