@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,17 +22,6 @@ if TYPE_CHECKING:
 MISSING = "berth mcp needs the Model Context Protocol's SDK, which is not installed: pip install 'berth-scheduler[mcp]'"
 
 
-class _Wanted(NamedTuple):
-    """What is behind the server, as the options say."""
-
-    cluster: Sequence[str]
-    kubeconfig: str
-    context: str
-    config_file: str
-    plugins: Sequence[str]
-    feature_gates: str
-
-
 @click.command("mcp", short_help="Have agents ask the questions, over the Model Context Protocol.")
 @cluster_options
 @config_option
@@ -43,62 +34,42 @@ class _Wanted(NamedTuple):
 @click.option("--skill", is_flag=True, help="Print a skill file, which tells an agent when to ask what, and end.")
 @only_with(port="http", token="http")
 @never_with("skill", "http", "cluster", "kubeconfig", "context", "config_file", because="which only prints")
-def command(
-    cluster: tuple[str, ...],
-    kubeconfig: str,
-    context: str,
-    config_file: str,
-    plugins: tuple[str, ...],
-    feature_gates: str,
-    http: bool,
-    port: int,
-    token: str,
-    skill: bool,
-) -> None:
+def command(http: bool, port: int, token: str, skill: bool, cluster: tuple[str, ...], **given: Any) -> None:
     """Serve the questions as tools for agents, and nodes, workloads and what is pending as resources.
 
     A client starts this command itself and talks to it over standard input and output. With --http it is served on
     loopback, to those who show the token. Nothing is ever written to the cluster.
     """
-    from importlib.util import find_spec
-
     if skill:
-        from importlib.resources import files
-
         click.echo((files("berth_workbench.mcp") / "SKILL.md").read_text("utf-8"), nl=False)
         return
     if find_spec("mcp") is None:
         raise click.ClickException(MISSING)
-    wanted = _Wanted(cluster, kubeconfig, context, config_file, plugins, feature_gates)
+    from berth_workbench.cli.asked import who_decides
+
+    if "-" in cluster:
+        raise click.UsageError("--cluster -: standard input is the client's; give a file")
     # Before anything is served: a client could not be told what is wrong with a file.
-    found = _state_of_file(wanted) if cluster else _decides(wanted)
-    asyncio.run(_serve(found, wanted, port if http else None, token or secrets.token_urlsafe(32)))
+    found = _state_of_files(cluster, given) if cluster else who_decides(None, **given)
+    asyncio.run(_serve(found, given, port if http else None, token or secrets.token_urlsafe(32)))
 
 
-def _state_of_file(wanted: _Wanted) -> "StateAsked":
-    from pathlib import Path
-
+def _state_of_files(cluster: tuple[str, ...], given: dict[str, Any]) -> "StateAsked":
     from berth_workbench.cli.asked import read_asked
     from berth_workbench.comparison.configurations import WhoDecides
     from berth_workbench.mcp.state import state_of_file
 
-    asked = read_asked(*wanted)
-    source = f"the cluster in {', '.join(Path(file).name for file in wanted.cluster)}"
+    asked = read_asked(cluster, **given)
+    source = f"the cluster in {', '.join(Path(file).name for file in cluster)}"
     return state_of_file(asked.snapshot, WhoDecides(asked.configuration, asked.setup, asked.assumed), source)
 
 
-def _decides(wanted: _Wanted) -> "WhoDecides":
-    from berth_workbench.cli.asked import who_decides
-
-    return who_decides(None, *wanted[1:])
-
-
-async def _serve(found: "StateAsked | WhoDecides", wanted: _Wanted, port: int | None, token: str) -> None:
+async def _serve(found: "StateAsked | WhoDecides", given: dict[str, Any], port: int | None, token: str) -> None:
     """Serve a state that does not change, or a live cluster; at a port, or on standard input and output."""
     from berth_workbench.mcp.server import McpServer
     from berth_workbench.mcp.state import StateAsked
 
-    followed = None if isinstance(found, StateAsked) else _followed(found, wanted)
+    followed = None if isinstance(found, StateAsked) else _followed(found, given)
 
     async def unchanged() -> StateAsked:
         assert isinstance(found, StateAsked)
@@ -112,20 +83,21 @@ async def _serve(found: "StateAsked | WhoDecides", wanted: _Wanted, port: int | 
             await followed.close()
 
 
-def _followed(decides: "WhoDecides", wanted: _Wanted) -> "FollowedCluster":
+def _followed(decides: "WhoDecides", given: dict[str, Any]) -> "FollowedCluster":
     from berth.kube.credentials.access import load_access
     from berth.kube.http.client import HttpTransport
+    from berth_workbench.cli.asked import who_decides
     from berth_workbench.cli.cluster_input import followed_by
     from berth_workbench.mcp.followed import FollowedCluster
     from berth_workbench.mcp.refusals import CallRefused
 
     def ask_again() -> "WhoDecides":
         try:
-            return _decides(wanted)
+            return who_decides(None, **given)
         except click.ClickException as error:
             raise CallRefused("unreadable", error.format_message()) from None
 
-    access = load_access(wanted.kubeconfig, context=wanted.context)
+    access = load_access(given["kubeconfig"], context=given["context"])
     return FollowedCluster(HttpTransport(access), access.server, decides, ask_again, followed_by(decides.setup))
 
 

@@ -6,7 +6,6 @@ of other types, and those that name files or addresses of the machine, keep thei
 true of all questions: changes, manifests, namespace, seed, and how long the answer may take.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from berth.api.near_names import nearest
+from berth.api.untrusted import UNREADABLE, problem_of, shortened
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
 from berth_workbench.comparison.loads import ClusterLoad, Load
 from berth_workbench.mcp.refusals import CallRefused
@@ -133,51 +133,44 @@ GIVEN: Final[Mapping[Any, Given]] = MappingProxyType(
 """Types of fields that no flag is made of."""
 
 
-class Argument(NamedTuple):
-    """An argument of a tool, and how the value that it stands for is made of what was given."""
-
-    name: str
-    wire: Any
-    default: Any
-    read: Callable[[Any, StateAsked], Any] = lambda given, _state: given
-    is_field: bool = True
-    """Whether it is a field of the request."""
+Arg = tuple[str, Any] | tuple[str, Any, Any]
+"""The name of an argument, its type, and what it is where it is not given."""
 
 
 class Arguments:
     """The arguments of a question's tool."""
 
-    __slots__ = ("_arguments", "_question", "_struct", "schema")
+    __slots__ = ("_question", "_readers", "_struct", "schema")
 
     def __init__(self, question: Question[Any, Any]) -> None:
         self._question = question
-        self._arguments = {each.name: each for each in (*_of_request(question), *_of_all(question))}
-        self._struct = msgspec.defstruct(
-            "Arguments",
-            [(each.name, each.wire) if each.default is msgspec.NODEFAULT else (each.name, each.wire, each.default)
-             for each in self._arguments.values()],
-            kw_only=True, frozen=True, forbid_unknown_fields=True,
-        )  # fmt: skip
-        (root,), definitions = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
-        definitions = dict(definitions)
-        of_root: dict[str, Any] = definitions.pop(root["$ref"].rpartition("/")[2])
-        del of_root["title"]
-        self.schema: dict[str, Any] = {"$schema": DIALECT, **of_root}
+        self._readers: dict[str, Callable[[Any, StateAsked], Any]] = {}
+        """By field of the request, what makes its value of the argument of its name."""
+        fields = [*self._of_request(), *_of_all(question)]
+        self._struct = msgspec.defstruct("Arguments", fields, kw_only=True, frozen=True, forbid_unknown_fields=True)
+        made = msgspec.json.schema(self._struct, ref_template="#/$defs/{name}")
+        self.schema: dict[str, Any] = {"$schema": DIALECT, **made["$defs"].pop("Arguments"), "$defs": made["$defs"]}
         """As JSON Schema."""
-        if definitions:
-            self.schema["$defs"] = definitions
+
+    def checked(self, given: Mapping[str, Any]) -> Any:
+        """Return what was given as a struct of the arguments. Raises `CallRefused` where the schema has it not so."""
+        known = self._struct.__struct_fields__
+        if unknown := sorted(given.keys() - set(known)):
+            hint = nearest(unknown[0], known) or f"; there are {', '.join(known)}"
+            raise CallRefused("argument", f"{shortened(unknown[0], 60)!r}: there is no such argument{hint}")
+        try:  # by way of JSON, which has no numbers that are none
+            return msgspec.json.decode(msgspec.json.encode(given), type=self._struct)
+        except (msgspec.ValidationError, *UNREADABLE) as error:
+            problem, _, where = problem_of(error).partition(" - at `$")
+            raise CallRefused("argument", f"{where.strip('`').lstrip('.') or 'arguments'}: {problem}") from None
 
     def read(self, checked: Any, state: StateAsked) -> tuple[Situation, Any]:
         """Return what is asked about, and the request. Raises `CallRefused`, `UserError`.
 
         What the request finds wrong is raised as it is: `ValueError`, `ObjectError`, `ConfigError`.
         """
-        question = self._question
-        values = {
-            each.name: each.read(getattr(checked, each.name), state)
-            for each in self._arguments.values()
-            if each.is_field
-        }
+        question, of_request = self._question, self._question.request.__struct_fields__
+        values = {name: read(getattr(checked, name), state) for name, read in self._readers.items()}
         namespace: str = getattr(checked, "namespace", "default")
         steps: list[Step] = typed_steps("\n".join(getattr(checked, "changes", ())))
         if question.manifests:
@@ -186,7 +179,6 @@ class Arguments:
                 values["documents"] = tuple(documents)
             elif documents:
                 steps.append(Manifests(documents, "apply the manifests"))
-        of_request = get_type_hints(question.request)
         if "namespace" in of_request:
             values["namespace"] = namespace
         if "setup" in of_request:
@@ -195,86 +187,54 @@ class Arguments:
         situation = Situation(state.snapshot, state.decides.setup, tuple(steps), namespace, seed)
         return situation, question.request(**values)
 
-    def checked(self, given: Mapping[str, Any]) -> Any:
-        """Return what was given as a struct of the arguments. Raises `CallRefused` where the schema has it not so."""
-        if unknown := sorted(given.keys() - self._arguments.keys()):
-            hint = nearest(unknown[0], self._arguments) or f"; there are {', '.join(self._arguments)}"
-            raise CallRefused("argument", f"{_short(unknown[0])}: there is no such argument{hint}")
-        _refuse_infinite(given)
-        try:
-            return msgspec.convert(given, self._struct)
-        except msgspec.ValidationError as error:
-            problem, _, where = str(error).partition(" - at `$")
-            raise CallRefused("argument", f"{where.strip('`').lstrip('.') or 'arguments'}: {problem}") from None
+    def _of_request(self) -> Iterator[Arg]:
+        question = self._question
+        asked = {each.name: each.ask for each in question.fields()}
+        hints = get_type_hints(question.request)
+        for field in msgspec.structs.fields(question.request):
+            name, kind, ask = field.name, hints[field.name], asked.get(field.name)
+            if ask is not None and not ask.is_of_machine:
+                self._readers[name] = partial(_read, field.default, ask.reads)
+                yield _of_flag(name, kind, field.default, ask)
+            elif ask is None and kind in GIVEN and not (name == "documents" and question.manifests == "asked"):
+                given = GIVEN[kind]
+                self._readers[name] = partial(given.read, name)
+                default = field.default if given.default is msgspec.NODEFAULT else given.default
+                yield name, Annotated[given.wire, Meta(description=given.help)], default
 
 
-def _of_request(question: Question[Any, Any]) -> Iterator[Argument]:
-    asked = {each.name: each.ask for each in question.fields()}
-    hints = get_type_hints(question.request)
-    for field in msgspec.structs.fields(question.request):
-        kind, ask = hints[field.name], asked.get(field.name)
-        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        if ask is not None:
-            if not ask.is_of_machine:
-                yield _of_flag(field.name, kind, default, ask)
-        elif kind in GIVEN and not (field.name == "documents" and question.manifests == "asked"):
-            given = GIVEN[kind]
-            value = default if given.default is msgspec.NODEFAULT else given.default
-            yield Argument(
-                field.name, Annotated[given.wire, Meta(description=given.help)], value, partial(given.read, field.name)
-            )
+def _read(default: Any, reads: Callable[[Any], Any] | None, given: Any, _state: StateAsked) -> Any:
+    return given if reads is None else default if given is None else reads(given)
 
 
-def _of_flag(name: str, kind: Any, default: Any, ask: HowAsked) -> Argument:
-    if (reads := ask.reads) is not None:
-        is_needed = default is msgspec.NODEFAULT
-        wire = dict[str, Any] if is_needed else dict[str, Any] | None
-
-        def read(given: dict[str, Any] | None, _state: StateAsked) -> Any:
-            return default if given is None else reads(given)
-
-        return Argument(name, Annotated[wire, Meta(description=ask.help)], default if is_needed else None, read)
+def _of_flag(name: str, kind: Any, default: Any, ask: HowAsked) -> Arg:
+    if ask.reads is not None:
+        kind = dict[str, Any] if default is msgspec.NODEFAULT else dict[str, Any] | None
+        default = default if default is msgspec.NODEFAULT else None
     limits: dict[str, Any] = {key: one for key, one in (("ge", ask.least), ("le", ask.most)) if one is not None}
     if limits and int in (kind, *get_args(kind)):
         limited = Annotated[int, Meta(**{key: int(one) for key, one in limits.items()})]
         kind = limited if kind is int else limited | None
     elif limits:
         kind = Annotated[kind, Meta(**limits)]
-    return Argument(name, Annotated[kind, Meta(description=ask.help)], default)
+    return name, Annotated[kind, Meta(description=ask.help)], default
 
 
-def _of_all(question: Question[Any, Any]) -> Iterator[Argument]:
+def _of_all(question: Question[Any, Any]) -> Iterator[Arg]:
     """Yield what is true of many questions, as the command has it for each."""
     of_request = get_type_hints(question.request)
     if question.takes_changes:
         hint = CHANGES_HINT.replace("One a line", "One a text")
-        yield Argument("changes", Annotated[tuple[str, ...], Meta(description=hint)], (), is_field=False)
+        yield "changes", Annotated[tuple[str, ...], Meta(description=hint)], ()
     if question.manifests:
         is_asked = question.manifests == "asked"
         what = "What is asked about" if is_asked else "Applied after the changes"
         wire = Annotated[ManifestsGiven, Meta(description=f"{what}. {MANIFESTS_HINT}")]
-        yield Argument("manifests", wire, msgspec.NODEFAULT if is_asked else "", is_field=False)
+        yield "manifests", wire, msgspec.NODEFAULT if is_asked else ""
     if question.takes_changes or not MANIFESTS.isdisjoint(of_request.values()):
         described = Meta(description="That of manifests and names which do not say.", pattern=NAMESPACE)
-        yield Argument("namespace", Annotated[str, described], "default", is_field=False)
+        yield "namespace", Annotated[str, described], "default"
     if not {"seed", "seeds"} & of_request.keys():
-        yield Argument(
-            "seed", Annotated[int, Meta(description="How ties between nodes are broken.")], 0, is_field=False
-        )
-    hint = "After so many seconds, answer with what is known by then."
-    within = Meta(description=hint, gt=0, le=MOST_SECONDS)
-    yield Argument("for_seconds", Annotated[float, within], MOST_SECONDS, is_field=False)
-
-
-def _refuse_infinite(value: Any) -> None:
-    """Raise `CallRefused` for a number that JSON cannot have and that some readers make of one."""
-    values = [value]
-    while values:
-        one = values.pop()
-        if isinstance(one, float) and not math.isfinite(one):
-            raise CallRefused("argument", f"a number is expected, not {one}")
-        values += one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else ()
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:60]}…")
+        yield "seed", Annotated[int, Meta(description="How ties between nodes are broken.")], 0
+    within = Meta(description="After so many seconds, answer with what is known by then.", gt=0, le=MOST_SECONDS)
+    yield "for_seconds", Annotated[float, within], MOST_SECONDS

@@ -8,9 +8,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote
 
+import mcp_types as types
 import msgspec
 
 from berth_workbench.mcp.pages import AnswerPages
@@ -23,23 +24,23 @@ from berth_workbench.simulation.budgets import is_active, workload_of
 SCHEME: Final = "berth://"
 
 
-class Offered(NamedTuple):
-    """A resource, or a template of some."""
-
-    uri: str
-    name: str
-    description: str
-
-
-RESOURCES: Final = (
-    Offered("berth://nodes", "nodes", "Every node: pool, zone, what it has and how much of it is requested."),
-    Offered("berth://workloads", "workloads", "Every workload: how many pods it has, and how many have no node."),
-    Offered("berth://pending", "pending", "What is pending, by workload, with the reason and what is missing."),
-)
-TEMPLATES: Final = (
-    Offered("berth://nodes/{name}", "node", "A node with its labels, taints and pods."),
-    Offered("berth://pods/{namespace}/{name}", "pod", "What the scheduler would decide about a pod now, and why."),
-)
+JSON: Final = "application/json"
+RESOURCES: Final = [
+    types.Resource(uri=uri, name=uri.removeprefix(SCHEME), description=what, mime_type=JSON)
+    for uri, what in (
+        ("berth://nodes", "Every node: pool, zone, what it has and how much of it is requested."),
+        ("berth://workloads", "Every workload: how many pods it has, and how many have no node."),
+        ("berth://pending", "What is pending, by workload, with the reason and what is missing."),
+    )
+]
+TEMPLATES: Final = [
+    types.ResourceTemplate(uri_template=uri, name=name, description=what, mime_type=JSON)
+    for uri, name, what in (
+        ("berth://nodes/{name}", "node", "A node with its labels, taints and pods."),
+        ("berth://pods/{namespace}/{name}", "pod", "What the scheduler would decide about a pod now, and why."),
+    )
+]
+_KNOWN: Final = {("nodes", 0), ("nodes", 1), ("workloads", 0), ("pending", 0), ("pods", 2)}
 
 
 class Resources:
@@ -57,7 +58,7 @@ class Resources:
         """Return a resource as JSON. Raises `CallRefused`, `UserError`."""
         kind, *names = map(unquote, uri.removeprefix(SCHEME).split("/"))
         if not uri.startswith(SCHEME) or (kind, len(names)) not in _KNOWN:
-            there = ", ".join(each.uri for each in (*RESOURCES, *TEMPLATES))
+            there = ", ".join((*(each.uri for each in RESOURCES), *(each.uri_template for each in TEMPLATES)))
             raise CallRefused("argument", f"there is no such resource; there are {there}")
         async with self._turn:
             source = await asyncio.to_thread(self._of, state)
@@ -83,9 +84,6 @@ class Resources:
             self._source = ClusterFileSource(state.source, state.snapshot, state.decides.configuration)
             self._state = state
         return self._source
-
-
-_KNOWN: Final = {("nodes", 0), ("nodes", 1), ("workloads", 0), ("pending", 0), ("pods", 2)}
 
 
 async def _nodes(source: ClusterFileSource) -> list[dict[str, Any]]:

@@ -26,14 +26,13 @@ from berth.config.errors import ConfigError
 from berth.framework.blame import PluginBrokenError
 from berth_workbench.mcp.pages import AnswerPages
 from berth_workbench.mcp.refusals import CallRefused
-from berth_workbench.mcp.resources import RESOURCES, TEMPLATES, Resources
+from berth_workbench.mcp.resources import JSON, RESOURCES, TEMPLATES, Resources
 from berth_workbench.mcp.state import UNTRUSTED, Behind
-from berth_workbench.mcp.tools import MORE, QuestionTool, ToolAnswer, as_json, more, one_line
+from berth_workbench.mcp.tools import MORE, MORE_LISTED, QuestionTool, ToolAnswer, as_json, more, one_line
 from berth_workbench.mcp.turns import AnswerTurns
 from berth_workbench.page.access import OwnToken
 from berth_workbench.questions.table import all_questions
 
-JSON: Final = "application/json"
 REFUSALS: Final = (UserError, ValueError, ConfigError, ObjectError, PluginBrokenError)
 """Their messages say what is wrong with what was asked, or with the cluster; anything else is a mistake of ours."""
 INSTRUCTIONS: Final = (
@@ -42,16 +41,8 @@ INSTRUCTIONS: Final = (
     "says how old the state is that it is about. Where `isComplete` is false, nothing follows from what is missing. "
     f"{UNTRUSTED} When an error comes, its whatToDo says what to do."
 )
-MORE_SCHEMA: Final = {
-    "type": "object",
-    "properties": {"cursor": {"type": "string", "description": "A cursor from the `pages` of an answer."}},
-    "required": ["cursor"],
-    "additionalProperties": False,
-}
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 64
-FRESH_MS: Final = 3_600_000
-"""So long a client may keep the list of tools: it is that of this version of Berth."""
 _MARKED: Final = {"berth.dev/untrusted": True}
 """On content that has names and messages of the cluster in it."""
 
@@ -112,22 +103,7 @@ class McpServer:
     # -- tools -------------------------------------------------------------------------------------------------------
 
     async def _list_tools(self, _context: Context, _params: Any) -> types.ListToolsResult:
-        tools = [
-            types.Tool(
-                name=each.name,
-                title=each.title,
-                description=each.description,
-                input_schema=each.input_schema,
-                output_schema=each.output_schema,
-                annotations=_harmless(each.title),
-            )
-            for each in self._tools.values()
-        ]
-        about = "Read on in an answer that was too long, from a cursor under its `pages`."
-        further = types.Tool(
-            name=MORE, title="More", description=about, input_schema=MORE_SCHEMA, annotations=_harmless("More")
-        )
-        return types.ListToolsResult(tools=[*tools, further], ttl_ms=FRESH_MS, cache_scope="public")
+        return types.ListToolsResult(tools=[*(each.listed for each in self._tools.values()), MORE_LISTED])
 
     async def _call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool, given = self._tools.get(params.name), params.arguments or {}
@@ -159,18 +135,10 @@ class McpServer:
     # -- resources ---------------------------------------------------------------------------------------------------
 
     async def _list_resources(self, _context: Context, _params: Any) -> types.ListResourcesResult:
-        offered = [
-            types.Resource(uri=each.uri, name=each.name, description=each.description, mime_type=JSON)
-            for each in RESOURCES
-        ]
-        return types.ListResourcesResult(resources=offered, ttl_ms=FRESH_MS, cache_scope="public")
+        return types.ListResourcesResult(resources=RESOURCES)
 
     async def _list_templates(self, _context: Context, _params: Any) -> types.ListResourceTemplatesResult:
-        offered = [
-            types.ResourceTemplate(uri_template=each.uri, name=each.name, description=each.description, mime_type=JSON)
-            for each in TEMPLATES
-        ]
-        return types.ListResourceTemplatesResult(resource_templates=offered, ttl_ms=FRESH_MS, cache_scope="public")
+        return types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
 
     async def _read(self, _context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         async def read() -> str:
@@ -204,9 +172,3 @@ def _refused(refusal: CallRefused) -> types.CallToolResult:
     text = "\n".join((one_line(str(refusal)), document["error"]["whatToDo"]))
     content: list[types.ContentBlock] = [types.TextContent(text=text, _meta=_MARKED)]
     return types.CallToolResult(content=content, structured_content=document, is_error=True)
-
-
-def _harmless(title: str) -> types.ToolAnnotations:
-    return types.ToolAnnotations(
-        title=title, read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )

@@ -6,10 +6,12 @@ needed to read it. Whatever names and messages of the cluster say, they are data
 its control characters escaped, and text and state say that none of it is an instruction.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+import mcp_types as types
 import msgspec
 
 from berth.runtime.observing.logs import legible
@@ -26,10 +28,27 @@ MORE: Final = "more"
 SENTENCES = 12
 """So many sentences beside the verdict are told in the text."""
 OF_ALL_ANSWERS: Final[Mapping[str, Any]] = {
-    "verdict": {"type": "string", "description": "The sentence that answers the question."},
-    "state": {"type": "object", "description": "The cluster that is asked about, and how old that state is."},
-    "pages": {"type": "object", "description": "Lists that were cut, each with the `cursor` for the tool `more`."},
+    "properties": {
+        "verdict": {"type": "string", "description": "The sentence that answers the question."},
+        "state": {"type": "object", "description": "The cluster that is asked about, and how old that state is."},
+        "pages": {"type": "object", "description": "Lists that were cut, each with the `cursor` for the tool `more`."},
+    },
+    "required": ["verdict", "state"],
 }
+ONLY_READS: Final = types.ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+MORE_LISTED: Final = types.Tool(
+    name=MORE,
+    description="Read on in an answer that was too long, from a cursor under its `pages`.",
+    input_schema={
+        "type": "object",
+        "properties": {"cursor": {"type": "string"}},
+        "required": ["cursor"],
+        "additionalProperties": False,
+    },
+    annotations=ONLY_READS,
+)
 
 
 class ToolAnswer(NamedTuple):
@@ -42,20 +61,20 @@ class ToolAnswer(NamedTuple):
 class QuestionTool:
     """A question, asked by a call."""
 
-    __slots__ = ("_arguments", "_question", "description", "input_schema", "name", "output_schema", "title")
+    __slots__ = ("_arguments", "_question", "listed")
 
     def __init__(self, question: Question[Any, Any]) -> None:
         self._question = question
         self._arguments = Arguments(question)
-        self.name, self.title = question.name, question.title
-        self.description = "\n".join(line.strip() for line in question.about.strip().splitlines())
-        self.input_schema = self._arguments.schema
-        self.output_schema: dict[str, Any] = {
-            "type": "object",
-            "description": f"As `berth {question.name} -o json` prints it (docs/outputs.md), and more.",
-            "properties": OF_ALL_ANSWERS,
-            "required": ["verdict", "state"],
-        }
+        about = f"As `berth {question.name} -o json` prints it (docs/outputs.md), and more."
+        self.listed = types.Tool(
+            name=question.name,
+            title=question.title,
+            description="\n".join(line.strip() for line in question.about.strip().splitlines()),
+            input_schema=self._arguments.schema,
+            output_schema={"type": "object", "description": about, **OF_ALL_ANSWERS},
+            annotations=ONLY_READS,
+        )
 
     def prepare(
         self, given: Mapping[str, Any], state: StateAsked, pages: AnswerPages, kept: KeptCluster
@@ -126,13 +145,5 @@ def one_line(text: str) -> str:
 
 
 def as_json(document: Any) -> str:
-    """Return a document as JSON in which everything is escaped that cannot be printed: invisible text is visible."""
-    text = msgspec.json.encode(document).decode()
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(one: str) -> str:
-    units = one.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    """Return a document as JSON in which no text is invisible, or controls a terminal."""
+    return json.dumps(document, separators=(",", ":"))
