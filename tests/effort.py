@@ -36,6 +36,8 @@ LONG_ROOMS = (
     "packages/workbench/tests/planning/test_autoscale_oracle.py",
     "packages/workbench/tests/planning/test_survival_oracle.py",
     "packages/workbench/tests/planning/test_whatif_brute_force.py",
+    "packages/workbench/tests/mcp/test_malformed.py",
+    "packages/workbench/tests/mcp/test_process.py",
     "packages/workbench/tests/planning/upgrade/test_each_alone.py",
     "packages/workbench/tests/planning/upgrade/test_remedies.py",
     "packages/workbench/tests/planning/upgrade/test_search.py",
