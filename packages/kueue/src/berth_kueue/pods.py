@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from berth.api.codec import ObjectError
 from berth.api.meta import ObjectMeta, OwnerReference
 from berth.api.pod import Pod
 from berth_kueue.lives import Queues
@@ -132,6 +133,8 @@ def _made(queues: Queues, workload: KueueWorkload) -> Iterator[tuple[str, Pod]]:
 
 def _template(template: Mapping[str, Any], workload: KueueWorkload) -> Pod:
     metadata = template.get("metadata") or {}
+    if not isinstance(template.get("spec"), Mapping):
+        raise ObjectError("Workload", workload.key, "spec.podSets[].template.spec is missing")
     named = {"name": workload.name, "namespace": workload.namespace, "labels": metadata.get("labels") or {}}
     pod: Any = admitted({"kind": "Pod", "metadata": named, "spec": template["spec"]})
     owner = OwnerReference("kueue.x-k8s.io/v1beta2", "Workload", workload.name, workload.uid, controller=True)

@@ -4,18 +4,21 @@ Kueue's own configuration is a file that no snapshot has: `--kueue-config` names
 count. A time is needed, too: that at which the snapshot was taken, or the newest that an object names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 
+from berth.api.codec import ObjectError
 from berth.api.user_error import UserError
 from berth_kueue.lives import KINDS, Queues
 from berth_kueue.resources import GROUP, VERSION
 from berth_workbench.showing.ask import HowAsked
 from berth_workbench.snapshot.snapshot import Snapshot
 
+_WITH_SPEC = ("ClusterQueue", "LocalQueue", "Topology", "Workload")
 _OF_KUEUE = frozenset(KINDS) - {"Namespace", "Node", "Pod"}
 
 
@@ -74,7 +77,7 @@ class QueuedCluster:
     __slots__ = ("classes", "documents", "now", "settings")
 
     def __init__(self, snapshot: Snapshot, settings: KueueSettings | None = None) -> None:
-        """Read a snapshot's documents. Raises `NoQueuesError`, `UnreadableObject`."""
+        """Read a snapshot's documents. Raises `NoQueuesError`, `ObjectError`."""
         self.settings = settings or KueueSettings()
         self.documents: dict[tuple[str, str], dict[str, Any]] = {}
         self.classes: dict[str, int] = {}
@@ -91,7 +94,13 @@ class QueuedCluster:
             if document.kind in ("PriorityClass", "WorkloadPriorityClass"):
                 self._note_class(document.kind, metadata.get("name", ""), manifest)
             else:
-                self.documents[document.kind, key_of(manifest)] = manifest
+                key = key_of(manifest)
+                spec = manifest.get("spec")
+                if document.kind in _WITH_SPEC and not isinstance(spec, Mapping):
+                    raise ObjectError(document.kind, key, "spec is missing")
+                if document.kind == "Workload" and not (spec or {}).get("podSets"):
+                    raise ObjectError(document.kind, key, "spec.podSets is missing")
+                self.documents[document.kind, key] = manifest
         if not any(kind == "ClusterQueue" for kind, _ in self.documents):
             other = f"; its objects are {GROUP}/{', '.join(sorted(served))}, and {VERSION} is read" if served else ""
             raise NoQueuesError(f"there are no ClusterQueues in this cluster ({GROUP}/{VERSION}){other}")
@@ -106,7 +115,13 @@ class QueuedCluster:
 
     def queues(self) -> Queues:
         """The queues as they are. Raises `ObjectError`."""
-        queues = Queues(self.documents.values(), self.settings.config(self.now))
+        queues = Queues((), self.settings.config(self.now))
+        for kind in KINDS:
+            for key, document in self.of(kind).items():
+                with _named(kind, key):
+                    queues.put(document)
+        with _named("cluster", "of these queues"):
+            queues.settle()
         for key, workload in queues.workloads.items():
             if workload.holds_quota:
                 # Whoever runs has come through its LocalQueue, and when it ends, those who wait there are tried again.
@@ -128,11 +143,30 @@ class QueuedCluster:
         with_checks = sorted(
             name
             for name, queue in self.of("ClusterQueue").items()
-            if queue["spec"].get("admissionChecks") or queue["spec"].get("admissionChecksStrategy")
+            for spec in [queue.get("spec") or {}]
+            if spec.get("admissionChecks") or spec.get("admissionChecksStrategy")
         )
         if with_checks:
             notes.append(f"AdmissionChecks are not known here, and taken to be passed: {', '.join(with_checks)}.")
         return tuple(notes)
+
+
+def quotas_of(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, dict[str, Any]]]:
+    """Yield the quotas of a ClusterQueue or Cohort: the resources of their group, the flavor, and the quota itself."""
+    with _named(str(document.get("kind")), key_of(document)):
+        for group in document["spec"].get("resourceGroups") or ():
+            for flavor in group.get("flavors") or ():
+                for quota in flavor.get("resources") or ():
+                    yield tuple(group.get("coveredResources") or ()), flavor["name"], quota
+
+
+@contextmanager
+def _named(kind: str, key: str) -> Iterator[None]:
+    """Whatever is wrong with an object that no struct checks is told with its name. Raises `ObjectError`."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, AssertionError, msgspec.ValidationError) as error:
+        raise ObjectError(kind, key, f"cannot be read: {type(error).__name__}: {error}") from None
 
 
 def key_of(manifest: Mapping[str, Any]) -> str:

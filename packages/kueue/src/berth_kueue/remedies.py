@@ -13,7 +13,7 @@ import msgspec
 from berth.api.quantity import parse
 from berth_kueue.amounts import written
 from berth_kueue.lives import Queues
-from berth_kueue.queued_cluster import QueuedCluster
+from berth_kueue.queued_cluster import QueuedCluster, quotas_of
 from berth_kueue.running import Preempted, is_admitted, run_until_quiet
 from berth_workbench.simulation.watch import WorkWatch
 
@@ -131,12 +131,9 @@ def _with(document: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
 
 def _without(document: Mapping[str, Any], limit: str) -> dict[str, Any] | None:
     """The document without a limit of any of its quotas; None where there is none."""
-    made, had = copy.deepcopy(dict(document)), False
-    for group in made["spec"].get("resourceGroups") or ():
-        for flavor in group["flavors"]:
-            for quota in flavor["resources"]:
-                had = quota.pop(limit, None) is not None or had
-    return made if had else None
+    made = copy.deepcopy(dict(document))
+    had = [quota.pop(limit, None) for _, _, quota in quotas_of(made)]
+    return made if any(each is not None for each in had) else None
 
 
 def _root(queues: Queues, name: str) -> str:
@@ -159,29 +156,27 @@ def _of_quota(cluster: QueuedCluster, queues: Queues, key: str, name: str) -> It
             ahead[resource] = ahead.get(resource, 0) + amount
     queue = queues.world.queues[name]
     sized: list[tuple[float, _Trial]] = []
-    for group in document["spec"].get("resourceGroups") or ():
-        asked = [resource for resource in group["coveredResources"] if needs.get(resource)]
-        for flavor in [each["name"] for each in group["flavors"]] if asked else ():
-            for more in (needs, {each: needs[each] + ahead.get(each, 0) for each in asked}):
-                free = {each: max(0, queue.available(queues.world.fr(flavor, each))) for each in asked}
-                lacks = {each: int(more[each] - free[each]) for each in asked if more[each] > free[each]}
-                if lacks:
-                    words = ", ".join(f"{name}.{flavor}.{each}=+{written(each, lacks[each])}" for each in lacks)
-                    size = sum(amount / needs[each] for each, amount in lacks.items())
-                    sized.append((size, _Trial(f"--quota {words}", _put(with_quota(document, flavor, lacks)))))
+    flavors = dict.fromkeys((covered, flavor) for covered, flavor, _ in quotas_of(document))
+    for covered, flavor in flavors:
+        asked = [resource for resource in covered if needs.get(resource)]
+        for more in (needs, {each: needs[each] + ahead.get(each, 0) for each in asked}):
+            free = {each: max(0, queue.available(queues.world.fr(flavor, each))) for each in asked}
+            lacks = {each: int(more[each] - free[each]) for each in asked if more[each] > free[each]}
+            if lacks:
+                words = ", ".join(f"{name}.{flavor}.{each}=+{written(each, lacks[each])}" for each in lacks)
+                size = sum(amount / needs[each] for each, amount in lacks.items())
+                sized.append((size, _Trial(f"--quota {words}", _put(with_quota(document, flavor, lacks)))))
     yield from (trial for _, trial in sorted(sized, key=lambda each: each[0]))
 
 
 def with_quota(document: Mapping[str, Any], flavor: str, more: Mapping[str, int]) -> dict[str, Any]:
     """A ClusterQueue or Cohort with so much more nominal quota of a flavor's resources; less where it is negative."""
     made = copy.deepcopy(dict(document))
-    for group in made["spec"].get("resourceGroups") or ():
-        for given in group["flavors"]:
-            for quota in given["resources"] if given["name"] == flavor else ():
-                if quota["name"] in more:
-                    factor = 1000 if quota["name"] == "cpu" else 1
-                    total = parse(quota.get("nominalQuota") or 0) * factor + more[quota["name"]]
-                    quota["nominalQuota"] = written(quota["name"], max(0, int(total)))
+    for _, name, quota in quotas_of(made):
+        if name == flavor and quota.get("name") in more:
+            factor = 1000 if quota["name"] == "cpu" else 1
+            total = parse(quota.get("nominalQuota") or 0) * factor + more[quota["name"]]
+            quota["nominalQuota"] = written(quota["name"], max(0, int(total)))
     return made
 
 

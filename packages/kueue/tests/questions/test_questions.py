@@ -6,6 +6,7 @@ runs 2, so that 6 are free. Of team-a, `first` asks for 10, `second` for 9 and `
 
 import pytest
 
+from berth.api.codec import ObjectError
 from berth_kueue.jobs import JobManifestError
 from berth_kueue.questions import check, explain, top, wait, whatif
 from berth_kueue.queued_cluster import NoQueuesError
@@ -81,6 +82,24 @@ def test_a_file_without_jobs_and_a_cluster_without_queues_are_told():
     older = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": {}}
     with pytest.raises(NoQueuesError, match=r"its objects are kueue.x-k8s.io/v1beta1, and v1beta2 is read"):
         asked(top, older)
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken", "said"),
+    [
+        ("ClusterQueue", {"spec": None}, "ClusterQueue team-a: spec is missing"),
+        ("ClusterQueue", {"spec": {"resourceGroups": [{"flavors": [{}]}]}}, "ClusterQueue team-a"),
+        ("Workload", {"spec": {"queueName": "main"}}, "Workload team-b/eval: spec.podSets is missing"),
+        ("Workload", {"status": {"conditions": [{"type": "QuotaReserved", "status": "True"}]}}, "these queues"),
+        ("ResourceFlavor", {"spec": {"nodeLabels": 3}}, "ResourceFlavor h100"),
+    ],
+)
+def test_an_object_that_cannot_be_read_is_named(kind, broken, said):
+    objects = two_teams()
+    at = next(at for at, each in enumerate(objects) if each["kind"] == kind)
+    objects[at] = objects[at] | broken
+    with pytest.raises(ObjectError, match=said):
+        asked(explain, *objects)
 
 
 def test_why_it_waits_in_figures():

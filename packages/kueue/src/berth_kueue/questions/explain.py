@@ -169,7 +169,7 @@ def _shortages(queues: Queues, key: str, name: str) -> Iterator[Shortage]:
     others = [other for other in root.subtree_queues() if other is not queue] if root is not None else []
     for group in queue.groups:
         for flavor in group.flavors:
-            for resource in group.covered:
+            for resource in sorted(group.covered):
                 fr = queues.world.fr(flavor, resource)
                 lacks = needs.get(resource, 0) - max(0, queue.available(fr))
                 if lacks > 0:

@@ -106,7 +106,7 @@ def _state(queues: Queues, queue: QueueNode) -> QueueState:
 def _resources(queues: Queues, queue: QueueNode) -> Iterator[tuple[str, str, int]]:
     for group in queue.groups:
         for flavor in group.flavors:
-            for resource in group.covered:
+            for resource in sorted(group.covered):
                 yield flavor, resource, queues.world.fr(flavor, resource)
 
 

@@ -15,7 +15,7 @@ from berth_kueue.lives import Queues
 from berth_kueue.model import seconds_of
 from berth_kueue.pods import PodPlacer, WorkloadPods
 from berth_kueue.questions.check import NAMES_SHOWN, placed_in_order, pods_sections, preempted_table
-from berth_kueue.queued_cluster import KueueConfig, QueuedCluster, timestamp_of
+from berth_kueue.queued_cluster import KueueConfig, QueuedCluster, quotas_of, timestamp_of
 from berth_kueue.remedies import with_quota
 from berth_kueue.resources import GROUP
 from berth_kueue.running import Preempted, RunStory, is_admitted, run_until_quiet, waiting
@@ -158,7 +158,8 @@ def quota_changed(cluster: QueuedCluster, change: str) -> dict[str, Any]:
     where, sign, amount = change.partition("=")
     for kind in ("ClusterQueue", "Cohort"):
         for name, document in cluster.of(kind).items():
-            for flavor, resource, nominal in _quotas(document):
+            for _, flavor, quota in quotas_of(document):
+                resource, nominal = quota.get("name") or "", quota.get("nominalQuota") or 0
                 if sign and where == f"{name}.{flavor}.{resource}":
                     more = _amount(resource, amount.lstrip("+-") or "?", change)
                     if amount[:1] not in ("+", "-"):
@@ -167,22 +168,15 @@ def quota_changed(cluster: QueuedCluster, change: str) -> dict[str, Any]:
                     cluster.documents[kind, name] = changed
                     return changed
     known = [
-        f"{name}.{flavor}.{resource}"
+        f"{name}.{flavor}.{quota.get('name')}"
         for kind in ("ClusterQueue", "Cohort")
         for name, document in cluster.of(kind).items()
-        for flavor, resource, _ in _quotas(document)
+        for _, flavor, quota in quotas_of(document)
     ]
     raise QuotaChangeError(
         f"--quota {change}: expected NAME.FLAVOR.RESOURCE=+AMOUNT of a ClusterQueue or Cohort"
         f"{nearest(where, known) or f'; there are {listed(known, shown=NAMES_SHOWN)}'}"
     )
-
-
-def _quotas(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    for group in document["spec"].get("resourceGroups") or ():
-        for flavor in group["flavors"]:
-            for quota in flavor["resources"]:
-                yield flavor["name"], quota["name"], quota.get("nominalQuota") or 0
 
 
 def _amount(resource: str, quantity: Any, change: str) -> int:
